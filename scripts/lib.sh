@@ -1,0 +1,218 @@
+# What the scripts share: the project's root, and a .venv that is whole. Sourced, never run.
+#
+# A script calls `prepare requirements.txt` or `prepare requirements-dev.txt`. Then it stands in the project's root,
+# and .venv holds what that file pins, and Penstock itself, editable. Four rules:
+#
+# 1. .venv is ours. It says so in a mark, the first thing put into it; a .venv without the mark is moved aside.
+# 2. A stamp is written when its step is done, and removed before the step begins. So a .venv without a true stamp was
+#    interrupted, or is out of date, and is made anew. The packages' stamp names the root too: a copied tree has a
+#    .venv that points into the old one.
+# 3. Settings of pip and uv that say how to reach packages are kept (index, proxy, certificates, cache). Those that say
+#    what to install, or where, are not.
+# 4. uv is used when it is there, because it is quick. What it cannot do, pip is asked to do.
+#
+# To begin again, with another Python perhaps: rm -rf .venv
+
+set -eu
+unset CDPATH PYTHONHOME PYTHONPATH       # the last two would let packages from elsewhere in
+
+root=$(dirname "$(dirname "$(readlink -f "$0")")")
+venv=$root/.venv
+python=$venv/bin/python
+lock=$root/.venv.lock
+mark=$venv/.penstock
+packages_stamp=$venv/.penstock-packages
+project_stamp=$venv/.penstock-project
+called_from=$PWD
+cd "$root"
+
+say() {
+    printf 'penstock: %s\n' "$*" >&2
+}
+
+fail() {
+    say "$@"
+    exit 1
+}
+
+# Makes .venv whole for a requirements file. Takes a few hundredths of a second when it is.
+prepare() {
+    if is_whole "$1"; then
+        return
+    fi
+    take_lock
+    if ! is_whole "$1"; then             # it may have been made while we waited
+        set_up "$1"
+    fi
+    release_lock
+}
+
+is_whole() {
+    has_packages "$1" && has_project && finds penstock
+}
+
+# The development packages hold those of the run time.
+has_packages() {
+    stamped "$packages_stamp" "$(sum_packages "$1")" && return
+    [ "$1" = requirements.txt ] && stamped "$packages_stamp" "$(sum_packages requirements-dev.txt)"
+}
+
+has_project() {
+    stamped "$project_stamp" "$(sum_project)"
+}
+
+stamped() {
+    [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
+}
+
+sum_packages() {
+    printf '%s\n' "$root" | cat - "$1" | cksum
+}
+
+sum_project() {
+    cksum <pyproject.toml
+}
+
+# Its Python starts, and finds a package. Looks without importing: a mistake in our code is no fault of .venv.
+finds() {
+    "$python" -I -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec(sys.argv[1]) is None)' "$1" \
+        2>/dev/null
+}
+
+# Does only what is missing, so that tests can be prepared beside a running gateway.
+set_up() {
+    if ! { has_packages "$1" && finds hatchling; }; then
+        if ! { has_packages requirements.txt && finds hatchling; }; then
+            make_venv
+        fi
+        say "installing what $1 pins"
+        rm -f "$packages_stamp"
+        install --require-hashes -r "$1" || fail "could not install the packages; the lines above say why"
+        finds hatchling || fail "$ELSEWHERE"
+        sum_packages "$1" >"$packages_stamp"
+    fi
+    rm -f "$project_stamp"
+    install --no-deps --no-build-isolation --force-reinstall -e . || {
+        rm -f "$packages_stamp"          # they may be the reason: next time begin at the beginning
+        fail "could not install Penstock into .venv; the lines above say why"
+    }
+    finds penstock || fail "$ELSEWHERE"
+    sum_project >"$project_stamp"
+}
+
+ELSEWHERE='packages were installed, but not into .venv. Does a configuration file of pip or uv send them elsewhere?'
+
+make_venv() {
+    find_python
+    if [ -e "$venv" ] || [ -L "$venv" ]; then
+        if [ -f "$mark" ]; then
+            rm -rf "$venv"
+        else
+            aside=.venv-$(date +%Y%m%d-%H%M%S)
+            say "these scripts did not make the .venv that is here; it is now $aside"
+            mv "$venv" "$aside"
+        fi
+    fi
+    say "making .venv with $base"
+    mkdir "$venv"
+    : >"$mark"
+    "$base" -I -m venv --without-pip "$venv" || fail "could not make .venv; the lines above say why"
+}
+
+# Sets `base` to the first Python that will do. Never one inside a .venv, which may be about to go.
+find_python() {
+    if has_uv; then
+        installer=uv
+    else
+        installer=pip
+    fi
+    no_pip=
+    for name in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11; do
+        status=0
+        base=$("$name" -I -c "$CHOOSE" "$installer" 2>/dev/null) || status=$?
+        if [ "$status" = 0 ] && [ -x "$base" ]; then
+            return
+        elif [ "$status" = 4 ]; then
+            no_pip=$name
+        fi
+        if [ "$name" = "${PYTHON:-}" ]; then
+            say "PYTHON=$PYTHON is not a Python 3.11 or later that can be used; looking for another"
+        fi
+    done
+    if [ "$installer" = uv ] && base=$(uv python find --system '>=3.11' 2>/dev/null) && [ -x "$base" ]; then
+        return
+    fi
+    if [ -n "$no_pip" ]; then
+        fail "$no_pip is new enough, but has no pip to give (its ensurepip is missing).
+    On Debian or Ubuntu: sudo apt install python3-venv
+    Anywhere: install uv, and it will be used instead."
+    fi
+    fail "Python 3.11 or later is needed, and none was found.
+    Install one: with your package manager, from https://www.python.org/downloads/, or with uv python install 3.13
+    If you have one that is not on PATH: PYTHON=/path/to/python3 $0"
+}
+
+CHOOSE='
+import sys
+if sys.version_info < (3, 11):
+    sys.exit(3)
+if sys.argv[1] == "pip":
+    try:
+        import ensurepip
+    except ImportError:
+        sys.exit(4)
+print(getattr(sys, "_base_executable", None) or sys.executable)
+'
+
+has_uv() {
+    uv --version >/dev/null 2>&1
+}
+
+install() (
+    drop_settings
+    if has_uv; then
+        uv pip install --quiet --python "$python" "$@" && exit
+        say "uv could not; asking pip"
+    fi
+    "$python" -I -m pip --version >/dev/null 2>&1 || "$python" -I -m ensurepip >/dev/null || exit
+    "$python" -I -m pip install --quiet --no-input --disable-pip-version-check "$@"
+)
+
+# Rule 3. A variable says no to a pip configuration file that has `user` or `require-hashes`.
+drop_settings() {
+    for name in $(env | sed -n -e 's/^\(PIP_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(UV_[A-Za-z0-9_]*\)=.*/\1/p'); do
+        case $name in
+            *INDEX* | *LINKS* | *HOST* | *PROXY* | *CERT* | *TLS* | *KEYRING* | *CREDENTIALS*) ;;
+            *TIMEOUT* | *RETRIES* | *CONCURRENT* | *OFFLINE* | *CACHE* | *CONFIG_FILE | *LINK_MODE) ;;
+            *) unset "$name" ;;
+        esac
+    done
+    export PIP_USER=0 PIP_REQUIRE_HASHES=0
+}
+
+# One set-up at a time. The lock is a link whose target names the process, so that it is made and filled in one step.
+take_lock() {
+    [ -w "$root" ] || fail "cannot write to $root, where .venv belongs"
+    waiting=
+    until ln -s "process:$$" "$lock" 2>/dev/null; do
+        holder=$(readlink "$lock" || true)
+        if [ -n "$holder" ] && ! kill -0 "${holder#process:}" 2>/dev/null; then
+            rm -f "$lock"                # its holder was killed
+            continue
+        fi
+        if [ -z "$waiting" ]; then
+            say "waiting for another set-up to end (if there is none: rm $lock)"
+            waiting=yes
+        fi
+        sleep 1
+    done
+    trap release_lock EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+release_lock() {
+    rm -f "$lock"
+    trap - EXIT HUP INT TERM
+}
