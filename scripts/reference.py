@@ -1,0 +1,57 @@
+"""Writes the pages under docs/reference/ that are generated from code; see `scripts/reference`.
+
+`tests/test_reference.py` fails while a page is not what this would write.
+"""
+
+from pathlib import Path
+
+from penstock.core.repairs import FAULTS, REPAIRS, Defect
+
+ROOT = Path(__file__).resolve().parent.parent
+
+REPAIRS_PAGE = """\
+# Repairs and faults
+
+Providers get their streams a little wrong. What Penstock tolerates is a **repair**: it has a code, it is counted, and
+`penstock inspect` and `penstock lint` show where in the bytes it was met. What Penstock does not tolerate is a
+**fault**: going on would mean guessing at what the model said, so the ending is `failed`.
+
+This page is generated from `src/penstock/core/repairs.py`. For each code there is a small stream in `tests/captures/`.
+
+## Repairs
+
+{repairs}
+## Faults
+
+{faults}
+## Endings
+
+| ending | means |
+|---|---|
+| `completed` | every choice that began has its finish reason, and the bytes do not stop in the middle of an event |
+| `truncated` | the bytes stop before that; a `[DONE]` without a finish reason is no finish reason |
+| `failed` | the provider said that it failed, or its bytes cannot be read |
+| `cancelled` | the client left |
+| `timed_out` | the provider took too long |
+
+The reader tells the first three; the last two are for those who do the waiting.
+"""
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page: where it stands and what it says."""
+    repairs = REPAIRS_PAGE.format(repairs=_table(REPAIRS), faults=_table(FAULTS))
+    return {ROOT / "docs" / "reference" / "repairs.md": repairs}
+
+
+def _table(defects: dict[str, Defect]) -> str:
+    rows = ["| code | what is wrong | what is done | why that is safe |", "|---|---|---|---|"]
+    rows += [f"| `{code}` | {row.wrong} | {row.done} | {row.safe} |" for code, row in defects.items()]
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(ROOT))

@@ -1,0 +1,216 @@
+"""The OpenAI chat-completions dialect, written: events → the bytes of a stream that the official SDKs accept.
+
+1. One id, one model, one creation time in every chunk; each choice's role once; one finish per choice.
+2. Extras and the role ride on the chunk of what follows them, as they did when they were read; every other event has a
+   chunk of its own. What one call of `write` gives is whole: nothing is kept back for the next.
+3. With `include_usage` the usage has a chunk of its own, `choices: []`, and every other chunk says `usage: null`.
+   Without it no chunk has usage.
+4. `[DONE]` is last, and only after a completed stream. Any other ending is told as an error.
+5. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.core.events import (
+    ChoiceStart,
+    End,
+    Event,
+    Extra,
+    Fault,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolKind,
+    UsageReport,
+)
+from penstock.core.usage import Usage
+
+# Extras that OpenAI repeats in every chunk; clients read them off any one.
+_STICKY = ("service_tier", "system_fingerprint")
+_LINE_ENDS_TO_SOME = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+# Why a stream without a fault of its own is not completed, as a client is told.
+_ENDINGS = {
+    "truncated": "the provider's stream ended before the answer was complete",
+    "timed_out": "the provider took too long",
+    "cancelled": "the answer was cancelled",
+    "failed": "the provider failed",
+}
+# The order in which one chunk can hold events and still be read back as the same events.
+_CHUNK_EXTRA, _CHOICE_START, _CHOICE_EXTRA, _DELTA_EXTRA, _SPEECH = range(5)
+
+
+class OpenAIChatWriter:
+    """Events of one stream → its bytes."""
+
+    def __init__(self, *, id: str, model: str, created: int, include_usage: bool) -> None:
+        self._envelope: dict[str, object] = {
+            "id": id,
+            "object": "chat.completion.chunk",
+            "created": created,
+            "model": model,
+        }
+        self._include_usage = include_usage
+        self._kinds: dict[tuple[int, int], ToolKind] = {}
+        self._failed = False
+        self._out: list[bytes] = []
+        # The chunk under construction, and the last step of the order above that it holds.
+        self._step = -1
+        self._choice: dict[str, object] | None = None
+        self._delta: dict[str, object] = {}
+        self._extras: dict[str, object] = {}
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """The bytes that tell these events."""
+        for event in events:
+            self._write(event)
+        self._flush()
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case Start(id, model, created):
+                known = {"id": id, "model": model, "created": created}
+                self._envelope.update({key: value for key, value in known.items() if value})
+            case ChoiceStart(choice, role):
+                self._open(_CHOICE_START, choice)["role"] = role
+            case TextDelta(choice, text):
+                self._open(_SPEECH, choice)["content"] = text
+            case ReasoningDelta(choice, text, native):
+                delta = self._open(_SPEECH, choice)
+                if native != "reasoning_details":  # those travel as an extra, which holds the text too
+                    delta[native] = text
+            case RefusalDelta(choice, text):
+                self._open(_SPEECH, choice)["refusal"] = text
+            case ToolCallStart(choice, call):
+                self._kinds[choice, call] = event.kind
+                self._open(_SPEECH, choice).update(self._call_start(event))
+            case ToolCallDelta(choice, call, arguments):
+                self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments))
+            case Finish(choice, reason, native):
+                self._open(_SPEECH, choice)
+                self._finish(reason, native)
+            case UsageReport(usage):
+                self._write_usage(usage)
+            case Extra():
+                self._write_extra(event)
+            case Repair():
+                pass  # ours to count, not the client's to see
+            case Fault():
+                self._write_error(_fault_body(event))
+            case End(ending):
+                self._write_end(ending)
+
+    def _open(self, step: int, choice: int) -> dict[str, object]:
+        """The delta to write into: of the chunk under construction if this may still join it, else of a new one."""
+        joins = step > self._step and (self._choice is None or self._choice["index"] == choice)
+        if not joins:
+            self._flush()
+        if self._choice is None:
+            self._delta = {}
+            self._choice = {"index": choice, "delta": self._delta, "finish_reason": None}
+        self._step = step
+        return self._delta
+
+    def _finish(self, reason: str, native: str | None) -> None:
+        assert self._choice is not None  # _open has made it
+        self._choice["finish_reason"] = reason
+        if native is not None:
+            self._choice["native_finish_reason"] = native
+
+    def _write_extra(self, extra: Extra) -> None:
+        match extra:
+            case Extra("choice", fields, int(choice)):
+                self._open(_CHOICE_EXTRA, choice)
+                assert self._choice is not None  # _open has made it
+                self._choice.update(fields)
+            case Extra("delta", fields, int(choice)):
+                self._open(_DELTA_EXTRA, choice).update(fields)
+            case Extra("tool", fields, int(choice), int(call)):
+                legacy = self._kinds.get((choice, call)) == "function_call"
+                delta = {"function_call": fields} if legacy else {"tool_calls": [{"index": call} | fields]}
+                self._open(_SPEECH, choice).update(delta)
+            case Extra(fields=fields):
+                if self._step >= _CHUNK_EXTRA:
+                    self._flush()
+                self._envelope.update({key: fields[key] for key in _STICKY if key in fields})
+                self._extras = fields
+                self._step = _CHUNK_EXTRA
+
+    def _write_usage(self, usage: Usage) -> None:
+        if not self._include_usage:
+            return
+        self._flush()
+        self._emit(self._envelope | {"choices": [], "usage": _usage_body(usage)})
+
+    def _write_end(self, ending: str) -> None:
+        self._flush()
+        if ending == "completed":
+            self._out.append(b"data: [DONE]\n\n")
+        elif not self._failed:
+            self._write_error(_error_body(_ENDINGS[ending], ending))
+
+    def _write_error(self, body: dict[str, object]) -> None:
+        self._flush()
+        self._failed = True
+        self._emit({"error": body})
+
+    def _flush(self) -> None:
+        """End the chunk under construction."""
+        if self._step < 0:
+            return
+        chunk = self._envelope | self._extras
+        if self._choice is None:
+            chunk["choices"] = []
+        else:
+            if "role" in self._delta and len(self._delta) == 1 and self._choice["finish_reason"] is None:
+                self._delta["content"] = ""
+            chunk["choices"] = [self._choice]
+        if self._include_usage:
+            chunk["usage"] = None
+        self._emit(chunk)
+        self._step = -1
+        self._choice = None
+        self._extras = {}
+
+    def _emit(self, body: dict[str, object]) -> None:
+        data = msgspec.json.encode(body)
+        for raw, escaped in _LINE_ENDS_TO_SOME:
+            if raw in data:
+                data = data.replace(raw, escaped)
+        self._out.append(b"data: " + data + b"\n\n")
+
+    def _call_start(self, start: ToolCallStart) -> dict[str, object]:
+        if start.kind == "function_call":
+            return {"function_call": {"name": start.name, "arguments": ""}}
+        body = {"name": start.name, ("input" if start.kind == "custom" else "arguments"): ""}
+        id = start.id or f"call_{start.choice}_{start.call}"
+        return {"tool_calls": [{"index": start.call, "id": id, "type": start.kind, start.kind: body}]}
+
+    def _call_delta(self, choice: int, call: int, arguments: str) -> dict[str, object]:
+        kind = self._kinds.get((choice, call), "function")
+        if kind == "function_call":
+            return {"function_call": {"arguments": arguments}}
+        body = {("input" if kind == "custom" else "arguments"): arguments}
+        return {"tool_calls": [{"index": call, kind: body}]}
+
+
+def _usage_body(usage: Usage) -> dict[str, object]:
+    """The provider's own object, with the three figures that every client reads in OpenAI's spelling."""
+    figures = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": usage.total}
+    return usage.raw | {key: value for key, value in figures.items() if value is not None}
+
+
+def _error_body(message: str, code: str) -> dict[str, object]:
+    return {"message": message, "type": "upstream_error", "param": None, "code": code}
+
+
+def _fault_body(fault: Fault) -> dict[str, object]:
+    return _error_body(fault.message, fault.code) | (fault.provider or {})

@@ -1,0 +1,47 @@
+"""Errors in the many shapes in which OpenAI-compatible providers send them."""
+
+
+def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, object]] | None:
+    """The provider's own words and its error object, if the JSON of a frame is an error or carries one.
+
+    `error: null`, and `error` with nothing in it, is not an error.
+    """
+    error = chunk.get("error")
+    if error:
+        return _words(error) or _words(chunk) or str(error), _object(error, chunk)
+    status = chunk.get("base_resp")
+    if isinstance(status, dict) and status.get("status_code"):
+        return str(status.get("status_msg") or status), status
+    if "choices" in chunk and event != "error":
+        return None
+    flat = chunk.get("object") == "error" or chunk.get("type") == "error" or event == "error"
+    if flat or (chunk.get("usage") is None and _is_bare_message(chunk)):
+        return _words(chunk) or str(chunk), chunk
+    return None
+
+
+def _is_bare_message(chunk: dict[str, object]) -> bool:
+    """Whether it is `{"message": "…"}` or `{"detail": …}`, the error bodies of common web frameworks."""
+    return isinstance(chunk.get("message"), str) or (bool(chunk.get("detail")) and "object" not in chunk)
+
+
+def _words(error: object) -> str:
+    if isinstance(error, str):
+        return error
+    if isinstance(error, dict):
+        for key in ("message", "detail", "msg", "error", "code", "type"):
+            if error.get(key):
+                return _words(error[key]) or str(error[key])
+    if isinstance(error, list):
+        return "; ".join(filter(None, map(_words, error)))
+    return ""
+
+
+def _object(error: object, chunk: dict[str, object]) -> dict[str, object]:
+    if isinstance(error, dict):
+        return error
+    return {
+        key: value
+        for key, value in chunk.items()
+        if key not in ("id", "object", "created", "model", "choices", "usage")
+    }

@@ -1,0 +1,177 @@
+"""Grammar: the legal order of events, and the repairs that restore it.
+
+Dialects say what they saw, in the order in which they saw it. The grammar alone guarantees what `core/events.py`
+promises:
+
+1. One `Start`, before the answer. It is held until a choice begins, so that an id or a model that comes late is in it.
+2. One `ChoiceStart` per choice, before anything that the choice says.
+3. One `Finish` per choice, after everything that the choice says. It is held until the end of the stream, because text,
+   tool calls or a better reason may follow the first one. `stop` becomes `tool_calls` where there are such.
+4. One `UsageReport`, merged by the rule in `core/usage.py`, at the end.
+5. One `Fault`, the first. After it nothing is told but usage and repairs.
+6. One `End`, last: `completed` only if a choice began, every choice that began is finished, and the bytes were not cut.
+"""
+
+from penstock.core.events import (
+    ChoiceStart,
+    End,
+    Event,
+    Extra,
+    Fault,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from penstock.core.sink import Sink
+from penstock.core.usage import Usage
+
+_SPEECH = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
+# Extras that come before the answer begins wait for its Start; a provider that sends nothing else is not waited for.
+_MAX_WAITING_EXTRAS = 64
+
+
+class Grammar:
+    """Events as seen → events in legal order."""
+
+    def __init__(self) -> None:
+        self._start = Start("", "", None)
+        self._started = False
+        self._waiting: list[Event] = []
+        self._choices: dict[int, Finish | None] = {}
+        self._callers: dict[int, str] = {}
+        self._finished = False
+        self._usage: Usage | None = None
+        self._fault: Fault | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the answer is whole so far: a choice began, every one that began is finished, nothing failed."""
+        return self._fault is None and bool(self._choices) and None not in self._choices.values()
+
+    def order(self, events: list[Event], sink: Sink) -> None:
+        """Take in what a dialect saw; put what is legal now into the sink."""
+        for event in events:
+            if type(event) is TextDelta and self._started and not self._finished and self._fault is None:
+                sink.events.append(event)  # the common case: the choice has begun (rule 2), none is finished (rule 3)
+            elif type(event) is Repair:
+                sink.events.append(event)
+            elif type(event) is UsageReport:
+                self._see_usage(event.usage, sink)
+            elif self._fault is not None:
+                if not isinstance(event, Fault | Start | Extra):
+                    sink.repair("ignored-after-fault")
+            else:
+                self._see(event, sink)
+
+    def close(self, sink: Sink, *, cut: bool) -> None:
+        """No more will come: tell the finishes, the usage and the ending."""
+        unfinished = [choice for choice, finish in self._choices.items() if finish is None]
+        if self._fault is None and not self._choices and not cut:
+            self._see(Fault("empty-stream", "the stream ended without an answer", sink.offset, sink.line), sink)
+        if self._fault is None and (self._start != Start("", "", None) or self._waiting):
+            self._tell_start(sink)
+        if self._fault is None:
+            for finish in self._choices.values():
+                if finish is not None:
+                    sink.events.append(self._reconciled(finish, sink))
+        if self._usage is not None:
+            usage = self._usage.with_total()
+            for code, detail in usage.doubts():
+                sink.repair(code, detail)
+            sink.events.append(UsageReport(usage))
+        if self._fault is not None:
+            sink.events.append(End("failed", self._fault.message))
+        elif cut:
+            sink.events.append(End("truncated", "the bytes stop in the middle of an event"))
+        elif unfinished:
+            named = ", ".join(map(str, unfinished))
+            sink.events.append(End("truncated", f"no finish reason for choice {named}"))
+        else:
+            sink.events.append(End("completed"))
+
+    def _see(self, event: Event, sink: Sink) -> None:
+        """Any event before a fault."""
+        match event:
+            case Start():
+                self._see_start(event, sink)
+            case ChoiceStart(choice, role):
+                self._see_choice(choice, role, sink)
+            case Finish(choice):
+                self._see_finish(event, sink)
+            case Fault():
+                self._fault = event
+                if self._start.id or self._start.model or self._waiting:
+                    self._tell_start(sink)
+                sink.events.append(event)
+            case Extra(choice=choice) if not self._started:
+                self._waiting.append(event)
+                if len(self._waiting) > _MAX_WAITING_EXTRAS:
+                    self._tell_start(sink)
+            case _:
+                if isinstance(event, ToolCallStart):
+                    self._callers[event.choice] = "function_call" if event.kind == "function_call" else "tool_calls"
+                if isinstance(event, _SPEECH) and self._choices.get(event.choice) is not None:
+                    sink.repair("content-after-finish")
+                sink.events.append(event)
+
+    def _see_start(self, seen: Start, sink: Sink) -> None:
+        known = self._start
+        self._start = merged = Start(known.id or seen.id, known.model or seen.model, known.created or seen.created)
+        if not self._started:
+            return
+        if seen.id and seen.id != merged.id:
+            sink.repair("id-changed", seen.id)
+        if seen.model and seen.model != merged.model:
+            sink.repair("model-changed", seen.model)
+        if seen.created and seen.created != merged.created:
+            sink.repair("created-changed", str(seen.created))
+
+    def _see_choice(self, choice: int, role: str, sink: Sink) -> None:
+        if choice in self._choices:
+            sink.repair("role-repeated")
+            return
+        self._tell_start(sink)
+        if not role:
+            sink.repair("role-missing")
+        self._choices[choice] = None
+        sink.events.append(ChoiceStart(choice, role or "assistant"))
+
+    def _see_finish(self, finish: Finish, sink: Sink) -> None:
+        before = self._choices.get(finish.choice)
+        if before is not None:
+            sink.repair("finish-repeated" if before.reason == finish.reason else "finish-changed", finish.reason)
+        self._choices[finish.choice] = finish
+        self._finished = True
+
+    def _reconciled(self, finish: Finish, sink: Sink) -> Finish:
+        """The finish, its reason brought into line with the tool calls of its choice."""
+        reason = self._callers.get(finish.choice)
+        if reason is None or finish.reason != "stop":
+            return finish
+        sink.repair("finish-stop-with-tools")
+        return Finish(finish.choice, reason, finish.native or finish.reason)
+
+    def _see_usage(self, usage: Usage, sink: Sink) -> None:
+        if usage.blank:
+            sink.repair("usage-placeholder")
+        elif self._usage is None:
+            self._usage = usage
+        else:
+            self._usage = self._usage.updated(usage)
+
+    def _tell_start(self, sink: Sink) -> None:
+        if self._started:
+            return
+        self._started = True
+        missing = [name for name in ("id", "model", "created") if not getattr(self._start, name)]
+        if missing and self._fault is None:
+            sink.repair("envelope-incomplete", ", ".join(missing))
+        sink.events.append(self._start)
+        sink.events.extend(self._waiting)
+        self._waiting.clear()

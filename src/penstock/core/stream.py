@@ -1,0 +1,131 @@
+"""StreamReader and StreamWriter: the two ends of the hub. Bytes → events, events → bytes."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.core.dialects.openai_chat import OpenAIChatReader
+from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
+from penstock.core.events import Event
+from penstock.core.grammar import Grammar
+from penstock.core.sink import Sink
+from penstock.core.wire.frame import Frame, Framed
+from penstock.core.wire.payload import MAX_DEPTH, decode, is_too_deep
+from penstock.core.wire.sniff import Sniffer
+from penstock.errors import ClosedReaderError, UnknownDialectError
+
+READERS = {"openai_chat": OpenAIChatReader}
+WRITERS = {"openai_chat": OpenAIChatWriter}
+# Above any chunk seen (the longest of thousands of recorded streams is 12 KB), far below what hurts.
+MAX_EVENT = 1_000_000
+
+
+class StreamReader:
+    """Reads a provider's stream: feed it bytes as they come, get events; never raises on what a provider sends.
+
+    `max_event` caps the bytes that one event may have, and so the memory that one stream may hold.
+    """
+
+    def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
+        _check(dialect)
+        self.frames = 0
+        self.closed = False
+        self._framer = Sniffer(max_event)
+        self._decode = msgspec.json.Decoder().decode
+        self._seen = Sink()
+        self._dialect = READERS[dialect](self._seen)
+        self._grammar = Grammar()
+        self._out = Sink()
+
+    @property
+    def done(self) -> bool:
+        """Whether the provider has said that nothing more will come."""
+        return self._dialect.done
+
+    @property
+    def framing(self) -> str:
+        """How the stream is framed (`sse`, `json-lines`, `json-array`, …); empty while too little was seen."""
+        return self._framer.name
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take in bytes, however they were split; return the events that they complete."""
+        if self.closed:
+            raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
+        self._read(self._framer.feed(data))
+        return self._out.take()
+
+    def close(self) -> list[Event]:
+        """The bytes are over: return the last events, the `End` among them."""
+        if self.closed:
+            return []
+        self.closed = True
+        self._read(self._framer.close())
+        self._dialect.close()
+        self._grammar.order(self._seen.take(), self._out)
+        cut = self._framer.cut
+        if not cut and not self.done and self.framing == "sse" and self._grammar.whole:
+            self._out.repair("no-done")
+        self._grammar.close(self._out, cut=cut)
+        return self._out.take()
+
+    def _read(self, items: list[Framed]) -> None:
+        seen, out = self._seen, self._out
+        for item in items:
+            seen.offset = out.offset = item.offset
+            seen.line = out.line = item.line
+            if isinstance(item, Frame):
+                self.frames += 1
+                self._read_frame(item)
+                self._grammar.order(seen.take(), out)
+            else:
+                self._grammar.order([item], out)
+
+    def _read_frame(self, frame: Frame) -> None:
+        if is_too_deep(frame.data):
+            self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
+            return
+        try:
+            value = self._decode(frame.data)
+        except ValueError:
+            self._read_leniently(frame)
+        else:
+            self._dialect.read(value, event=frame.event)
+
+    def _read_leniently(self, frame: Frame) -> None:
+        payload = decode(frame.data)
+        if payload is None:
+            self._dialect.read_undecodable(frame.data, frame.event)
+            return
+        for defect in payload.defects:
+            self._seen.repair(defect)
+        for value in payload.values:
+            self._dialect.read(value, event=frame.event, surrogates=payload.surrogates)
+
+
+class StreamWriter:
+    """Writes events as a correct stream in a client's dialect.
+
+    `id`, `model` and `created` stand in for what the provider did not send. With `include_usage` the client gets the
+    usage, as it does from OpenAI when it asks for it with `stream_options`.
+    """
+
+    def __init__(
+        self,
+        dialect: str = "openai_chat",
+        *,
+        include_usage: bool = False,
+        id: str = "chatcmpl-penstock",
+        model: str = "",
+        created: int = 0,
+    ) -> None:
+        _check(dialect)
+        self._writer = WRITERS[dialect](id=id, model=model, created=created, include_usage=include_usage)
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """The bytes that tell these events; whole, so that they can be sent at once."""
+        return self._writer.write(events)
+
+
+def _check(dialect: str) -> None:
+    if dialect not in READERS:
+        raise UnknownDialectError(f"there is no dialect {dialect!r}; choose one of {', '.join(READERS)}")

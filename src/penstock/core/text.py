@@ -1,0 +1,47 @@
+"""Text that arrives in halves: characters escaped as two surrogates that stand in two deltas."""
+
+from penstock.core.sink import Sink
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class SurrogateJoiner:
+    """Holds back the first half of a character until the second arrives.
+
+    A stream has many texts, each named by a key: the choice and the field that it comes in.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[int, str], str] = {}
+
+    def join(self, key: tuple[int, str], text: str, sink: Sink) -> str:
+        """The text with its halves joined; a first half at its end is held back for the next call with this key."""
+        before = self.held.pop(key, "")
+        if before and "\udc00" <= text[:1] <= "\udfff":
+            sink.repair("split-surrogate")
+        text = before + text
+        if "\ud800" <= text[-1:] <= "\udbff":
+            self.held[key] = text[-1]
+            text = text[:-1]
+        return whole(text, sink)
+
+
+def whole(text: str, sink: Sink) -> str:
+    """The text with pairs of surrogates joined and lone ones replaced."""
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if joined.count(_REPLACEMENT) > text.count(_REPLACEMENT):
+        sink.repair("lone-surrogate")
+    return joined
+
+
+def whole_json(value: object, sink: Sink) -> object:
+    """A JSON value with `whole` applied to every string in it."""
+    match value:
+        case str():
+            return whole(value, sink)
+        case list():
+            return [whole_json(item, sink) for item in value]
+        case dict():
+            return {whole(str(key), sink): whole_json(item, sink) for key, item in value.items()}
+        case _:
+            return value

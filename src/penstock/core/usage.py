@@ -1,0 +1,94 @@
+"""Usage: the tokens that one completion consumed, as integers.
+
+Providers report usage once, twice, or in every frame; as zeros first and figures later, or the other way round.
+One rule covers them all: *per field, the last value that is not null, out of the reports that have any non-zero
+count*. Reports are never added up: within one stream they are views of the same bill.
+"""
+
+from typing import Literal
+
+from msgspec import Struct, structs
+
+# No model of today reads or writes a billion tokens in one call; a larger figure is a defect of the counter.
+ABSURD_TOKENS = 1_000_000_000
+
+
+class Usage(Struct, frozen=True, gc=False, kw_only=True):
+    """Tokens consumed, and whether the provider reported them or Penstock estimated them.
+
+    `input` and `output` are the provider's own totals for prompt and completion. `cached` and `cache_write` are
+    parts of the input, `reasoning` a part of the output, unless the provider counts otherwise: the figures are kept
+    as they were sent, and `doubts` says where they do not fit together. `raw` is the provider's own object.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    cached: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    audio_input: int | None = None
+    audio_output: int | None = None
+    source: Literal["reported", "estimated"] = "reported"
+    raw: dict[str, object] = {}
+
+    @property
+    def blank(self) -> bool:
+        """Whether no count in it is other than zero: a placeholder, not a bill."""
+        return not any(self.counts())
+
+    def counts(self) -> tuple[int | None, ...]:
+        """Every count, in the order of the fields."""
+        return (
+            self.input,
+            self.output,
+            self.total,
+            self.cached,
+            self.cache_write,
+            self.reasoning,
+            self.audio_input,
+            self.audio_output,
+        )
+
+    def updated(self, later: "Usage") -> "Usage":
+        """This report, each field replaced by the later report's value where that is not null."""
+        changes = {name: value for name, value in structs.asdict(later).items() if value is not None}
+        changes["raw"] = _overlaid(self.raw, later.raw)
+        return structs.replace(self, **changes)
+
+    def with_total(self) -> "Usage":
+        """The same, with the total that input and output imply where the provider gave none."""
+        if self.total is not None or self.input is None or self.output is None:
+            return self
+        return structs.replace(self, total=self.input + self.output)
+
+    def doubts(self) -> list[tuple[str, str]]:
+        """What does not fit together in these figures: a repair code and the figures in words, for each."""
+        found = []
+        if any(count is not None and not 0 <= count < ABSURD_TOKENS for count in self.counts()):
+            found.append(("usage-absurd", f"counts {[count for count in self.counts() if count is not None]}"))
+        if self.input is not None and self.cached is not None and self.cached > self.input:
+            found.append(("usage-details-exceed", f"cached {self.cached} > input {self.input}"))
+        difference = 0
+        if self.input is not None and self.output is not None and self.total is not None:
+            difference = self.total - self.input - self.output
+        if difference and difference == self.reasoning:
+            parts = f"{self.input} + {self.output} + reasoning {self.reasoning}"
+            found.append(("usage-reasoning-apart", f"total {self.total} = {parts}"))
+        elif difference:
+            found.append(("usage-total-differs", f"total {self.total} ≠ {self.input} + {self.output}"))
+        elif self.output is not None and self.reasoning is not None and self.reasoning > self.output:
+            found.append(("usage-details-exceed", f"reasoning {self.reasoning} > output {self.output}"))
+        return found
+
+
+def _overlaid(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:
+    """`new` laid over `old`, key by key; null never covers a value."""
+    merged = dict(old)
+    for key, value in new.items():
+        before = merged.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            merged[key] = _overlaid(before, value)
+        elif value is not None or key not in merged:
+            merged[key] = value
+    return merged

@@ -1,0 +1,1 @@
+"""Framing: from the bytes of a transport to frames. Knows nothing of models."""

@@ -1,0 +1,69 @@
+"""A stream given as one JSON array, without SSE framing: each element is a frame, dispatched as soon as it closes."""
+
+from penstock.core.events import Fault, Repair
+from penstock.core.wire.frame import Frame, Framed
+from penstock.core.wire.scan import JsonScan
+
+_BETWEEN_ELEMENTS = b" \t\r\n,"
+
+
+class JsonArrayReader:
+    """Bytes of a JSON array, without its opening bracket → frames."""
+
+    def __init__(self, max_event: int, *, offset: int = 0, line: int = 1) -> None:
+        self.name = "json-array"
+        self.cut = False
+        self._max_event = max_event
+        self._offset = offset
+        self._line = line
+        self._element = bytearray()
+        self._at = (offset, line)
+        self._scan = JsonScan()
+        self._closed = False
+        self._dead = False
+
+    def feed(self, data: bytes) -> list[Framed]:
+        """Take in bytes; return the elements that they complete."""
+        items: list[Framed] = []
+        position = 0
+        while position < len(data) and not self._dead:
+            if self._element:
+                end = self._scan.advance(data, position)
+                self._element += data[position:end]
+                if self._scan.whole:
+                    items.append(Frame(bytes(self._element), *self._at))
+                    self._element.clear()
+                elif len(self._element) > self._max_event:
+                    self._fault(items, "event-too-large", f"an event exceeds {self._max_event} bytes")
+            else:
+                end = self._begin_element(data, position, items)
+            self._offset += end - position
+            self._line += data.count(b"\n", position, end)
+            position = end
+        return items
+
+    def close(self) -> list[Framed]:
+        """No more bytes will come."""
+        self.cut = bool(self._element) and not self._dead
+        if self._closed or self.cut or self._dead:
+            return []
+        return [Repair("array-unclosed", self._offset, self._line)]
+
+    def _begin_element(self, data: bytes, position: int, items: list[Framed]) -> int:
+        """Read what stands between elements: one byte of it, or the first of the next element."""
+        mark = data[position : position + 1]
+        if mark in (b"{", b"[") and not self._closed:
+            self._at = (self._offset, self._line)
+            self._scan = JsonScan()
+            self._scan.advance(mark, 0)
+            self._element += mark
+        elif mark == b"]" and not self._closed:
+            self._closed = True
+        elif mark not in _BETWEEN_ELEMENTS:
+            self._fault(items, "not-a-stream", f"byte {mark!r} between the elements of a JSON array")
+        return position + 1
+
+    def _fault(self, items: list[Framed], code: str, message: str) -> None:
+        items.append(Fault(code, message, self._offset, self._line))
+        self._dead = True
+        self._element.clear()

@@ -1,0 +1,116 @@
+"""Payload: from the data of a frame to JSON values, strictly first and leniently only where that fails.
+
+The strict decoder (msgspec) reads every healthy frame. What it refuses is tried again, in this order, each step
+with the defect that it tolerates:
+
+1. as UTF-8 with the broken bytes replaced by U+FFFD (`invalid-utf8`);
+2. with Python's `json`, which also reads `NaN` and `Infinity` (`non-finite-number`), escapes of half a surrogate pair
+   (`Payload.surrogates`: the dialect joins them) and, if need be, raw control characters in strings
+   (`raw-control-character`);
+3. as several values on one line (`glued-events`), or one behind a repeated `data:` (`data-prefix-twice`).
+
+Each step reads what the sender meant or nothing: none of them can change a value that a strict parser would accept.
+"""
+
+import json
+import re
+from typing import NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.wire.scan import JsonScan
+
+# Deeper than any chunk, shallower than what makes a recursive function (repr, ==, an encoder) give up.
+MAX_DEPTH = 100
+_BETWEEN_VALUES = re.compile(r"(?:\s+|data:)*")
+_HALF_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class Payload(Struct, frozen=True):
+    """The values that a frame's data holds, and the defects that were tolerated to get at them."""
+
+    values: list[object]
+    defects: list[str] = []
+    surrogates: bool = False
+
+
+def decode(data: bytes) -> Payload | None:
+    """The JSON values in the data, or None where it cannot be read."""
+    try:
+        return Payload([msgspec.json.decode(data)])
+    except (ValueError, RecursionError):
+        return _decode_leniently(data)
+
+
+def is_json(data: bytes) -> bool:
+    """Whether the data is exactly one JSON value, by the strict decoder."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def is_too_deep(data: bytes) -> bool:
+    """Whether the data nests brackets beyond `MAX_DEPTH`."""
+    if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
+        return False
+    scan = JsonScan()
+    scan.feed(data)
+    return scan.deepest > MAX_DEPTH
+
+
+def _decode_leniently(data: bytes) -> Payload | None:
+    defects = []
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+        defects.append("invalid-utf8")
+    surrogates = _HALF_SURROGATE.search(text) is not None
+    for lenience, decoder in _DECODERS:
+        try:
+            values, gluing = _split(text, decoder)
+        except (ValueError, RecursionError):  # ValueError: not JSON, or an integer too long to convert
+            continue
+        return Payload(values, defects + lenience + gluing, surrogates)
+    return None
+
+
+def _split(text: str, decoder: json.JSONDecoder) -> tuple[list[object], list[str]]:
+    """Every value in the text, one after another; raises ValueError where anything else stands between them."""
+    values = []
+    defects = []
+    start = _skip(text, 0)
+    if "data:" in text[:start]:
+        defects.append("data-prefix-twice")
+    while start < len(text):
+        value, end = decoder.raw_decode(text, start)
+        values.append(value)
+        start = _skip(text, end)
+        if len(values) > 1 and not isinstance(value, dict):
+            raise ValueError("only objects are split: other values run into each other")
+    if not values:
+        raise ValueError("no value")
+    if len(values) > 1:
+        defects.append("glued-events")
+    return values, defects
+
+
+def _skip(text: str, start: int) -> int:
+    found = _BETWEEN_VALUES.match(text, start)
+    assert found is not None  # the pattern matches the empty string
+    return found.end()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODERS: tuple[tuple[list[str], json.JSONDecoder], ...] = (
+    ([], json.JSONDecoder(parse_constant=_refuse_constant)),
+    (["non-finite-number"], json.JSONDecoder()),
+    (["raw-control-character"], json.JSONDecoder(strict=False, parse_constant=_refuse_constant)),
+    (["raw-control-character", "non-finite-number"], json.JSONDecoder(strict=False)),
+)

@@ -1,0 +1,139 @@
+r"""Sniffer: which framing a stream has, told by its first bytes. Content types are too often wrong to be asked.
+
+| first bytes, behind a byte order mark and white space | framing |
+|---|---|
+| `[` and then `{`, `[` or `]` | one JSON array |
+| `<` | a page of HTML or XML: refused with its own words |
+| `1f 8b`, or a NUL | compressed or binary: refused |
+| anything else | server-sent events, JSON lines included |
+"""
+
+import html
+import re
+
+from penstock.core.events import Fault, Repair
+from penstock.core.wire.frame import Framed, Framer
+from penstock.core.wire.json_array import JsonArrayReader
+from penstock.core.wire.sse import SseReader
+
+_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b"
+_WHITE_SPACE = b" \t\r\n"
+# Enough for a title and the first sentences of an error page; the rest is mark-up.
+_PAGE_BYTES = 4096
+_PAGE_WORDS = 300
+# Leading blank lines are legal; a stream of nothing else is held no longer than this before it counts as SSE.
+_MAX_UNDECIDED = 4096
+
+
+class Sniffer:
+    """A framer that becomes the right framer once it has seen the first bytes."""
+
+    def __init__(self, max_event: int) -> None:
+        self._max_event = max_event
+        self._held = b""
+        self._framer: Framer | None = None
+
+    @property
+    def name(self) -> str:
+        """What the framing is called; empty while too little was seen."""
+        return self._framer.name if self._framer else ""
+
+    @property
+    def cut(self) -> bool:
+        """Whether the bytes stopped in the middle of a message."""
+        return self._framer is not None and self._framer.cut
+
+    def feed(self, data: bytes) -> list[Framed]:
+        """Take in bytes; return the frames that they complete."""
+        if self._framer is not None:
+            return self._framer.feed(data)
+        self._held += data
+        return self._decide(final=False)
+
+    def close(self) -> list[Framed]:
+        """No more bytes will come; return what was still held."""
+        items = self._decide(final=True) if self._framer is None else []
+        return items + (self._framer.close() if self._framer else [])
+
+    def _decide(self, *, final: bool) -> list[Framed]:
+        """Choose the framer if the bytes held suffice for it, and hand them over."""
+        held = self._held
+        if not final and (held == _BOM[: len(held)] or held == _GZIP_MAGIC[:1]):
+            return []
+        items: list[Framed] = []
+        start = 0
+        if held.startswith(_BOM):
+            items.append(Repair("bom", 0, 1))
+            start = len(_BOM)
+        window = held[start:_MAX_UNDECIDED]
+        body = window.lstrip(_WHITE_SPACE)
+        if not final and len(held) < _MAX_UNDECIDED and body.strip(_WHITE_SPACE) in (b"", b"["):
+            return []
+        at = start + len(window) - len(body)
+        line = 1 + held.count(b"\n", 0, at)
+        if body[:1] == b"[" and body[1:].lstrip(_WHITE_SPACE)[:1] in (b"{", b"[", b"]"):
+            items.append(Repair("json-array", at, line))
+            self._framer = JsonArrayReader(self._max_event, offset=at + 1, line=line)
+            start = at + 1
+        elif body[:1] == b"<":
+            self._framer = PageReader(offset=at, line=line)
+            start = at
+        elif body.startswith(_GZIP_MAGIC) or body[:1] == b"\0":
+            self._framer = BinaryReader(offset=at)
+            start = at
+        else:
+            self._framer = SseReader(self._max_event, offset=start)
+        self._held = b""
+        return items + self._framer.feed(held[start:])
+
+
+class PageReader:
+    """An HTML or XML page where a stream should be → one fault with the page's own words."""
+
+    def __init__(self, *, offset: int, line: int) -> None:
+        self.name = "page"
+        self.cut = False
+        self._at = (offset, line)
+        self._page = bytearray()
+        self._reported = False
+
+    def feed(self, data: bytes) -> list[Framed]:
+        """Take in bytes; report the page as soon as there are enough of them to quote."""
+        self._page += data[: _PAGE_BYTES - len(self._page)]
+        return self._report() if len(self._page) == _PAGE_BYTES else []
+
+    def close(self) -> list[Framed]:
+        """No more bytes will come: report the page if it was short."""
+        return self._report()
+
+    def _report(self) -> list[Framed]:
+        if self._reported:
+            return []
+        self._reported = True
+        page = self._page.decode(errors="replace")
+        text = re.sub(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", " ", page, flags=re.DOTALL | re.IGNORECASE)
+        words = " ".join(html.unescape(text).split())
+        return [Fault("html-page", words[:_PAGE_WORDS], *self._at)]
+
+
+class BinaryReader:
+    """Compressed or otherwise binary bytes where a stream should be → one fault."""
+
+    def __init__(self, *, offset: int) -> None:
+        self.name = "binary"
+        self.cut = False
+        self._offset = offset
+        self._reported = False
+
+    def feed(self, data: bytes) -> list[Framed]:
+        """Report at once: there is nothing to wait for."""
+        if self._reported or not data:
+            return []
+        self._reported = True
+        kind = "gzip-compressed; decompress them first" if data.startswith(_GZIP_MAGIC) else "binary, not text"
+        return [Fault("binary", f"the bytes are {kind}", self._offset, 1)]
+
+    def close(self) -> list[Framed]:
+        """Nothing is held."""
+        return []

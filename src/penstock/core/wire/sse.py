@@ -1,0 +1,261 @@
+r"""Server-sent events, read the way providers really write them.
+
+The standard is simple: lines end with LF, CRLF or CR; a line is a comment (`:`), a field (`name: value`) or blank; a
+blank line dispatches what was gathered. Followed to the letter it silently loses what providers get wrong, so this
+reader departs from it, by these rules:
+
+1. Lines end at CR and LF bytes only. U+2028, U+2029 and U+0085 are text.
+2. An event ends at a blank line, or where the next one begins: a `data:` line that follows *whole* JSON opens a new
+   event (`missing-blank-line`). Wholeness is a matter of closed brackets and strings, never of lines.
+3. A line without a field name continues the open event while its JSON is not whole (`json-on-next-line`,
+   `unprefixed-continuation`), or is an event of its own if it opens with a bracket (`no-data-prefix`; a stream that
+   starts so is called `json-lines`).
+4. Once a stream has shown that it leaves blank lines out, its events are dispatched as soon as they are whole: nobody
+   waits for the next line to learn that the last one was complete.
+5. At the end of the bytes an open event counts if its JSON is whole. Otherwise the stream was cut, and `cut` says so.
+6. `data:` must have been seen for anything to be dispatched: `id:`, `retry:` or `event:` alone dispatch nothing.
+7. No line and no event may exceed `max_event` bytes: past that the reader faults and reads nothing more.
+"""
+
+import re
+
+from penstock.core.events import Fault, Repair
+from penstock.core.wire.frame import Frame, Framed
+from penstock.core.wire.payload import decode, is_json
+from penstock.core.wire.scan import JsonScan
+
+_BLANK_LINES = frozenset((b"\n", b"\r\n", b"\r"))
+_FIELD_NAMES = (b"data", b"event", b"id", b"retry", b"error")
+_UNKNOWN_FIELD = re.compile(rb"[A-Za-z][\w-]*:")
+_QUOTED_CHARACTERS = 500
+
+
+class SseReader:
+    """Bytes of an event stream → frames."""
+
+    def __init__(self, max_event: int, *, offset: int = 0, line: int = 1) -> None:
+        self.name = "sse"
+        self.cut = False
+        self._max_event = max_event
+        self._dead = False
+        # The bytes behind the last line end; whether that end was a CR that an LF may still follow.
+        self._tail = bytearray()
+        self._after_cr = False
+        self._offset = offset
+        self._line = line
+        # The open event: its data lines, how many of them `_scan` has seen, its name, where it began.
+        self._data: list[bytes] = []
+        self._size = 0
+        self._scan = JsonScan()
+        self._scanned = 0
+        self._event = ""
+        self._next_event = ""
+        self._begun = False
+        self._bare = False
+        self._continued = False
+        self._at = (offset, line)
+        # The habits of this stream.
+        self._frames = 0
+        self._eager = False
+        self._unseparated = False
+
+    def feed(self, data: bytes) -> list[Framed]:
+        """Take in bytes; return the frames that they complete."""
+        items: list[Framed] = []
+        if self._after_cr and data:
+            self._after_cr = False
+            if data[:1] == b"\n":
+                self._offset += 1
+                data = data[1:]
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if end:
+            lines = data[:end].splitlines(keepends=True)
+            if self._tail:
+                lines[0] = bytes(self._tail) + lines[0]
+                self._tail.clear()
+            self._after_cr = end == len(data) and data[end - 1 :] == b"\r"
+            for line in lines:
+                if line in _BLANK_LINES:
+                    if self._begun:
+                        self._end_event(items)
+                    self._unseparated = False
+                elif line[:5] == b"data:":
+                    self._add_data(line[5:], items)
+                else:
+                    self._read_line(line, items)
+                if self._dead:
+                    return items
+                self._offset += len(line)
+                self._line += 1
+        if not self._dead:
+            self._tail += data[end:]
+            if len(self._tail) + self._size > self._max_event:
+                self._die(items)
+        return items
+
+    def close(self) -> list[Framed]:
+        """No more bytes will come: return the last frame if it is whole, else note the cut."""
+        items: list[Framed] = []
+        unterminated = bytes(self._tail)
+        self._tail.clear()
+        if unterminated.strip():
+            frames_before = self._frames
+            if self._is_fragment(unterminated):
+                self.cut = True
+            else:
+                self._read_line(unterminated, items)
+            if self._frames > frames_before:
+                items.append(Repair("no-final-newline", *self._at))
+        if not self._begun or self._dead:
+            return items
+        if not self._whole() or not (self._scan.closed or decode(self._joined())):
+            self.cut = True
+            return items
+        self._dispatch(items)
+        items.append(Repair("no-final-newline" if unterminated else "no-final-blank-line", *self._at))
+        return items
+
+    def _add_data(self, value: bytes, items: list[Framed], *, bare: bool = False) -> None:
+        """A line of data: it opens an event, or continues the open one, or ends it by following whole JSON."""
+        if self._data:
+            if self._whole():
+                name, self._next_event = self._next_event, ""
+                self._dispatch(items)
+                self._event = name
+                self._eager = self._unseparated = True
+            elif not bare and self._scan.in_string and value.lstrip()[:1] == b"{":
+                # No JSON string runs on into another `data:` line: the open event is damaged, the next one begins.
+                self._dispatch(items)
+        if not self._data:
+            if self._unseparated and not (bare and self.name == "json-lines"):
+                items.append(self._repair("missing-blank-line"))
+            self._unseparated = False
+            if not self._begun:
+                self._at = (self._offset, self._line)
+                self._begun = True
+            self._bare = bare
+        self._data.append(value[1:] if self._data and not bare and value[:1] == b" " else value)
+        self._size += len(value)
+        if self._size > self._max_event:
+            self._die(items)
+        elif self._eager and self._whole():
+            self._dispatch(items)
+            self._unseparated = True
+
+    def _read_line(self, line: bytes, items: list[Framed]) -> None:
+        """Any line but a blank one and a healthy `data:` line."""
+        content = line.strip()
+        if not content:
+            if self._begun or self._unseparated:
+                items.append(self._repair("blank-line-with-spaces"))
+                self._end_event(items)
+                self._unseparated = False
+            return
+        if content[:1] == b":":
+            return
+        name, colon, value = line.partition(b":")
+        field = name.strip().lower()
+        if field == b"data" or (colon and field in _FIELD_NAMES):
+            if name.strip(b"\r\n") != field:
+                items.append(self._repair("field-misspelled", name.strip().decode(errors="replace")))
+            self._read_field(field, value, items)
+        elif self._data and not self._whole():
+            self._continue_event(line, items)
+        elif content[:1] in (b"{", b"["):
+            self._read_bare(line, items)
+        elif _UNKNOWN_FIELD.match(content):
+            items.append(self._repair("unknown-field", name.decode(errors="replace")))
+        else:
+            message = content[:_QUOTED_CHARACTERS].decode(errors="replace")
+            items.append(Fault("not-a-stream", message, self._offset, self._line))
+
+    def _read_field(self, field: bytes, value: bytes, items: list[Framed]) -> None:
+        if field == b"data":
+            self._add_data(value, items)
+        elif field == b"error":
+            self._end_event(items)
+            items.append(self._repair("error-field"))
+            self._event = "error"
+            self._add_data(value, items)
+        elif field != b"retry":
+            if not self._begun:
+                self._at = (self._offset, self._line)
+                self._begun = True
+            if field == b"event":
+                name = value.strip().decode(errors="replace")
+                if self._data:
+                    self._next_event = name  # of this event if a blank line follows, of the next one if data does
+                else:
+                    self._event = name
+
+    def _continue_event(self, line: bytes, items: list[Framed]) -> None:
+        if not self._bare and not self._continued:
+            empty = not any(part.strip() for part in self._data)
+            items.append(self._repair("json-on-next-line" if empty else "unprefixed-continuation"))
+            self._continued = True
+        self._add_data(line, items, bare=True)
+
+    def _read_bare(self, line: bytes, items: list[Framed]) -> None:
+        if not self._frames and not self._begun:
+            self.name = "json-lines"
+            self._eager = True
+        elif self.name != "json-lines":
+            items.append(self._repair("no-data-prefix"))
+        elif self._frames == 1 and not self._data:
+            items.append(self._repair("json-lines"))
+        self._add_data(line, items, bare=True)
+        if self._data and self._whole():
+            self._dispatch(items)
+            self._unseparated = True
+
+    def _end_event(self, items: list[Framed]) -> None:
+        """A blank line: dispatch the open event, unless it is bare JSON, in which a blank line is mere white space."""
+        if self._bare and self._data and not self._scan.in_string and not self._whole():
+            return
+        if self._data:
+            self._event = self._next_event or self._event
+            self._next_event = ""
+            self._dispatch(items)
+        self._event = self._next_event = ""
+        self._begun = False
+
+    def _dispatch(self, items: list[Framed]) -> None:
+        items.append(Frame(self._joined(), *self._at, self._event))
+        self._frames += 1
+        self._data = []
+        self._size = 0
+        if self._scanned:
+            self._scan = JsonScan()
+            self._scanned = 0
+        self._event = ""
+        self._begun = self._bare = self._continued = False
+
+    def _joined(self) -> bytes:
+        if len(self._data) == 1:
+            return self._data[0]
+        return b"\n".join(line.rstrip(b"\r\n") for line in self._data)
+
+    def _whole(self) -> bool:
+        """Whether the open event's JSON is whole; each line is scanned once."""
+        if not self._scanned and len(self._data) == 1 and is_json(self._data[0]):
+            return True
+        for value in self._data[self._scanned :]:
+            self._scan.feed(value)
+        self._scanned = len(self._data)
+        return self._scan.whole
+
+    def _is_fragment(self, line: bytes) -> bool:
+        """Whether an unterminated line is the beginning of a field's name, and so of an event that never came."""
+        return b":" not in line and any(field.startswith(line.strip().lower()) for field in _FIELD_NAMES)
+
+    def _repair(self, code: str, detail: str = "") -> Repair:
+        return Repair(code, self._offset, self._line, detail)
+
+    def _die(self, items: list[Framed]) -> None:
+        """An event past the cap: say so, drop what is held, read no more."""
+        message = f"an event exceeds {self._max_event} bytes"
+        items.append(Fault("event-too-large", message, self._offset, self._line))
+        self._dead = True
+        self._tail.clear()
+        self._data = []
+        self._begun = False
