@@ -1,0 +1,70 @@
+"""Breaks streams at random and checks every promise of the reader and the writer on each; see `scripts/fuzz --help`."""
+
+import argparse
+import collections
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.invariants import broken_promises, endings, read  # noqa: E402
+from tests.mutation import mutated  # noqa: E402
+
+# No case is longer than some ten kilobytes: one that takes a second is super-linear.
+SLOW_S = 1.0
+BATCH = 500
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=1_000_000, help="how many cases to try (default: one million)")
+    parser.add_argument("--seed", type=int, default=0, help="where to start: case N is the same in every run")
+    parser.add_argument(
+        "--jobs", type=int, default=multiprocessing.cpu_count(), help="processes (default: one per core)"
+    )
+    arguments = parser.parse_args()
+    batches = range(arguments.seed, arguments.seed + arguments.cases, BATCH)
+    began = time.monotonic()
+    tried = failed = 0
+    seen: collections.Counter[tuple[str, str]] = collections.Counter()
+    with multiprocessing.Pool(arguments.jobs) as pool:
+        for count, problems, outcomes in pool.imap_unordered(_try_batch, batches):
+            tried += count
+            seen.update(outcomes)
+            for problem in problems:
+                failed += 1
+                print(problem, flush=True)
+            if tried % (BATCH * 200) == 0:
+                print(f"{tried:,} cases, {failed} failures, {time.monotonic() - began:.0f} s", flush=True)
+    for (ending, fault), count in sorted(seen.items(), key=lambda item: -item[1]):
+        print(f"{count:>10,}  {ending} {fault}")
+    print(f"{tried:,} cases, {failed} failures, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+def _try_batch(first: int) -> tuple[int, list[str], collections.Counter[tuple[str, str]]]:
+    streams = [path.read_bytes() for path in sorted((ROOT / "tests").glob("*/*")) if path.suffix in (".txt", ".sse")]
+    problems = []
+    outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
+    for number in range(first, first + BATCH):
+        random = Random(number)
+        data = mutated(random.choice(streams), random.choice(streams), random)
+        began = time.process_time()
+        try:
+            broken = broken_promises(data, random)
+            outcomes[endings(read(data))] += 1
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is the finding
+            broken = [f"raised {error!r}"]
+        if time.process_time() - began > SLOW_S:
+            broken.append(f"took {time.process_time() - began:.1f} s for {len(data)} bytes")
+        if broken:
+            problems.append(f"case {number}: {'; '.join(broken)}\n  {data!r}")
+    return BATCH, problems, outcomes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Streams broken at random: where the fuzzer and the properties get bytes that no author thought of.
+
+Every function takes the `random.Random` to draw from, so that a case can be told by its seed alone.
+"""
+
+import json
+from random import Random
+
+# What tends to be special to a reader of streams, spliced in anywhere.
+TOKENS: tuple[bytes, ...] = (
+    b"data: ", b"data:", b"data", b"event: error\n", b"event: ping\n", b"id: 1\n", b"retry: 1\n", b": comment\n",
+    b"error: ", b"\n", b"\n\n", b"\r", b"\r\n", b"\r\r", b" ", b"\t", b"\0",
+    b"\xef\xbb\xbf", b"\x1f\x8b", b"\xff", b"\xc3", b"\xe2\x80\xa8",
+    b"[DONE]", b"data: [DONE]\n\n", b'"[DONE]"', b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"<html>",
+    b"null", b"true", b"0", b"-1", b"1e999", b"NaN", b'""', b"{}", b"[]", b"[{", b"\\ud83c", b"\\udf0d", b"\\u0000",
+    b'{"error":{"message":"boom"}}', b'data: {"error":null}\n\n', b'data: {"choices":null}\n\n',
+    b'data: {"choices":[{"index":1,"delta":{"role":"assistant"}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"arguments":"}"}}]}}]}\n\n',
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    b'data: {"choices":[{"index":0,"message":{"content":"whole"},"finish_reason":"stop"}]}\n\n',
+    b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\n',
+)  # fmt: skip
+
+KEYS = (
+    "id", "object", "created", "model", "choices", "usage", "error", "index", "delta", "message", "text", "role",
+    "finish_reason", "native_finish_reason", "logprobs", "content", "refusal", "tool_calls", "function_call",
+    "function", "custom", "name", "arguments", "input", "type", "reasoning", "reasoning_content",
+    "reasoning_details", "thinking", "x_groq", "base_resp", "detail", "prompt_tokens",
+    "completion_tokens", "total_tokens", "audio", "annotations",
+)  # fmt: skip
+
+
+def any_json(random: Random, depth: int = 0) -> object:
+    """A JSON value of any kind, with keys that mean something to a reader."""
+    kind = random.randrange(12 if depth < 3 else 9)
+    if kind >= 10:
+        return {random.choice(KEYS): any_json(random, depth + 1) for _ in range(random.randrange(4))}
+    if kind == 9:
+        return [any_json(random, depth + 1) for _ in range(random.randrange(3))]
+    simple: tuple[object, ...] = (None, True, 0, -1, 1.5, "", "stop", "text \u2028 \U0001f30d", 10**20)
+    return simple[kind]
+
+
+def mutated(data: bytes, other: bytes, random: Random) -> bytes:
+    """The stream with one to six things done to it; `other` is another stream to splice from."""
+    for _ in range(random.randrange(1, 7)):
+        data = random.choice(_MUTATIONS)(data, other, random)
+    return data
+
+
+def split(data: bytes, random: Random) -> list[bytes]:
+    """The bytes in pieces: single ones, short ones or long ones."""
+    longest = random.choice((1, 3, 40, 400))
+    pieces: list[bytes] = []
+    start = 0
+    while start < len(data):
+        end = start + random.randint(0 if pieces else 1, longest)
+        pieces.append(data[start:end])
+        start = end
+    return pieces
+
+
+def _cut(data: bytes, _: bytes, random: Random) -> bytes:
+    return data[: random.randint(0, len(data))]
+
+
+def _drop(data: bytes, _: bytes, random: Random) -> bytes:
+    start = random.randint(0, len(data))
+    return data[:start] + data[start + random.choice((1, 2, 5, 30, 300)) :]
+
+
+def _insert(data: bytes, _: bytes, random: Random) -> bytes:
+    start = random.randint(0, len(data))
+    return data[:start] + random.choice(TOKENS) + data[start:]
+
+
+def _insert_at_line(data: bytes, _: bytes, random: Random) -> bytes:
+    lines = data.split(b"\n")
+    lines.insert(random.randint(0, len(lines)), random.choice(TOKENS))
+    return b"\n".join(lines)
+
+
+def _flip(data: bytes, _: bytes, random: Random) -> bytes:
+    if not data:
+        return data
+    start = random.randrange(len(data))
+    return data[:start] + bytes((random.randrange(256),)) + data[start + 1 :]
+
+
+def _repeat(data: bytes, _: bytes, random: Random) -> bytes:
+    lines = data.split(b"\n")
+    start = random.randrange(len(lines))
+    piece = lines[start : start + random.randint(1, 4)]
+    return b"\n".join(lines[:start] + piece + lines[start:])
+
+
+def _swap_lines(data: bytes, _: bytes, random: Random) -> bytes:
+    lines = data.split(b"\n")
+    a, b = random.randrange(len(lines)), random.randrange(len(lines))
+    lines[a], lines[b] = lines[b], lines[a]
+    return b"\n".join(lines)
+
+
+def _splice(data: bytes, other: bytes, random: Random) -> bytes:
+    return data[: random.randint(0, len(data))] + other[random.randint(0, len(other)) :]
+
+
+def _line_ends(data: bytes, _: bytes, random: Random) -> bytes:
+    return data.replace(random.choice((b"\n\n", b"\n")), random.choice((b"\n", b"\r\n", b"\r", b"\n\n", b" \n")))
+
+
+def _unprefix(data: bytes, _: bytes, random: Random) -> bytes:
+    return data.replace(b"data: ", random.choice((b"", b"data:", b"data:\n", b" data: ")), random.choice((1, -1)))
+
+
+def _change_json(data: bytes, _: bytes, random: Random) -> bytes:
+    """Another value, of any kind, for one key of one chunk; or a new key."""
+    lines = data.split(b"\n")
+    number = random.randrange(len(lines))
+    try:
+        chunk = json.loads(lines[number].removeprefix(b"data: "))
+    except ValueError:
+        return data
+    places: list[dict[str, object]] = []
+    _objects(chunk, places)
+    if places:
+        place = random.choice(places)
+        key = random.choice([*place, random.choice(KEYS)])
+        if key in place and random.random() < 0.3:
+            del place[key]
+        else:
+            place[key] = any_json(random)
+    lines[number] = b"data: " + json.dumps(chunk, ensure_ascii=random.random() < 0.5).encode(errors="replace")
+    return b"\n".join(lines)
+
+
+def _objects(value: object, found: list[dict[str, object]]) -> None:
+    if isinstance(value, dict):
+        found.append(value)
+        for item in value.values():
+            _objects(item, found)
+    elif isinstance(value, list):
+        for item in value:
+            _objects(item, found)
+
+
+_MUTATIONS = (
+    _cut, _drop, _insert, _insert, _insert_at_line, _flip, _repeat, _swap_lines, _splice, _line_ends, _unprefix,
+    _change_json, _change_json, _change_json, _change_json,
+)  # fmt: skip

@@ -1,0 +1,62 @@
+"""Twice the bytes take twice the work: counted in calls, not timed, so that a busy machine cannot fail it."""
+
+import sys
+from types import FrameType
+
+import pytest
+
+from tests.invariants import read
+
+
+def _chunk(delta: str, more: str = "") -> bytes:
+    return f'data: {{"choices":[{{"index":0,"delta":{{{delta}}}}}]{more}}}\n\n'.encode()
+
+
+# Each grows with the number of repetitions in a way that has tempted a reader to look at the same bytes again.
+GROWING: dict[str, tuple[bytes, bytes]] = {
+    "plain deltas": (b"", _chunk('"content":"a"')),
+    "one event over many data lines": (b"data: [\ndata: {}", b"\ndata: ,{}"),
+    "one event over many bare lines": (b'data: {"a":[1\n', b",1\n"),
+    "bare JSON that never ends": (b"{", b'"a":{\n'),
+    "no blank lines": (b"", _chunk('"content":"a"').rstrip() + b"\n"),
+    "one string that never ends": (b'data: {"a":"', b"\\\\x\n"),
+    "glued objects": (b"data: ", b'{"choices":[]}'),
+    "a JSON array": (b"[", b'{"choices":[]},'),
+    "brackets": (b"data: ", b"["),
+    "half characters": (b"", _chunk('"content":"\\ud83c"')),
+    "usage in every chunk": (b"", _chunk('"content":"a"', ',"usage":{"prompt_tokens":1,"completion_tokens":2}')),
+    "arguments without an id": (b"", _chunk('"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{"}}]')),
+    "arguments without an index": (b"", _chunk('"tool_calls":[{"function":{"name":"f","arguments":"1,"}}]')),
+    "many tool calls": (b"", _chunk('"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]')),
+    "comments": (b"", b": wait\n"),
+    "empty events": (b"", b"data:\n\n"),
+    "carriage returns": (b"", b"data: {}\r\r"),
+    "extras that change": (b"", _chunk('"content":"a"', ',"p":"x"') + _chunk('"content":"a"', ',"p":"y"')),
+}
+
+
+def _calls(*pieces: bytes) -> int:
+    """How many calls, of Python's functions and of C's, reading takes."""
+    count = 0
+
+    def profile(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+
+    sys.setprofile(profile)
+    try:
+        read(*pieces)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(("first", "repeated"), GROWING.values(), ids=GROWING)
+@pytest.mark.parametrize("bytewise", [False, True], ids=["whole", "byte by byte"])
+def test_twice_the_bytes_take_twice_the_work(first: bytes, repeated: bytes, bytewise: bool) -> None:
+    def work(times: int) -> int:
+        data = first + repeated * times
+        return _calls(*(data[i : i + 1] for i in range(len(data)))) if bytewise else _calls(data)
+
+    assert work(400) < 2.3 * work(200)

@@ -1,0 +1,113 @@
+"""`read(write(events)) == events`, for any answer in the legal order."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import (
+    ChoiceStart,
+    End,
+    Event,
+    Extra,
+    Finish,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Start,
+    StreamWriter,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+    UsageReport,
+)
+from penstock.core.dialects.openai_chat import REASONING_FIELDS
+from tests.invariants import read
+from tests.legal import violations
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=10)
+values = st.one_of(texts, st.integers(1, 9), st.just(True), st.lists(st.integers(), min_size=1, max_size=2))
+extras = st.dictionaries(st.sampled_from(["seed", "channel", "token_ids", "trace"]), values, min_size=1, max_size=2)
+counts = st.integers(0, 10_000)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> list[Event]:
+    """The events of a whole answer, in the form in which a reader gives them."""
+    choices = range(draw(st.integers(1, 3)))
+    speech: list[list[Event]] = [[ChoiceStart(choice, "assistant")] for choice in choices]
+    called = [0] * len(choices)
+    for number in range(draw(st.integers(0, 12))):
+        choice = draw(st.sampled_from(choices))
+        speech.append(_said(draw, choice, called, number))
+    finishes: list[Event] = [
+        Finish(choice, draw(_reasons(calls=called[choice] > 0)), draw(st.none() | texts)) for choice in choices
+    ]
+    return [
+        Start(draw(texts), draw(texts), draw(st.integers(1, 2**40))),
+        *(event for events in speech for event in events),
+        *finishes,
+        UsageReport(_usage(draw(counts), draw(st.integers(1, 99)))),
+        End("completed"),
+    ]
+
+
+def _said(draw: st.DrawFn, choice: int, called: list[int], number: int) -> list[Event]:
+    """One thing that a choice says, with the extras that come before it."""
+    before: list[Event] = draw(
+        st.lists(
+            st.one_of(
+                # Extras of the chunk are told when they change: `number` makes each one new.
+                st.sampled_from(["obfuscation", "service_tier"]).map(lambda key: Extra("chunk", {key: number})),
+                extras.map(lambda fields: Extra("choice", fields, choice)),
+                extras.map(lambda fields: Extra("delta", fields, choice)),
+            ),
+            max_size=1,
+        )
+    )
+    kind = draw(st.sampled_from(["text", "reasoning", "refusal", "call", "more arguments"]))
+    text = draw(texts)
+    match kind:
+        case "text":
+            return [*before, TextDelta(choice, text)]
+        case "reasoning":
+            return [*before, ReasoningDelta(choice, text, draw(st.sampled_from(REASONING_FIELDS)))]
+        case "refusal":
+            return [*before, RefusalDelta(choice, text)]
+        case "more arguments" if called[choice]:
+            return [ToolCallDelta(choice, draw(st.integers(0, called[choice] - 1)), text)]
+    call = called[choice]
+    called[choice] += 1
+    kind_of_tool = draw(st.sampled_from(["function", "custom"]))
+    assert kind_of_tool in ("function", "custom")
+    start = ToolCallStart(choice, call, f"call-{choice}-{call}", text, kind_of_tool)
+    with_extras = [Extra("tool", draw(extras), choice, call)] if draw(st.booleans()) else []
+    return [*before, start, *with_extras, ToolCallDelta(choice, call, draw(texts))]
+
+
+def _reasons(*, calls: bool) -> st.SearchStrategy[str]:
+    return st.sampled_from(["length", "content_filter", "tool_calls" if calls else "stop"])
+
+
+def _usage(input: int, output: int) -> Usage:
+    raw = {"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output}
+    return Usage(input=input, output=output, total=input + output, raw=dict(raw))
+
+
+@given(answers())
+@settings(max_examples=300, deadline=None)
+def test_what_is_written_reads_back_as_it_was(events: list[Event]) -> None:
+    assert violations(events) == []
+    again = read(StreamWriter(include_usage=True).write(events))
+    # Broken arguments are the model's, not the writer's: here they are any text whatever.
+    repairs = {event.code for event in again if isinstance(event, Repair)}
+    assert repairs <= {"tool-arguments-broken"}
+    assert [event for event in again if not isinstance(event, Repair)] == events
+
+
+@given(answers(), st.integers(1, 5))
+@settings(deadline=None)
+def test_writing_piece_by_piece_says_the_same(events: list[Event], size: int) -> None:
+    writer = StreamWriter(include_usage=True)
+    pieces = [writer.write(events[start : start + size]) for start in range(0, len(events), size)]
+    again = [event for event in read(*pieces) if not isinstance(event, Repair)]
+    assert again == events

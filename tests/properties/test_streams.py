@@ -1,0 +1,47 @@
+"""What is true of all streams: any split, any bytes, any cut; and what is written reads back as it was."""
+
+import json
+from pathlib import Path
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.invariants import broken_promises, fold, read
+from tests.mutation import any_json, mutated
+
+SEEDS = [path.read_bytes() for path in sorted(Path(__file__).parent.parent.glob("seeds/*.txt"))]
+TOKENS = [b"data:", b"data: ", b"event: error", b"\n", b"\r", b"{", b"}", b'"', b"[DONE]", b": c", b"1", b"[", b"]"]
+
+randoms = st.integers(0, 2**32).map(Random)
+
+
+@given(st.binary(max_size=400), randoms)
+def test_no_bytes_break_a_promise(data: bytes, random: Random) -> None:
+    assert broken_promises(data, random) == []
+
+
+@given(st.lists(st.sampled_from(TOKENS)), randoms)
+def test_no_framing_breaks_a_promise(tokens: list[bytes], random: Random) -> None:
+    assert broken_promises(b"".join(tokens), random) == []
+
+
+@given(st.sampled_from(SEEDS), st.sampled_from(SEEDS), randoms)
+@settings(max_examples=300, deadline=None)
+def test_no_broken_stream_breaks_a_promise(stream: bytes, other: bytes, random: Random) -> None:
+    assert broken_promises(mutated(stream, other, random), random) == []
+
+
+@given(randoms)
+@settings(deadline=None)
+def test_no_json_breaks_a_promise(random: Random) -> None:
+    frames = [json.dumps(any_json(random)).encode() for _ in range(random.randrange(1, 6))]
+    assert broken_promises(b"".join(b"data: " + frame + b"\n\n" for frame in frames), random) == []
+
+
+@given(st.sampled_from(SEEDS), st.floats(0, 1))
+def test_a_cut_stream_says_the_beginning_of_what_the_whole_one_says(stream: bytes, share: float) -> None:
+    whole, part = fold(read(stream)), fold(read(stream[: int(len(stream) * share)]))
+    assert whole.text.startswith(part.text)
+    if part.ending == "completed":
+        assert part.text == whole.text
