@@ -12,7 +12,7 @@ calls, `Finish`; and the usage last. Rules for the whole file:
 """
 
 from penstock.core.dialects.getters import integer_of, text_of
-from penstock.core.dialects.openai_errors import read_error
+from penstock.core.dialects.openai_errors import error_of, read_error
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.dialects.tool_calls import ToolCalls
 from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, Start, TextDelta, UsageReport
@@ -61,6 +61,9 @@ FOREIGN_EVENTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("usageMetadata", (), "Gemini generateContent"),
     ("created_at", (), "Ollama"),
 )
+# Far above what any provider offers; they bound what one stream may hold in memory.
+MAX_CHOICES = 1000
+MAX_EXTRAS = 1000
 _DONE = "[DONE]"
 
 
@@ -89,7 +92,8 @@ class OpenAIChatReader:
         chunk: dict[str, object] = value
         if self.done:
             self._sink.repair("data-after-done")
-        if (event == "error" or "error" in chunk or "choices" not in chunk) and self._read_special(chunk, event):
+        special = "choices" not in chunk or "error" in chunk or "base_resp" in chunk or event == "error"
+        if special and self._read_special(chunk, event):
             return
         envelope = (chunk.pop("id", None), chunk.pop("model", None), chunk.pop("created", None))
         kind = chunk.pop("object", None)
@@ -169,8 +173,7 @@ class OpenAIChatReader:
         """An error, a heartbeat or another dialect's event; returns whether there is nothing more in it."""
         error = read_error(chunk, event)
         if error is not None:
-            message, provider = error
-            self._sink.fault("provider-error", message, provider)
+            self._sink.fault("provider-error", *error)
         chunk.pop("error", None)
         if "choices" in chunk:
             return False
@@ -181,11 +184,12 @@ class OpenAIChatReader:
                     self._sink.fault("other-dialect", f"these are events of the {dialect} dialect")
                     return True
             if not chunk.keys() & {"usage", "x_groq", "id", "model"}:
-                self._sink.repair("keepalive-event", f"{event or chunk.get('type') or ''!s:.40}")
+                self._sink.repair("keepalive-event", event or ", ".join(chunk)[:80])
                 return True
+            return False
         if chunk.get("usage") is not None:
             self._read_usage(chunk["usage"])
-        return error is not None
+        return True
 
     def _read_envelope(self, envelope: tuple[object, ...]) -> None:
         self._envelope = envelope
@@ -203,11 +207,14 @@ class OpenAIChatReader:
     def _read_extras(self, chunk: dict[str, object]) -> None:
         """The fields of a chunk that have no meaning to us, and the usage that some providers keep there."""
         nested = chunk.get("x_groq")
-        if isinstance(nested, dict) and nested.get("usage") is not None:
-            self._read_usage(nested["usage"])
+        if isinstance(nested, dict):
+            if nested.get("usage") is not None:
+                self._read_usage(nested["usage"])
+            if nested.get("error"):
+                self._sink.fault("provider-error", f"{nested['error']!s:.500}", nested)
         before = self._extras
         changed = {key: value for key, value in chunk.items() if key not in before or before[key] != value}
-        self._extras = before | changed
+        self._extras = before | changed if len(before) < MAX_EXTRAS else changed
         if changed:
             self._sink.events.append(Extra("chunk", changed))
 
@@ -243,6 +250,9 @@ class OpenAIChatReader:
         usage = choice.pop("usage", None)
         if usage is not None:
             self._read_usage(usage)
+        error = choice.pop("error", None)
+        if error:
+            self._sink.fault("provider-error", *error_of(error, choice))
         message = choice.pop("message", None)
         if type(delta) is not dict:
             delta = self._substitute(choice, index, delta, message)
@@ -280,12 +290,12 @@ class OpenAIChatReader:
         events = self._sink.events
         native = choice.pop("native_finish_reason", None)
         role = delta.pop("role", None)
-        if role and isinstance(role, str):
+        role = role if isinstance(role, str) else ""
+        if role or (index not in self._started and (finish or any(delta.values()))):
+            if len(self._started) == MAX_CHOICES and index not in self._started:
+                self._sink.fault("bad-shape", f"more than {MAX_CHOICES} choices")
             self._started.add(index)
             events.append(ChoiceStart(index, role))
-        elif index not in self._started and (finish or any(delta.values())):
-            self._started.add(index)
-            events.append(ChoiceStart(index, ""))
         content = delta.pop("content", None)
         refusal = delta.pop("refusal", None)
         tool_calls = delta.pop("tool_calls", None)

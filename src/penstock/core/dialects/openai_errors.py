@@ -8,7 +8,7 @@ def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, obj
     """
     error = chunk.get("error")
     if error:
-        return _words(error) or _words(chunk) or str(error), _object(error, chunk)
+        return error_of(error, chunk)
     status = chunk.get("base_resp")
     if isinstance(status, dict) and status.get("status_code"):
         return str(status.get("status_msg") or status), status
@@ -18,6 +18,11 @@ def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, obj
     if flat or (chunk.get("usage") is None and _is_bare_message(chunk)):
         return _words(chunk) or str(chunk), chunk
     return None
+
+
+def error_of(error: object, around: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """The words and the object of an error that is not null; `around` is what it stands in."""
+    return _words(error) or _words(around) or str(error), _object(error, around)
 
 
 def _is_bare_message(chunk: dict[str, object]) -> bool:

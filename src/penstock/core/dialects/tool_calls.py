@@ -30,6 +30,8 @@ _Owner: TypeAlias = Literal["new call", "unknown"]
 
 # A call whose id never comes is not held forever.
 _MAX_HELD_CHARACTERS = 65_536
+# Far above what any model calls at once; bounds what one stream may hold in memory.
+_MAX_CALLS = 1000
 
 
 class _Call:
@@ -101,6 +103,9 @@ class ToolCalls:
             sink.fault("tool-call-ambiguous", f"a piece without id could belong to several calls: {arguments!r:.200}")
             return
         if call == "new call":
+            if len(self._calls) == _MAX_CALLS:
+                sink.fault("bad-shape", f"more than {_MAX_CALLS} tool calls")
+                return
             call = self._open(index, kind, sink)
         elif arguments and call.repeats(id, name, arguments):
             sink.repair("tool-id-repeated", id)
@@ -206,7 +211,7 @@ class ToolCalls:
     def _add(self, call: _Call, arguments: str, extras: dict[str, object], sink: Sink) -> None:
         if arguments:
             call.pieces += 1
-            call.sole_piece = arguments if call.pieces == 1 and call.id and call.name else ""
+            call.sole_piece = arguments if call.pieces == 1 and len(arguments) <= _MAX_HELD_CHARACTERS else ""
             call.scan.feed(arguments.encode(errors="replace"))
         if call.told:
             if extras:

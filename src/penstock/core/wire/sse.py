@@ -151,10 +151,14 @@ class SseReader:
                 self._end_event(items)
                 self._unseparated = False
             return
-        if content[:1] == b":":
-            return
         name, colon, value = line.partition(b":")
         field = name.strip().lower()
+        if content[:1] == b":" or (colon and field in _FIELD_NAMES and field != b"data"):
+            if self._data and not self._whole() and self._scan.in_string:
+                # A comment, or a line of text whose newline was not escaped: nobody can tell, so the event is damaged.
+                self._dispatch(items)
+            if content[:1] == b":":
+                return
         if field == b"data" or (colon and field in _FIELD_NAMES):
             if name.strip(b"\r\n") != field:
                 items.append(self._repair("field-misspelled", name.strip().decode(errors="replace")))
