@@ -3,13 +3,24 @@
 from random import Random
 
 from penstock import Accumulator, Completion, End, Event, Fault, StreamReader, StreamWriter
+from penstock.core.wire.frame import Frame
 from tests.legal import violations
 from tests.mutation import split
 
 
+class LongWay(StreamReader):
+    """A reader without its fast lane."""
+
+    def _read_plain(self, _frame: Frame) -> bool:
+        return False
+
+
 def read(*pieces: bytes) -> list[Event]:
     """The events of a whole stream, fed in these pieces."""
-    reader = StreamReader()
+    return _read_with(StreamReader(), *pieces)
+
+
+def _read_with(reader: StreamReader, *pieces: bytes) -> list[Event]:
     return [event for piece in pieces for event in reader.feed(piece)] + reader.close()
 
 
@@ -40,6 +51,8 @@ def broken_promises(data: bytes, random: Random) -> list[str]:
     broken = violations(events)
     if read(*split(data, random)) != events:
         broken.append("another split gives other events")
+    if _read_with(LongWay(), data) != events:
+        broken.append("the fast lane gives other events")
     completion = fold(events)
     include_usage = random.random() < 0.8
     again = read(StreamWriter(include_usage=include_usage).write(events))

@@ -39,7 +39,11 @@ class ToolCall(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of the parallel answers. `finish_reason` is None where the provider never finished it."""
+    """One of the parallel answers. `finish_reason` is None where the provider never finished it.
+
+    `reasoning_field` is the provider's name for the reasoning. Provider fields with no meaning to us are in `extras`
+    where they came beside the message, in `message_extras` where they came in it.
+    """
 
     index: int
     role: str = "assistant"
@@ -49,7 +53,9 @@ class Choice(Struct, frozen=True):
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: str | None = None
     native_finish_reason: str | None = None
+    reasoning_field: str = "reasoning_content"
     extras: dict[str, object] = {}
+    message_extras: dict[str, object] = {}
 
 
 class RepairCount(Struct, frozen=True):
@@ -131,8 +137,10 @@ class Accumulator:
                 self._choice(choice).role = role
             case TextDelta(choice, text):
                 self._choice(choice).text.append(text)
-            case ReasoningDelta(choice, text):
-                self._choice(choice).reasoning.append(text)
+            case ReasoningDelta(choice, text, native):
+                parts = self._choice(choice)
+                parts.reasoning.append(text)
+                parts.reasoning_field = native
             case RefusalDelta(choice, text):
                 self._choice(choice).refusal.append(text)
             case ToolCallStart(choice, call):
@@ -159,8 +167,9 @@ class Accumulator:
                 self._extras.update(fields)
             case Extra("tool", fields, int(choice), int(call)):
                 self._choice(choice).calls[call].extras.update(fields)
-            case Extra(_, fields, int(choice)) if choice in self._choices:
-                _add_up(self._choices[choice].extras, fields)
+            case Extra(place, fields, int(choice)) if choice in self._choices:
+                parts = self._choices[choice]
+                _add_up(parts.extras if place == "choice" else parts.message_extras, fields)
             case Extra(_, fields):
                 self._extras.update(fields)
 
@@ -183,7 +192,9 @@ class _ChoiceParts:
         self.refusal: list[str] = []
         self.calls: dict[int, _CallParts] = {}
         self.finish: Finish | None = None
+        self.reasoning_field = "reasoning_content"
         self.extras: dict[str, object] = {}
+        self.message_extras: dict[str, object] = {}
 
     def choice(self, index: int) -> Choice:
         return Choice(
@@ -198,7 +209,9 @@ class _ChoiceParts:
             ),
             finish_reason=self.finish.reason if self.finish else None,
             native_finish_reason=self.finish.native if self.finish else None,
+            reasoning_field=self.reasoning_field,
             extras=self.extras,
+            message_extras=self.message_extras,
         )
 
 

@@ -54,6 +54,11 @@ class Grammar:
         """Whether the answer is whole so far: a choice began, every one that began is finished, nothing failed."""
         return self._fault is None and bool(self._choices) and None not in self._choices.values()
 
+    @property
+    def expects_text(self) -> bool:
+        """Whether text of a choice that has begun is legal as it stands."""
+        return self._started and not self._finished and self._fault is None
+
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take in what a dialect saw; put what is legal now into the sink."""
         for event in events:

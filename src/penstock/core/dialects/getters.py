@@ -1,5 +1,15 @@
 """Typed getters: foreign JSON is `object` until one of these has looked at it."""
 
+import json
+
+# Enough of a value to recognise it by.
+_SHOWN_CHARACTERS = 80
+
+
+def shown(value: object) -> str:
+    """The value as JSON, shortened, for a person to read."""
+    return json.dumps(value, ensure_ascii=False, default=str)[:_SHOWN_CHARACTERS]
+
 
 def text_of(value: object) -> str:
     """The value as text; empty for null."""

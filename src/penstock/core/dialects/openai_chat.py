@@ -11,7 +11,10 @@ calls, `Finish`; and the usage last. Rules for the whole file:
 3. Behaviour comes from the shape of the JSON, never from a provider's name.
 """
 
-from penstock.core.dialects.getters import integer_of, text_of
+from msgspec import UNSET
+
+from penstock.core.dialects.getters import integer_of, shown, text_of
+from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
 from penstock.core.dialects.openai_errors import error_of, read_error
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.dialects.tool_calls import ToolCalls
@@ -104,16 +107,50 @@ class OpenAIChatReader:
         if chunk != self._extras:
             self._read_extras(chunk)
         if kind != "chat.completion.chunk" and not (kind == "chat.completion" and _has_message(choices)):
-            self._sink.repair("object-missing", f"{kind!r:.40}")
+            self._sink.repair("object-missing", shown(kind))
         if type(choices) is not list:
             choices = self._listed(choices, usage)
         for place, choice in enumerate(choices):
             if type(choice) is dict:
                 self._read_choice(choice, place)
             elif choice is not None:
-                self._sink.fault("bad-shape", f"a choice is not an object: {choice!r:.200}")
+                self._fail("bad-shape", f"a choice is not an object: {shown(choice)}")
         if usage is not None:
             self._read_usage(usage)
+
+    @property
+    def expects_text(self) -> bool:
+        """Whether the stream is in a state in which `read_plain` may be tried."""
+        return not self.done and not self._surrogates and bool(self._started)
+
+    def read_plain(self, data: bytes) -> bool:
+        """Take in the data of one frame if it is nothing but text; otherwise do nothing and return False."""
+        try:
+            chunk = PLAIN_CHUNK.decode(data)
+        except ValueError:
+            return False
+        extras = self._extras
+        if (
+            len(chunk.choices) != 1
+            or chunk.object != "chat.completion.chunk"
+            or (chunk.id, chunk.model, chunk.created) != self._envelope
+            or (
+                chunk.system_fingerprint is not UNSET
+                and chunk.system_fingerprint != extras.get("system_fingerprint", UNSET)
+            )
+            or (chunk.service_tier is not UNSET and chunk.service_tier != extras.get("service_tier", UNSET))
+        ):
+            return False
+        choice = chunk.choices[0]
+        index, text = choice.index, choice.delta.content
+        if not text or index not in self._started:
+            return False
+        if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
+            extras["obfuscation"] = chunk.obfuscation
+            self._sink.events.append(Extra("chunk", {"obfuscation": chunk.obfuscation}))
+        self._spoken.add(index)
+        self._sink.events.append(TextDelta(index, text))
+        return True
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""
@@ -124,9 +161,14 @@ class OpenAIChatReader:
         elif not text:
             self._sink.repair("empty-event")
         elif event == "error":
-            self._sink.fault("provider-error", text[:500])
+            self._fail("provider-error", text[:500])
         else:
-            self._sink.fault("bad-json", text[:500])
+            self._fail("bad-json", text[:500])
+
+    def tell_held(self) -> None:
+        """Tell the tool calls that were held: nothing more of them will come, or be heard."""
+        for calls in self._tool_calls.values():
+            calls.tell_held(self._sink)
 
     def close(self) -> None:
         """No more frames will come: tell what was held."""
@@ -153,14 +195,14 @@ class OpenAIChatReader:
         if isinstance(value, str) and value.strip().upper() == _DONE:
             self._read_done(misspelled=True)
         elif event == "error" and value:
-            self._sink.fault("provider-error", f"{value!s:.500}")
+            self._fail("provider-error", f"{value!s:.500}")
         elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             for item in value:
                 self.read(item, event=event)
         elif isinstance(value, list) and value:
-            self._sink.fault("bad-shape", f"an event is a list: {value!r:.200}")
+            self._fail("bad-shape", f"an event is a list: {shown(value)}")
         else:
-            self._sink.repair("empty-event", f"{value!r:.40}")
+            self._sink.repair("empty-event", shown(value))
 
     def _read_done(self, *, misspelled: bool) -> None:
         if misspelled:
@@ -173,7 +215,7 @@ class OpenAIChatReader:
         """An error, a heartbeat or another dialect's event; returns whether there is nothing more in it."""
         error = read_error(chunk, event)
         if error is not None:
-            self._sink.fault("provider-error", *error)
+            self._fail("provider-error", *error)
         chunk.pop("error", None)
         if "choices" in chunk:
             return False
@@ -181,7 +223,7 @@ class OpenAIChatReader:
             for key, beginnings, dialect in FOREIGN_EVENTS:
                 value = chunk.get(key)
                 if value is not None and (not beginnings or (isinstance(value, str) and value.startswith(beginnings))):
-                    self._sink.fault("other-dialect", f"these are events of the {dialect} dialect")
+                    self._fail("other-dialect", f"these are events of the {dialect} dialect")
                     return True
             if not chunk.keys() & {"usage", "x_groq", "id", "model"}:
                 self._sink.repair("keepalive-event", event or ", ".join(chunk)[:80])
@@ -211,7 +253,7 @@ class OpenAIChatReader:
             if nested.get("usage") is not None:
                 self._read_usage(nested["usage"])
             if nested.get("error"):
-                self._sink.fault("provider-error", f"{nested['error']!s:.500}", nested)
+                self._fail("provider-error", f"{nested['error']!s:.500}", nested)
         before = self._extras
         changed = {key: value for key, value in chunk.items() if key not in before or before[key] != value}
         self._extras = before | changed if len(before) < MAX_EXTRAS else changed
@@ -226,7 +268,7 @@ class OpenAIChatReader:
         if choices is None or choices == "":
             return []
         if not isinstance(choices, dict):
-            self._sink.fault("bad-shape", f"choices is no list: {choices!r:.200}")
+            self._fail("bad-shape", f"choices is no list: {shown(choices)}")
             return []
         return [choices]
 
@@ -252,7 +294,7 @@ class OpenAIChatReader:
             self._read_usage(usage)
         error = choice.pop("error", None)
         if error:
-            self._sink.fault("provider-error", *error_of(error, choice))
+            self._fail("provider-error", *error_of(error, choice))
         message = choice.pop("message", None)
         if type(delta) is not dict:
             delta = self._substitute(choice, index, delta, message)
@@ -261,14 +303,14 @@ class OpenAIChatReader:
         self._read_delta(choice, index, delta, finish)
 
     def _index(self, index: object, place: int) -> int:
-        self._sink.repair("choice-index-missing", f"{index!r:.40}")
+        self._sink.repair("choice-index-missing", shown(index))
         number = integer_of(index)
         return place if number is None else number
 
     def _substitute(self, choice: dict[str, object], index: int, delta: object, message: object) -> dict[str, object]:
         """What a choice without a delta says: its message, if no delta said anything, or its text."""
         if delta is not None and delta != "":
-            self._sink.fault("bad-shape", f"a delta is not an object: {delta!r:.200}")
+            self._fail("bad-shape", f"a delta is not an object: {shown(delta)}")
         if isinstance(message, dict):
             if index in self._spoken:
                 self._sink.repair("message-beside-delta")
@@ -293,7 +335,7 @@ class OpenAIChatReader:
         role = role if isinstance(role, str) else ""
         if role or (index not in self._started and (finish or any(delta.values()))):
             if len(self._started) == MAX_CHOICES and index not in self._started:
-                self._sink.fault("bad-shape", f"more than {MAX_CHOICES} choices")
+                self._fail("bad-shape", f"more than {MAX_CHOICES} choices")
             self._started.add(index)
             events.append(ChoiceStart(index, role))
         content = delta.pop("content", None)
@@ -336,7 +378,7 @@ class OpenAIChatReader:
     def _say(self, index: int, field: str, text: object) -> None:
         """Text of any kind."""
         if not isinstance(text, str):
-            self._sink.fault("bad-shape", f"{field} is not text: {text!r:.200}")
+            self._fail("bad-shape", f"{field} is not text: {shown(text)}")
             return
         if self._surrogates:
             text = self._joiner.join((index, field), text, self._sink)
@@ -380,26 +422,26 @@ class OpenAIChatReader:
         if isinstance(pieces, dict):
             pieces = [pieces]
         if pieces and not isinstance(pieces, list):
-            self._sink.fault("bad-shape", f"tool_calls is no list: {pieces!r:.200}")
+            self._fail("bad-shape", f"tool_calls is no list: {shown(pieces)}")
             return
         if isinstance(pieces, list):
             for piece in pieces:
                 if isinstance(piece, dict):
                     calls.read(piece, self._sink)
                 elif piece is not None:
-                    self._sink.fault("bad-shape", f"a tool call is not an object: {piece!r:.200}")
+                    self._fail("bad-shape", f"a tool call is not an object: {shown(piece)}")
         if isinstance(function_call, dict):
             calls.read_legacy(function_call, self._sink)
         elif function_call:
-            self._sink.fault("bad-shape", f"function_call is not an object: {function_call!r:.200}")
+            self._fail("bad-shape", f"function_call is not an object: {shown(function_call)}")
         self._spoken.add(index)
 
     def _read_finish(self, index: int, finish: object, native: object) -> None:
         if not isinstance(finish, str):
-            self._sink.fault("bad-shape", f"finish_reason is not text: {finish!r:.200}")
+            self._fail("bad-shape", f"finish_reason is not text: {shown(finish)}")
             return
         if finish in FAILURES:
-            self._sink.fault("provider-error", f"finish_reason {finish}")
+            self._fail("provider-error", f"finish_reason {finish}")
             return
         reason = FINISH_REASONS.get(finish)
         if reason is None:
@@ -413,12 +455,17 @@ class OpenAIChatReader:
         self._finished.add(index)
         self._sink.events.append(Finish(index, reason, native if isinstance(native, str) else None))
 
+    def _fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
+        """The stream has failed here; what came before still counts."""
+        self.tell_held()
+        self._sink.fault(code, message, provider)
+
     def _read_usage(self, usage: object) -> None:
         if isinstance(usage, dict):
             report = read_usage(usage, self._sink)
             self._sink.events.append(UsageReport(report))
         elif usage:
-            self._sink.repair("usage-mistyped", f"{usage!r:.40}")
+            self._sink.repair("usage-mistyped", shown(usage))
 
 
 def _deltas(value: object) -> list[dict[str, object]]:

@@ -34,7 +34,7 @@ from penstock.core.usage import Usage
 
 # Extras that OpenAI repeats in every chunk; clients read them off any one.
 _STICKY = ("service_tier", "system_fingerprint")
-_LINE_ENDS_TO_SOME = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
+LINE_ENDS_TO_SOME = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 # Why a stream without a fault of its own is not completed, as a client is told.
 _ENDINGS = {
     "truncated": "the provider's stream ended before the answer was complete",
@@ -148,7 +148,7 @@ class OpenAIChatWriter:
         if not self._include_usage:
             return
         self._flush()
-        self._emit(self._envelope | {"choices": [], "usage": _usage_body(usage)})
+        self._emit(self._envelope | {"choices": [], "usage": usage_body(usage)})
 
     def _write_end(self, ending: str) -> None:
         self._flush()
@@ -182,7 +182,7 @@ class OpenAIChatWriter:
 
     def _emit(self, body: dict[str, object]) -> None:
         data = msgspec.json.encode(body)
-        for raw, escaped in _LINE_ENDS_TO_SOME:
+        for raw, escaped in LINE_ENDS_TO_SOME.items():
             if raw in data:
                 data = data.replace(raw, escaped)
         self._out.append(b"data: " + data + b"\n\n")
@@ -202,7 +202,7 @@ class OpenAIChatWriter:
         return {"tool_calls": [{"index": call, kind: body}]}
 
 
-def _usage_body(usage: Usage) -> dict[str, object]:
+def usage_body(usage: Usage) -> dict[str, object]:
     """The provider's own object, with the three figures that every client reads in OpenAI's spelling."""
     figures = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": usage.total}
     return usage.raw | {key: value for key, value in figures.items() if value is not None}

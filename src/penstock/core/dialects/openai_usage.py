@@ -1,6 +1,6 @@
 """Usage in every provider's spelling of the OpenAI chat dialect."""
 
-from penstock.core.dialects.getters import integer_of
+from penstock.core.dialects.getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
 
@@ -58,5 +58,5 @@ def _first(raw: dict[str, object], paths: tuple[tuple[str, ...], ...], sink: Sin
 def _count(value: object, sink: Sink) -> int | None:
     if type(value) is int:
         return value
-    sink.repair("usage-mistyped", f"{value!r:.40}")
+    sink.repair("usage-mistyped", shown(value))
     return integer_of(value)

@@ -21,7 +21,7 @@ stream ends; then at once, piece by piece.
 import json
 from typing import Literal, TypeAlias
 
-from penstock.core.dialects.getters import integer_of, text_of
+from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.events import Extra, ToolCallDelta, ToolCallStart, ToolKind
 from penstock.core.sink import Sink
 from penstock.core.wire.scan import JsonScan
@@ -96,11 +96,11 @@ class ToolCalls:
         name = text_of(fields.pop("name", None))
         arguments = _arguments(fields.pop("input" if kind == "custom" else "arguments", None), sink)
         if arguments is None or (body is not None and not isinstance(body, dict)):
-            sink.fault("bad-shape", f"a tool call's arguments are neither text nor an object: {body!r:.200}")
+            sink.fault("bad-shape", f"a tool call's arguments are neither text nor an object: {shown(body)}")
             return
         call = self._owner(index, id, name, arguments, sink)
         if call == "unknown":
-            sink.fault("tool-call-ambiguous", f"a piece without id could belong to several calls: {arguments!r:.200}")
+            sink.fault("tool-call-ambiguous", f"a piece without id could belong to several calls: {shown(arguments)}")
             return
         if call == "new call":
             if len(self._calls) == _MAX_CALLS:
@@ -126,15 +126,16 @@ class ToolCalls:
         self._add(call, arguments, {key: value for key, value in piece.items() if value is not None}, sink)
 
     def tell_held(self, sink: Sink) -> None:
-        """Tell what was held: the choice is finished, so that nothing more is likely to come."""
+        """Tell the calls that were held, if they have a name."""
         for call in self._calls:
-            if not call.told:
+            if not call.told and call.name:
                 self._tell(call, sink)
 
     def close(self, sink: Sink, *, finished: bool) -> None:
         """No more pieces will come: tell what was held, and which arguments are not whole."""
-        self.tell_held(sink)
         for call in self._calls:
+            if not call.told:
+                self._tell(call, sink)
             if finished and call.kind != "custom" and (call.unfinished or call.scan.closed > 1):
                 sink.repair("tool-arguments-broken", call.name)
 
@@ -231,7 +232,7 @@ class ToolCalls:
     def _tell(self, call: _Call, sink: Sink) -> None:
         call.told = True
         if not call.name:
-            sink.fault("tool-call-unnamed", f"tool call {call.number} has no name: {''.join(call.held)!r:.200}")
+            sink.fault("tool-call-unnamed", f"tool call {call.number} has no name: {shown(''.join(call.held))}")
             return
         if call.id is None and call.kind != "function_call":
             sink.repair("tool-id-missing", call.name)
@@ -249,7 +250,7 @@ def _index(value: object, sink: Sink) -> int | None:
     if value is None:
         sink.repair("tool-index-missing")
         return None
-    sink.repair("tool-index-mistyped", f"{value!r:.40}")
+    sink.repair("tool-index-mistyped", shown(value))
     return integer_of(value)
 
 

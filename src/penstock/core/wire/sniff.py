@@ -4,7 +4,7 @@ r"""Sniffer: which framing a stream has, told by its first bytes. Content types 
 |---|---|
 | `[` and then `{`, `[` or `]` | one JSON array |
 | `<` | a page of HTML or XML: refused with its own words |
-| `1f 8b`, or a NUL | compressed or binary: refused |
+| a magic number of binary files, or a control character | compressed or binary: refused |
 | anything else | server-sent events, JSON lines included |
 """
 
@@ -18,6 +18,10 @@ from penstock.core.wire.sse import SseReader
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
+# gzip; zstd; UTF-16, which no provider has ever sent on purpose. Others have a control character in the first bytes.
+_MAGIC_NUMBERS = (_GZIP_MAGIC, b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_MAGIC_BYTES = 4
 _WHITE_SPACE = b" \t\r\n"
 # Enough for a title and the first sentences of an error page; the rest is mark-up.
 _PAGE_BYTES = 4096
@@ -40,6 +44,12 @@ class Sniffer:
         return self._framer.name if self._framer else ""
 
     @property
+    def idle(self) -> bool:
+        """Whether it stands between two events of a healthy event stream."""
+        framer = self._framer
+        return isinstance(framer, SseReader) and framer.idle
+
+    @property
     def cut(self) -> bool:
         """Whether the bytes stopped in the middle of a message."""
         return self._framer is not None and self._framer.cut
@@ -59,7 +69,7 @@ class Sniffer:
     def _decide(self, *, final: bool) -> list[Framed]:
         """Choose the framer if the bytes held suffice for it, and hand them over."""
         held = self._held
-        if not final and (held == _BOM[: len(held)] or held == _GZIP_MAGIC[:1]):
+        if not final and held == _BOM[: len(held)]:
             return []
         items: list[Framed] = []
         start = 0
@@ -68,7 +78,8 @@ class Sniffer:
             start = len(_BOM)
         window = held[start:_MAX_UNDECIDED]
         body = window.lstrip(_WHITE_SPACE)
-        if not final and len(held) < _MAX_UNDECIDED and body.strip(_WHITE_SPACE) in (b"", b"["):
+        undecided = len(body) < _MAGIC_BYTES or body.strip(_WHITE_SPACE) == b"["
+        if not final and len(held) < _MAX_UNDECIDED and undecided:
             return []
         at = start + len(window) - len(body)
         line = 1 + held.count(b"\n", 0, at)
@@ -79,7 +90,7 @@ class Sniffer:
         elif body[:1] == b"<":
             self._framer = PageReader(offset=at, line=line)
             start = at
-        elif body.startswith(_GZIP_MAGIC) or body[:1] == b"\0":
+        elif body.startswith(_MAGIC_NUMBERS) or _CONTROL.search(body[:_MAGIC_BYTES]):
             self._framer = BinaryReader(offset=at)
             start = at
         else:
@@ -128,7 +139,7 @@ class BinaryReader:
 
     def feed(self, data: bytes) -> list[Framed]:
         """Report at once: there is nothing to wait for."""
-        if self._reported or not data:
+        if self._reported:
             return []
         self._reported = True
         kind = "gzip-compressed; decompress them first" if data.startswith(_GZIP_MAGIC) else "binary, not text"

@@ -59,6 +59,11 @@ class SseReader:
         self._eager = False
         self._unseparated = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether it stands between two events, and nothing about them is odd."""
+        return not (self._tail or self._begun or self._after_cr or self._eager or self._dead)
+
     def feed(self, data: bytes) -> list[Framed]:
         """Take in bytes; return the frames that they complete."""
         items: list[Framed] = []
@@ -104,7 +109,7 @@ class SseReader:
                 self.cut = True
             else:
                 self._read_line(unterminated, items)
-            if self._frames > frames_before:
+            if self._frames > frames_before and self.name == "sse":
                 items.append(Repair("no-final-newline", *self._at))
         if not self._begun or self._dead:
             return items
@@ -112,7 +117,8 @@ class SseReader:
             self.cut = True
             return items
         self._dispatch(items)
-        items.append(Repair("no-final-newline" if unterminated else "no-final-blank-line", *self._at))
+        if self.name == "sse":
+            items.append(Repair("no-final-newline" if unterminated else "no-final-blank-line", *self._at))
         return items
 
     def _add_data(self, value: bytes, items: list[Framed], *, bare: bool = False) -> None:
