@@ -1,0 +1,51 @@
+"""Findings: what is wrong with one stream, as a list that a report can be made of.
+
+Repairs are warnings: the answer is whole all the same. A fault and a truncated ending are errors: it is not.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from penstock.cli.explain import explain_fault, explain_repair
+from penstock.cli.reading import Reading
+from penstock.cli.text import one_line
+
+Severity: TypeAlias = Literal["warning", "error"]
+
+
+class Finding(Struct, frozen=True):
+    """One kind of defect in one file: where it was met first, how often in all. Its fields are those of the JSON."""
+
+    file: str
+    line: int
+    offset: int
+    code: str
+    severity: Severity
+    message: str
+    count: int
+
+
+class Linted(Struct, frozen=True):
+    """A file, and what was found in it."""
+
+    file: str
+    findings: list[Finding]
+
+
+def lint(reading: Reading, *, repairs: Severity) -> Linted:
+    """What is wrong with a stream, in the order of the bytes; `repairs` is how severe repairs are."""
+    completion, fault = reading.completion, reading.completion.fault
+    findings = []
+    for repair in completion.repairs:
+        wrong = explain_repair(repair).removesuffix(".")
+        message = f"{wrong} ({repair.count} times)" if repair.count > 1 else wrong
+        findings.append(Finding(reading.file, repair.line, repair.offset, repair.code, repairs, message, repair.count))
+    if fault is not None:
+        message = explain_fault(fault).removesuffix(".")
+        findings.append(Finding(reading.file, fault.line, fault.offset, fault.code, "error", message, 1))
+    elif completion.ending != "completed":
+        ending, detail = str(completion.ending), one_line(completion.ending_detail)
+        findings.append(Finding(reading.file, reading.lines, reading.size, ending, "error", detail, 1))
+    findings.sort(key=lambda finding: finding.offset)
+    return Linted(reading.file, findings)

@@ -1,0 +1,93 @@
+"""`penstock inspect`: explains a stream, to a person or as JSON."""
+
+import sys
+
+import click
+
+from penstock import Choice
+from penstock.cli import plain
+from penstock.cli.reading import Reading, read_all, takes_files
+from penstock.cli.summary import summarize
+from penstock.cli.text import to_json
+from penstock.providers.evidence import guess
+
+DIALECT = "openai_chat"
+COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
+
+
+@click.command(short_help="Explain a stream: the answer, its usage, its ending, its defects.")
+@takes_files
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, each on its line.")
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain streams that were recorded in files, or piped in (-).
+
+    Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
+    bytes, how the stream ended, and every defect that was repaired, with its line and byte.
+
+    \b
+    Exit status:  0  every stream is completed
+                  1  one is truncated or failed
+                  2  one could not be read at all
+    """
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    show = _show_json if as_json else _show_pretty if on_terminal else _show_plain
+    status = COMPLETED
+    for reading in read_all(files):
+        if reading is None:
+            status = UNREADABLE
+        else:
+            show(reading, len(files) > 1)
+            status = max(status, _status(reading))
+    ctx.exit(status)
+
+
+def describe(reading: Reading) -> dict[str, object]:
+    """What `--json` prints of one stream."""
+    completion = reading.completion
+    usage, fault = completion.usage, completion.fault
+    return {
+        "file": reading.file,
+        "ending": completion.ending,
+        "dialect": DIALECT,
+        "provider": guess(completion),
+        "id": completion.id,
+        "model": completion.model,
+        "created": completion.created,
+        "choices": [_describe_choice(choice) for choice in completion.choices],
+        "usage": usage and _fields(usage, "input", "output", "total", "cached", "reasoning", "source"),
+        "fault": fault and _fields(fault, "code", "message", "line", "offset", "provider"),
+        "repairs": [_fields(repair, "code", "count", "line", "offset") for repair in completion.repairs],
+        "frames": reading.frames,
+    }
+
+
+def _describe_choice(choice: Choice) -> dict[str, object]:
+    described = _fields(choice, "index", "role", "text", "reasoning", "refusal")
+    described["tool_calls"] = [_fields(call, "id", "name", "arguments") for call in choice.tool_calls]
+    described["finish_reason"] = choice.finish_reason
+    return described
+
+
+def _fields(value: object, *names: str) -> dict[str, object]:
+    return {name: getattr(value, name) for name in names}
+
+
+def _status(reading: Reading) -> int:
+    if reading.unreadable:
+        return UNREADABLE
+    return COMPLETED if reading.completion.ending == "completed" else INCOMPLETE
+
+
+def _show_json(reading: Reading, _one_of_several: bool) -> None:
+    click.echo(to_json(describe(reading)))
+
+
+def _show_plain(reading: Reading, one_of_several: bool) -> None:
+    click.echo(plain.render(summarize(reading), headed=one_of_several), nl=False)
+
+
+def _show_pretty(reading: Reading, one_of_several: bool) -> None:
+    from penstock.cli import pretty  # noqa: PLC0415 - rich takes as long to import as all the rest
+
+    pretty.show(summarize(reading), headed=one_of_several)

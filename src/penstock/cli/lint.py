@@ -1,0 +1,56 @@
+"""`penstock lint`: lists the defects of streams, for CI and for a provider's support ticket."""
+
+import click
+
+from penstock.cli.findings import Linted, Severity, lint
+from penstock.cli.reading import read_all, takes_files
+from penstock.cli.reports import REPORTS
+from penstock.cli.text import counted
+
+CLEAN, ERRORS, UNREADABLE = 0, 1, 2
+
+
+@click.command(short_help="List the defects of streams, for CI and support tickets.")
+@takes_files
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(REPORTS)),
+    default="text",
+    show_default=True,
+    help="How to print the findings.",
+)
+@click.option("--strict", is_flag=True, help="Count defects that were repaired as errors too.")
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], *, form: str, strict: bool) -> None:
+    """List what is wrong with streams that were recorded in files, or piped in (-).
+
+    A defect that was repaired is a warning. A stream that failed or was cut off is an error.
+
+    \b
+    Exit status:  0  there are no errors
+                  1  there are errors
+                  2  a file could not be read at all
+    """
+    linted: list[Linted] = []
+    unreadable = 0
+    for reading in read_all(files):
+        if reading is None or reading.unreadable:
+            unreadable += 1
+        if reading is not None:
+            linted.append(lint(reading, repairs="error" if strict else "warning"))
+    severities = [finding.severity for file in linted for finding in file.findings]
+    click.echo(REPORTS[form](linted).encode(), nl=False)
+    click.echo(_totals(len(files), severities, unreadable), err=True)
+    ctx.exit(UNREADABLE if unreadable else ERRORS if "error" in severities else CLEAN)
+
+
+def _totals(files: int, severities: list[Severity], unreadable: int) -> str:
+    totals = [
+        counted(files, "file"),
+        counted(severities.count("error"), "error"),
+        counted(severities.count("warning"), "warning"),
+    ]
+    if unreadable:
+        totals.append(f"{unreadable} could not be read")
+    return ", ".join(totals)

@@ -1,0 +1,86 @@
+"""The `penstock` command: lists the commands without importing them, and imports only the one asked for.
+
+Whatever goes wrong outside the streams themselves (a pipe that closes, Ctrl-C, a full disk) ends in one line or none,
+never in a traceback.
+"""
+
+import os
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+
+import click
+
+# name → the module that holds it as `command`, and its line in `penstock --help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "inspect": ("penstock.cli.inspect", "Explain a stream: the answer, its usage, its ending, its defects."),
+    "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
+}
+# As shells report a program that Ctrl-C ended: 128 + SIGINT.
+INTERRUPTED = 130
+
+
+class CommandTable(click.Group):
+    """A group whose commands are rows of `COMMANDS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table itself, as `--help` shows it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"penstock {version('penstock')}")
+    except PackageNotFoundError:
+        click.echo("penstock, run from its source without being installed")
+    ctx.exit()
+
+
+@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def commands() -> None:
+    """Read the chat-completion streams of any provider, and say what is wrong with them."""
+
+
+def main() -> None:
+    """Run the command that the arguments ask for, and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # it is None where the shell closed it
+            stream.reconfigure(errors="backslashreplace")  # what cannot be encoded shows as its escape
+    try:
+        status = commands.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        status = INTERRUPTED
+    except OSError as error:
+        # What is still buffered must not be tried again, and fail again, when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        click.echo(f"penstock: could not write the output: {error.strerror}", err=True)
+        status = 2
+    sys.exit(status)

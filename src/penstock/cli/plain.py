@@ -1,0 +1,42 @@
+"""A summary as plain text, the same for a pipe, a file and a support ticket.
+
+What we say begins at the margin; what the stream says is indented, so that neither can be taken for the other.
+"""
+
+from penstock.cli.summary import Defect, Fact, Passage, Summary
+
+_LABEL_WIDTH = 10
+_INDENT = "  "
+
+
+def render(summary: Summary, *, headed: bool) -> str:
+    """The text; under the file's name, and with a blank line behind it, if it is one of several."""
+    blocks = [f"== {summary.file}"] if headed else []
+    blocks += map(_passage, summary.passages)
+    blocks.append("\n".join([*map(_fact, summary.facts), *_defects(summary.repairs)]))
+    return "\n\n".join(blocks) + ("\n\n" if headed else "\n")
+
+
+def _passage(passage: Passage) -> str:
+    return f"{passage.heading}\n{_indented(passage.text, _INDENT)}" if passage.text else passage.heading
+
+
+def _fact(fact: Fact) -> str:
+    value = f"{fact.value}, {fact.detail}" if fact.detail else fact.value
+    return fact.label.ljust(_LABEL_WIDTH) + _indented(value, " " * _LABEL_WIDTH).lstrip(" ")
+
+
+def _indented(text: str, indent: str) -> str:
+    return "\n".join(indent + line if line else "" for line in text.split("\n"))
+
+
+def _defects(repairs: list[Defect]) -> list[str]:
+    """A table: code, count, line, byte, what is wrong."""
+    rows = [
+        (repair.code, f"×{repair.count}", f"line {repair.line}", f"byte {repair.offset}", repair.wrong)
+        for repair in repairs
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        _INDENT + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -1,0 +1,79 @@
+"""A summary on a terminal: the same words as `plain.py`, in colour and wrapped to the window.
+
+Imports rich, so it is imported only where there is a terminal. Whatever comes from the stream is a `Text`, in which
+rich interprets no mark-up.
+"""
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.summary import Defect, Fact, Passage, Summary, Tone, Voice
+
+_VOICES: dict[Voice, str] = {"reasoning": "dim italic", "answer": "", "refusal": "yellow", "tool call": "cyan"}
+_TONES: dict[Tone, str] = {"": "", "good": "bold green", "doubtful": "bold yellow", "bad": "bold red"}
+_CODE = "yellow"
+_LABEL = "dim"
+_LABEL_WIDTH = 10
+# From this width on a defect and what is wrong with it share a line.
+_WIDE = 110
+
+
+def show(summary: Summary, *, headed: bool) -> None:
+    """Print to the terminal; under the file's name if it is one of several."""
+    console = Console(highlight=False)
+    console.print(render(summary, headed=headed, wide=console.width >= _WIDE))
+
+
+def render(summary: Summary, *, headed: bool, wide: bool) -> RenderableType:
+    """What rich prints."""
+    blocks: list[RenderableType] = []
+    if headed:
+        blocks += [Text(summary.file, "bold", overflow="fold"), Rule(style=_LABEL), Text()]
+    for passage in summary.passages:
+        blocks += [Text(passage.heading, _LABEL), *_words(passage), Text()]
+    blocks += [_facts(summary.facts), *_defects(summary.repairs, wide=wide), Text()]
+    return Group(*blocks)
+
+
+def _words(passage: Passage) -> list[RenderableType]:
+    if not passage.text:
+        return []
+    return [_indented(Text(passage.text, _VOICES[passage.voice], overflow="fold"), 2)]
+
+
+def _facts(facts: list[Fact]) -> Table:
+    grid = Table.grid()
+    grid.add_column(style=_LABEL, width=_LABEL_WIDTH)
+    grid.add_column(overflow="fold")
+    for fact in facts:
+        value = Text(fact.value, _TONES[fact.tone])
+        if fact.detail:
+            value.append(f", {fact.detail}", "not bold default")
+        grid.add_row(Text(fact.label), value)
+    return grid
+
+
+def _defects(repairs: list[Defect], *, wide: bool) -> list[RenderableType]:
+    """A table where the window is wide, else two lines each."""
+    if not wide:
+        return [_indented(part, 2) for repair in repairs for part in (_place(repair), _indented(Text(repair.wrong), 2))]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for style in (_CODE, "", _LABEL, _LABEL):
+        grid.add_column(style=style, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for repair in repairs:
+        place = (f"×{repair.count}", f"line {repair.line}", f"byte {repair.offset}")
+        grid.add_row(repair.code, *place, Text(repair.wrong))
+    return [_indented(grid, 2)]
+
+
+def _place(repair: Defect) -> Text:
+    where = (f"  line {repair.line}, byte {repair.offset}", _LABEL)
+    return Text.assemble((repair.code, _CODE), f"  ×{repair.count}", where)
+
+
+def _indented(content: RenderableType, columns: int) -> Padding:
+    return Padding(content, (0, 0, 0, columns))

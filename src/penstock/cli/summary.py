@@ -1,0 +1,164 @@
+"""Summary: what `inspect` tells a person about one stream, in words, before anyone has thought of colours.
+
+`plain.py` and `pretty.py` only lay it out. Every string in it is safe to show: what the stream says has passed through
+`text.visible` or `text.one_line`, and nothing else has to think of that.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from penstock import Choice, Completion, Ending, Fault, Usage
+from penstock.cli.explain import explain_fault, explain_repair
+from penstock.cli.reading import Reading
+from penstock.cli.text import counted, one_line, to_json, visible
+from penstock.providers.evidence import guess
+
+Tone: TypeAlias = Literal["", "good", "doubtful", "bad"]
+Voice: TypeAlias = Literal["reasoning", "answer", "refusal", "tool call"]
+
+TONES: dict[Ending, Tone] = {
+    "completed": "good",
+    "truncated": "doubtful",
+    "failed": "bad",
+    "cancelled": "doubtful",
+    "timed_out": "doubtful",
+}
+
+
+class Passage(Struct, frozen=True):
+    """Something that the model says: how, under which heading, and what."""
+
+    voice: Voice
+    heading: str
+    text: str
+
+
+class Fact(Struct, frozen=True):
+    """A line about the stream; more than one where `detail` has them."""
+
+    label: str
+    value: str
+    detail: str = ""
+    tone: Tone = ""
+
+
+class Defect(Struct, frozen=True):
+    """One kind of defect that was repaired: how often, where first, and what is wrong."""
+
+    code: str
+    count: int
+    line: int
+    offset: int
+    wrong: str
+
+
+class Summary(Struct, frozen=True):
+    """All that there is to tell about one stream."""
+
+    file: str
+    passages: list[Passage]
+    facts: list[Fact]
+    repairs: list[Defect]
+
+
+def summarize(reading: Reading) -> Summary:
+    """Put a stream into words."""
+    completion = reading.completion
+    alone = len(completion.choices) == 1
+    return Summary(
+        file=one_line(reading.file),
+        passages=[passage for choice in completion.choices for passage in _passages(choice, alone=alone)],
+        facts=_facts(reading),
+        repairs=[
+            Defect(repair.code, repair.count, repair.line, repair.offset, explain_repair(repair))
+            for repair in completion.repairs
+        ],
+    )
+
+
+def _passages(choice: Choice, *, alone: bool) -> list[Passage]:
+    said: list[tuple[Voice, str, str]] = [
+        ("reasoning", "reasoning", choice.reasoning),
+        ("answer", "answer", choice.text),
+        ("refusal", "refusal", choice.refusal),
+    ]
+    said = [passage for passage in said if passage[2]]
+    for call in choice.tool_calls:
+        id = f" ({one_line(call.id)})" if call.id else ""
+        said.append(("tool call", f"tool call {one_line(call.name)}{id}", call.arguments))
+    if not said:
+        said = [("answer", "answer (empty)", "")]
+    prefix = "" if alone else f"choice {choice.index}: "
+    return [Passage(voice, prefix + heading, visible(text).strip("\n")) for voice, heading, text in said]
+
+
+def _facts(reading: Reading) -> list[Fact]:
+    completion = reading.completion
+    facts = [_ending(completion)]
+    if completion.fault is not None:
+        facts += _fault(completion.fault)
+    if completion.choices:
+        facts.append(Fact("finish", _finish(completion)))
+    if reading.frames:
+        facts += [
+            Fact("usage", _usage(completion.usage)),
+            Fact("model", one_line(completion.model) or "not named"),
+            _provider(completion),
+            Fact("id", one_line(completion.id) or "none"),
+        ]
+    facts += [
+        Fact("framing", reading.framing or "none", counted(reading.frames, "frame")),
+        _repairs(completion),
+    ]
+    return facts
+
+
+def _ending(completion: Completion) -> Fact:
+    ending = completion.ending
+    assert ending is not None  # the stream was read to its end
+    detail = "" if completion.fault else one_line(completion.ending_detail)  # else the fault says it better
+    return Fact("ending", ending, detail, TONES[ending])
+
+
+def _fault(fault: Fault) -> list[Fact]:
+    where = f"line {fault.line}, byte {fault.offset}"
+    facts = [Fact("fault", fault.code, f"{where}\n{explain_fault(fault)}", "bad")]
+    more = {key: value for key, value in (fault.provider or {}).items() if value not in (None, fault.message)}
+    if more:
+        facts.append(Fact("details", one_line(to_json(more).decode())))
+    return facts
+
+
+def _finish(completion: Completion) -> str:
+    reasons = []
+    for choice in completion.choices:
+        reason, native = choice.finish_reason, choice.native_finish_reason
+        words = one_line(reason) if reason else "none"
+        if native and native != reason:
+            words += f" ({one_line(native)})"
+        reasons.append(words if len(completion.choices) == 1 else f"{choice.index} {words}")
+    return ", ".join(reasons)
+
+
+def _usage(usage: Usage | None) -> str:
+    if usage is None:
+        return "not reported"
+    whole = {"input": usage.input, "output": usage.output, "total": usage.total}
+    parts = {"cached": usage.cached, "reasoning": usage.reasoning}
+    told = [f"{count} {name}" for name, count in whole.items() if count is not None]
+    told += [f"{count} {name}" for name, count in parts.items() if count]
+    return ", ".join(told) + (" (estimated)" if usage.source == "estimated" else "")
+
+
+def _provider(completion: Completion) -> Fact:
+    provider = guess(completion)
+    return Fact("provider", provider, "guessed") if provider else Fact("provider", "unknown")
+
+
+def _repairs(completion: Completion) -> Fact:
+    kinds = len(completion.repairs)
+    if not kinds:
+        return Fact("repairs", "none")
+    count = str(sum(repair.count for repair in completion.repairs))
+    return Fact("repairs", count if kinds == 1 else f"{count} of {kinds} kinds", tone="doubtful")

@@ -1,0 +1,1 @@
+"""What is known about providers, as data."""

@@ -1,0 +1,73 @@
+"""Evidence: which provider a stream comes from, as far as what stands in it tells.
+
+The knowledge is data, the rows of `evidence.toml`; nothing here knows a provider. A guess is for people and for
+statistics. Behaviour never depends on it.
+"""
+
+import re
+import tomllib
+from functools import cache
+from os.path import dirname, join
+
+from msgspec import Struct, convert
+
+from penstock.core.completion import Completion
+
+
+class Evidence(Struct, frozen=True, forbid_unknown_fields=True):
+    """One row: a provider, and what must all hold for a stream to be its own."""
+
+    provider: str
+    id: str = ""
+    model: str = ""
+    fingerprint: str = ""
+    chunk: list[str] = []
+    choice: list[str] = []
+    tool: list[str] = []
+    usage: list[str] = []
+    error: list[str] = []
+
+    def fits(self, completion: Completion) -> bool:
+        """Whether every condition of the row holds."""
+        fingerprint = completion.extras.get("system_fingerprint")
+        choices = [choice.extras | choice.message_extras for choice in completion.choices]
+        calls = [call.extras for choice in completion.choices for call in choice.tool_calls]
+        return (
+            _found(self.id, completion.id)
+            and _found(self.model, completion.model)
+            and _found(self.fingerprint, fingerprint)
+            and _present(self.chunk, completion.extras)
+            and (not self.choice or any(_present(self.choice, fields) for fields in choices))
+            and (not self.tool or any(_present(self.tool, fields) for fields in calls))
+            and _present(self.usage, completion.usage.raw if completion.usage else {})
+            and _present(self.error, (completion.fault.provider or {}) if completion.fault else {})
+        )
+
+
+def guess(completion: Completion) -> str | None:
+    """The provider that the first fitting row names, if any fits."""
+    return next((row.provider for row in evidence() if row.fits(completion)), None)
+
+
+@cache
+def evidence() -> tuple[Evidence, ...]:
+    """Every row, in order."""
+    with open(join(dirname(__file__), "evidence.toml"), "rb") as file:
+        return convert(tomllib.load(file)["evidence"], tuple[Evidence, ...])
+
+
+def _found(pattern: str, text: object) -> bool:
+    return not pattern or (isinstance(text, str) and re.search(pattern, text) is not None)
+
+
+def _present(names: list[str], fields: object) -> bool:
+    return all(_reaches(fields, name.split(".")) for name in names)
+
+
+def _reaches(value: object, path: list[str]) -> bool:
+    """Whether the path leads from field to field to something, even if that is null."""
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True

@@ -1,0 +1,39 @@
+"""What the tests of the commands share: streams to read, and two ways to run a command on them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from penstock.cli.main import commands
+from tests.streams import DONE, Json, begins, finishes, says, sse
+
+ROOT = Path(__file__).parents[2]
+SEEDS = sorted((ROOT / "tests" / "seeds").glob("*.txt"))
+GROQ, RESELLER, OPENAI_2025, OPENAI_2026 = map(str, SEEDS)
+
+SAID = sse(begins(), says("Hi."))
+HEALTHY = SAID + sse(finishes("stop"), DONE)
+CUT = SAID
+ERROR: Json = {"message": "Overloaded,\ntry: later", "code": 529}
+FAILED = SAID + sse({"error": ERROR})
+UNSEPARATED = HEALTHY.replace(b"\n\n", b"\n")
+GZIPPED = b"\x1f\x8b\x08\x00\x00"
+
+
+def invoke(*arguments: str, stdin: bytes = b"") -> Result:
+    """Run a command inside this process."""
+    return CliRunner().invoke(commands, arguments, input=stdin)
+
+
+def run(*arguments: str | bytes, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `python -m penstock` as a shell would."""
+    return subprocess.run(
+        command(*arguments), input=stdin, capture_output=True, env=os.environ | environment, check=False, timeout=60
+    )
+
+
+def command(*arguments: str | bytes) -> list[str | bytes]:
+    return [sys.executable, "-m", "penstock", *arguments]
