@@ -11,12 +11,15 @@ from random import Random
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.invariants import broken_promises, endings, read  # noqa: E402
+from tests.growth import growth  # noqa: E402
+from tests.invariants import examine  # noqa: E402
 from tests.mutation import mutated  # noqa: E402
 
 # No case is longer than some ten kilobytes: one that takes a second is super-linear.
 SLOW_S = 1.0
 BATCH = 500
+# Four times the bytes should take four times as long; sixteen times is quadratic.
+_MAX_GROWTH = 10.0
 
 
 def main() -> int:
@@ -40,6 +43,9 @@ def main() -> int:
                 print(problem, flush=True)
             if tried % (BATCH * 200) == 0:
                 print(f"{tried:,} cases, {failed} failures, {time.monotonic() - began:.0f} s", flush=True)
+    for name, times in growth().items():
+        print(f"{times:>10.1f}  times as long for four times the bytes: {name}")
+        failed += times > _MAX_GROWTH
     for (ending, fault), count in sorted(seen.items(), key=lambda item: -item[1]):
         print(f"{count:>10,}  {ending} {fault}")
     print(f"{tried:,} cases, {failed} failures, {time.monotonic() - began:.0f} s")
@@ -55,8 +61,8 @@ def _try_batch(first: int) -> tuple[int, list[str], collections.Counter[tuple[st
         data = mutated(random.choice(streams), random.choice(streams), random)
         began = time.process_time()
         try:
-            broken = broken_promises(data, random)
-            outcomes[endings(read(data))] += 1
+            broken, outcome = examine(data, random)
+            outcomes[outcome] += 1
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the finding
             broken = [f"raised {error!r}"]
         if time.process_time() - began > SLOW_S:

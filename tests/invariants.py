@@ -2,10 +2,11 @@
 
 from random import Random
 
-from penstock import Accumulator, Completion, End, Event, Fault, StreamReader, StreamWriter
+from penstock import Completion, StreamReader, StreamWriter
 from penstock.core.wire.frame import Frame
 from tests.legal import violations
 from tests.mutation import split
+from tests.streams import fold, read
 
 
 class LongWay(StreamReader):
@@ -13,22 +14,6 @@ class LongWay(StreamReader):
 
     def _read_plain(self, _frame: Frame) -> bool:
         return False
-
-
-def read(*pieces: bytes) -> list[Event]:
-    """The events of a whole stream, fed in these pieces."""
-    return _read_with(StreamReader(), *pieces)
-
-
-def _read_with(reader: StreamReader, *pieces: bytes) -> list[Event]:
-    return [event for piece in pieces for event in reader.feed(piece)] + reader.close()
-
-
-def fold(events: list[Event]) -> Completion:
-    """The completion that the events make."""
-    answer = Accumulator()
-    answer.extend(events)
-    return answer.completion
 
 
 def said(completion: Completion) -> list[object]:
@@ -47,18 +32,23 @@ def said(completion: Completion) -> list[object]:
 
 def broken_promises(data: bytes, random: Random) -> list[str]:
     """Every promise that the reader and the writer break on these bytes."""
+    return examine(data, random)[0]
+
+
+def examine(data: bytes, random: Random) -> tuple[list[str], tuple[str, str]]:
+    """Every promise that is broken; and how the stream ended, with the code of its fault, for counting."""
     events = read(data)
     broken = violations(events)
     if read(*split(data, random)) != events:
         broken.append("another split gives other events")
-    if _read_with(LongWay(), data) != events:
+    if read(data, reader=LongWay()) != events:
         broken.append("the fast lane gives other events")
     completion = fold(events)
     include_usage = random.random() < 0.8
     again = read(StreamWriter(include_usage=include_usage).write(events))
     broken += [f"rewritten: {violation}" for violation in violations(again)]
     broken += _differences(completion, fold(again), include_usage=include_usage)
-    return broken
+    return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
 
 
 def _differences(first: Completion, again: Completion, *, include_usage: bool) -> list[str]:
@@ -82,10 +72,3 @@ def _differences(first: Completion, again: Completion, *, include_usage: bool) -
 
 def _counts(completion: Completion) -> tuple[int | None, ...] | None:
     return completion.usage.counts() if completion.usage else None
-
-
-def endings(events: list[Event]) -> tuple[str, str]:
-    """How the stream ended, and the code of its fault, if any; for counting."""
-    fault = next((event.code for event in events if isinstance(event, Fault)), "")
-    last = events[-1]
-    return (last.ending if isinstance(last, End) else "", fault)

@@ -81,9 +81,9 @@ def _data(payload: Json | str) -> str:
     return payload if isinstance(payload, str) else dumps(payload)
 
 
-def read(*data: bytes, max_event: int = 1_000_000) -> list[Event]:
+def read(*data: bytes, max_event: int = 1_000_000, reader: StreamReader | None = None) -> list[Event]:
     """The events of a stream whose bytes arrive in these pieces."""
-    reader = StreamReader("openai_chat", max_event=max_event)
+    reader = reader or StreamReader("openai_chat", max_event=max_event)
     return [event for piece in data for event in reader.feed(piece)] + reader.close()
 
 

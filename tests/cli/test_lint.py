@@ -36,7 +36,7 @@ def test_a_clean_file_prints_nothing() -> None:
 CASES: dict[str, tuple[bytes, str]] = {
     "a detail": (
         SAID + sse(finishes("eos"), DONE),
-        "-:5: finish-mapped The finish reason is another API's word: eos [warning]\n",
+        "-:5: finish-mapped The finish reason is another API's word, or null written as a word: eos [warning]\n",
     ),
     "truncated": (CUT, "-:4: truncated no finish reason for choice 0 [error]\n"),
     "cut on the last line": (CUT + b"data: {", "-:5: truncated the bytes stop in the middle of an event [error]\n"),

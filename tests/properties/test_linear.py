@@ -5,7 +5,7 @@ from types import FrameType
 
 import pytest
 
-from tests.invariants import read
+from tests.streams import read
 
 
 def _chunk(delta: str, more: str = "") -> bytes:

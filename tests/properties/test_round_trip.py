@@ -20,13 +20,18 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.dialects.openai_chat import REASONING_FIELDS
-from tests.invariants import read
+from penstock.core.dialects.openai_chat_choice import REASONING_FIELDS
+from penstock.core.events import ToolKind
 from tests.legal import violations
+from tests.streams import read
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=10)
-values = st.one_of(texts, st.integers(1, 9), st.just(True), st.lists(st.integers(), min_size=1, max_size=2))
-extras = st.dictionaries(st.sampled_from(["seed", "channel", "token_ids", "trace"]), values, min_size=1, max_size=2)
+values: st.SearchStrategy[object] = st.one_of(
+    texts, st.integers(1, 9), st.just(True), st.lists(st.integers(), min_size=1, max_size=2)
+)
+extras: st.SearchStrategy[dict[str, object]] = st.dictionaries(
+    st.sampled_from(["seed", "channel", "token_ids", "trace"]), values, min_size=1, max_size=2
+)
 counts = st.integers(0, 10_000)
 
 
@@ -77,9 +82,8 @@ def _said(draw: st.DrawFn, choice: int, called: list[int], number: int) -> list[
             return [ToolCallDelta(choice, draw(st.integers(0, called[choice] - 1)), text)]
     call = called[choice]
     called[choice] += 1
-    kind_of_tool = draw(st.sampled_from(["function", "custom"]))
-    assert kind_of_tool in ("function", "custom")
-    start = ToolCallStart(choice, call, f"call-{choice}-{call}", text, kind_of_tool)
+    kinds: list[ToolKind] = ["function", "custom"]
+    start = ToolCallStart(choice, call, f"call-{choice}-{call}", text, draw(st.sampled_from(kinds)))
     with_extras = [Extra("tool", draw(extras), choice, call)] if draw(st.booleans()) else []
     return [*before, start, *with_extras, ToolCallDelta(choice, call, draw(texts))]
 

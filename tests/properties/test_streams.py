@@ -7,8 +7,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.invariants import broken_promises, fold, read
+from tests.invariants import broken_promises
 from tests.mutation import any_json, mutated
+from tests.streams import fold, read
 
 SEEDS = [path.read_bytes() for path in sorted(Path(__file__).parent.parent.glob("seeds/*.txt"))]
 TOKENS = [b"data:", b"data: ", b"event: error", b"\n", b"\r", b"{", b"}", b'"', b"[DONE]", b": c", b"1", b"[", b"]"]

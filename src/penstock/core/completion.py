@@ -107,6 +107,14 @@ class Accumulator:
             if type(event) is TextDelta:
                 parts = choices.get(event.choice) or self._choice(event.choice)
                 parts.text.append(event.text)
+            elif type(event) is ToolCallDelta:
+                choices[event.choice].calls[event.call].arguments.append(event.arguments)
+            elif type(event) is ReasoningDelta:
+                parts = choices.get(event.choice) or self._choice(event.choice)
+                parts.reasoning.append(event.text)
+                parts.reasoning_field = event.native
+            elif type(event) is Extra and event.place == "chunk":
+                self._extras.update(event.fields)
             else:
                 self._add(event)
 
@@ -126,7 +134,7 @@ class Accumulator:
                 RepairCount(code, count, first.offset, first.line, first.detail)
                 for code, (count, first) in self._repairs.items()
             ),
-            extras=self._extras,
+            extras=dict(self._extras),
         )
 
     def _add(self, event: Event) -> None:
@@ -174,7 +182,10 @@ class Accumulator:
                 self._extras.update(fields)
 
     def _choice(self, index: int) -> "_ChoiceParts":
-        return self._choices.setdefault(index, _ChoiceParts())
+        parts = self._choices.get(index)
+        if parts is None:
+            parts = self._choices[index] = _ChoiceParts()
+        return parts
 
 
 class _CallParts:
@@ -204,28 +215,55 @@ class _ChoiceParts:
             reasoning="".join(self.reasoning),
             refusal="".join(self.refusal),
             tool_calls=tuple(
-                ToolCall(call.start.id, call.start.name, "".join(call.arguments), call.start.kind, call.extras)
+                ToolCall(call.start.id, call.start.name, "".join(call.arguments), call.start.kind, dict(call.extras))
                 for _, call in sorted(self.calls.items())
             ),
             finish_reason=self.finish.reason if self.finish else None,
             native_finish_reason=self.finish.native if self.finish else None,
             reasoning_field=self.reasoning_field,
-            extras=self.extras,
-            message_extras=self.message_extras,
+            extras=_settled(self.extras),
+            message_extras=_settled(self.message_extras),
         )
 
 
+class _Pieces(list[str]):
+    """Text that arrives in pieces, joined when somebody asks for it."""
+
+
 def _add_up(whole: dict[str, object], piece: dict[str, object]) -> None:
-    """Add a piece of extras to what came before: lists grow, objects merge, pieces of text join."""
+    """Add a piece of extras to what came before: lists grow, objects merge, pieces of text wait to be joined."""
     for key, value in piece.items():
         before = whole.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            merged = dict(before)
-            _add_up(merged, value)
-            whole[key] = merged
-        elif isinstance(before, list) and isinstance(value, list):
-            whole[key] = [*before, *value]
-        elif isinstance(before, str) and isinstance(value, str) and key in _ADDED_UP:
-            whole[key] = before + value
-        elif value is not None:
-            whole[key] = value
+        match value:
+            case dict():
+                merged = before if isinstance(before, dict) else {}
+                _add_up(merged, value)
+                whole[key] = merged
+            case list() if isinstance(before, list):
+                before.extend(value)
+            case list():
+                whole[key] = list(value)
+            case str() if key in _ADDED_UP:
+                pieces = before if isinstance(before, _Pieces) else _Pieces()
+                pieces.append(value)
+                whole[key] = pieces
+            case None:
+                whole.setdefault(key, None)
+            case _:
+                whole[key] = value
+
+
+def _settled(extras: dict[str, object]) -> dict[str, object]:
+    """A copy that no later event changes, its texts joined."""
+    settled: dict[str, object] = {}
+    for key, value in extras.items():
+        match value:
+            case _Pieces():
+                settled[key] = "".join(value)
+            case dict():
+                settled[key] = _settled(value)
+            case list():
+                settled[key] = list(value)
+            case _:
+                settled[key] = value
+    return settled

@@ -31,9 +31,10 @@ from penstock.core.events import (
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
 
+_MIDST = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, Extra))
 _SPEECH = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
 # Extras that come before the answer begins wait for its Start; a provider that sends nothing else is not waited for.
-_MAX_WAITING_EXTRAS = 64
+_MAX_WAITING_EXTRAS = 16
 
 
 class Grammar:
@@ -47,6 +48,9 @@ class Grammar:
         self._callers: dict[int, str] = {}
         self._finished = False
         self._usage: Usage | None = None
+        # Where the finish of each choice, and the last usage, were seen.
+        self._finish_places: dict[int, tuple[int, int]] = {}
+        self._usage_place = (0, 1)
         self._fault: Fault | None = None
 
     @property
@@ -62,7 +66,7 @@ class Grammar:
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take in what a dialect saw; put what is legal now into the sink."""
         for event in events:
-            if type(event) is TextDelta and self._started and not self._finished and self._fault is None:
+            if type(event) in _MIDST and self._started and not self._finished and self._fault is None:
                 sink.events.append(event)  # the common case: the choice has begun (rule 2), none is finished (rule 3)
             elif type(event) is Repair:
                 sink.events.append(event)
@@ -87,8 +91,7 @@ class Grammar:
                     sink.events.append(self._reconciled(finish, sink))
         if self._usage is not None:
             usage = self._usage.with_total()
-            for code, detail in usage.doubts():
-                sink.repair(code, detail)
+            sink.events.extend(Repair(code, *self._usage_place, detail) for code, detail in usage.doubts())
             sink.events.append(UsageReport(usage))
         if self._fault is not None:
             sink.events.append(End("failed", self._fault.message))
@@ -152,6 +155,7 @@ class Grammar:
         if before is not None:
             sink.repair("finish-repeated" if before.reason == finish.reason else "finish-changed", finish.reason)
         self._choices[finish.choice] = finish
+        self._finish_places[finish.choice] = (sink.offset, sink.line)
         self._finished = True
 
     def _reconciled(self, finish: Finish, sink: Sink) -> Finish:
@@ -159,13 +163,15 @@ class Grammar:
         reason = self._callers.get(finish.choice)
         if reason is None or finish.reason != "stop":
             return finish
-        sink.repair("finish-stop-with-tools")
+        sink.events.append(Repair("finish-stop-with-tools", *self._finish_places[finish.choice]))
         return Finish(finish.choice, reason, finish.native or finish.reason)
 
     def _see_usage(self, usage: Usage, sink: Sink) -> None:
         if usage.blank:
             sink.repair("usage-placeholder")
-        elif self._usage is None:
+            return
+        self._usage_place = (sink.offset, sink.line)
+        if self._usage is None:
             self._usage = usage
         else:
             self._usage = self._usage.updated(usage)

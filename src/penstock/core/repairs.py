@@ -215,6 +215,11 @@ REPAIRS: dict[str, Defect] = {
         "Text parts become text, thinking parts reasoning, others are kept as extras.",
         "The order is kept and no part is dropped.",
     ),
+    "logprobs-mistyped": Defect(
+        "The log probabilities of a choice are not an object.",
+        "They are dropped.",
+        "They say nothing about which token they belong to, and official SDKs break on them.",
+    ),
     "text-without-delta": Defect(
         "A choice has `text`, as in legacy completions, and no delta.",
         "The text is read as its delta.",
@@ -226,8 +231,8 @@ REPAIRS: dict[str, Defect] = {
         "Reading both would double the text.",
     ),
     "finish-mapped": Defect(
-        "The finish reason is another API's word.",
-        "It is mapped; the native word is kept.",
+        "The finish reason is another API's word, or null written as a word.",
+        "It is mapped, the native word kept; a null finishes nothing.",
         "The words mean the same.",
     ),
     "finish-unknown": Defect(
@@ -299,7 +304,7 @@ REPAIRS: dict[str, Defect] = {
     "tool-id-duplicate": Defect(
         "Two tool calls have the same id.",
         "Both are kept, each with that id.",
-        "They differ in index and each has its own name and arguments.",
+        "Each is whole and their arguments differ; a call that is merely said again is told once.",
     ),
     "tool-name-repeated": Defect(
         "A tool call's name is sent again.",

@@ -62,7 +62,11 @@ class StreamReader:
         if self.closed:
             raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
         idle, frames, plain = self._framer.idle, self.frames, self._plain
-        self._read(self._framer.feed(data))
+        items = self._framer.feed(data)
+        if not items:
+            self.untouched = False
+            return []
+        self._read(items)
         events = self._out.take()
         # Nothing but healthy text, whole frames of it, and no line end that is one only to some clients.
         fed = self.frames - frames
@@ -71,7 +75,7 @@ class StreamReader:
             and fed == self._plain - plain
             and idle
             and self._framer.idle
-            and not any(end in data for end in LINE_ENDS_TO_SOME)
+            and (data.isascii() or not any(end in data for end in LINE_ENDS_TO_SOME))
         )
         return events
 
@@ -97,10 +101,11 @@ class StreamReader:
             if isinstance(item, Frame):
                 self.frames += 1
                 if self._read_plain(item):
-                    out.events += seen.take()
+                    out.events += seen.events
                 else:
                     self._read_frame(item)
-                    self._grammar.order(seen.take(), out)
+                    self._grammar.order(seen.events, out)
+                seen.events = []
             else:
                 if isinstance(item, Fault):
                     self._dialect.tell_held()
@@ -120,7 +125,8 @@ class StreamReader:
         return True
 
     def _read_frame(self, frame: Frame) -> None:
-        if is_too_deep(frame.data):
+        data = frame.data
+        if data.count(b"{") + data.count(b"[") > MAX_DEPTH and is_too_deep(data):
             self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
             return
         try:
@@ -131,7 +137,7 @@ class StreamReader:
             self._dialect.read(value, event=frame.event)
 
     def _read_leniently(self, frame: Frame) -> None:
-        payload = decode(frame.data)
+        payload = decode(frame.data, self._dialect.sentinel)
         if payload is None:
             self._dialect.read_undecodable(frame.data, frame.event)
             return

@@ -11,6 +11,8 @@ from msgspec import Struct, structs
 
 # No model of today reads or writes a billion tokens in one call; a larger figure is a defect of the counter.
 ABSURD_TOKENS = 1_000_000_000
+# More keys than any provider's usage has; bounds what one stream may hold in memory.
+_MAX_KEYS = 100
 
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True):
@@ -84,7 +86,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
 def _overlaid(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:
     """`new` laid over `old`, key by key; null never covers a value."""
-    merged = dict(old)
+    merged = dict(old) if len(old) < _MAX_KEYS else {}
     for key, value in new.items():
         before = merged.get(key)
         if isinstance(value, dict) and isinstance(before, dict):

@@ -14,64 +14,34 @@ calls, `Finish`; and the usage last. Rules for the whole file:
 from msgspec import UNSET
 
 from penstock.core.dialects.getters import integer_of, shown, text_of
+from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
-from penstock.core.dialects.openai_errors import error_of, read_error
+from penstock.core.dialects.openai_errors import read_error
 from penstock.core.dialects.openai_usage import read_usage
-from penstock.core.dialects.tool_calls import ToolCalls
-from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, Start, TextDelta, UsageReport
+from penstock.core.events import Extra, Start, TextDelta, UsageReport
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
-# The words of other APIs for the reasons that this dialect knows. `core/repairs.py`: finish-mapped.
-FINISH_REASONS: dict[str, str] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "function_call": "function_call",
-    "eos": "stop",
-    "eos_token": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "STOP": "stop",
-    "complete": "stop",
-    "COMPLETE": "stop",
-    "completed": "stop",
-    "max_tokens": "length",
-    "MAX_TOKENS": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "tool_use": "tool_calls",
-    "tool_call": "tool_calls",
-    "content_filtered": "content_filter",
-    "SAFETY": "content_filter",
-    "RECITATION": "content_filter",
-    "BLOCKLIST": "content_filter",
-    "PROHIBITED_CONTENT": "content_filter",
-    "sensitive": "content_filter",
-}
-# Finish reasons by which a provider says that it failed.
-FAILURES = frozenset(("error", "network_error", "insufficient_system_resource", "abort"))
-# Where providers put the text of the model's thinking, in the order of preference.
-REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
-TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
-# What gives another API's events away: a key, and how its value begins.
-FOREIGN_EVENTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("type", ("message_start", "content_block_", "message_delta", "message_stop"), "Anthropic Messages"),
-    ("type", ("response.",), "OpenAI Responses"),
-    ("type", ("message-start", "content-", "message-end", "tool-call-", "tool-plan-"), "Cohere"),
-    ("candidates", (), "Gemini generateContent"),
-    ("usageMetadata", (), "Gemini generateContent"),
-    ("created_at", (), "Ollama"),
+# What gives another API's events away: fields that they have, and how their `type` begins.
+FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
+    (frozenset(("type",)), ("message_start", "content_block_", "message_delta", "message_stop"), "Anthropic Messages"),
+    (frozenset(("type",)), ("response.",), "OpenAI Responses"),
+    (frozenset(("type",)), ("message-start", "content-", "message-end", "tool-call-", "tool-plan-"), "Cohere"),
+    (frozenset(("candidates",)), (), "Gemini generateContent"),
+    (frozenset(("usageMetadata",)), (), "Gemini generateContent"),
+    (frozenset(("created_at", "done")), (), "Ollama"),
 )
-# Far above what any provider offers; they bound what one stream may hold in memory.
+# Where the model's words could stand in an event that has no choices: too far from the dialect to be read.
+MISPLACED_WORDS = frozenset(("delta", "content", "text"))
+# Far above what any provider offers, and about what one of them uses; they bound what a stream may hold in memory.
 MAX_CHOICES = 1000
-MAX_EXTRAS = 1000
-_DONE = "[DONE]"
+MAX_EXTRAS = 16
 
 
 class OpenAIChatReader:
     """The frames' JSON of one stream → what it says."""
+
+    sentinel = "[DONE]"
 
     def __init__(self, sink: Sink) -> None:
         self.done = False
@@ -80,10 +50,7 @@ class OpenAIChatReader:
         self._surrogates = False
         self._envelope: tuple[object, ...] = ()
         self._extras: dict[str, object] = {}
-        self._started: set[int] = set()
-        self._spoken: set[int] = set()
-        self._tool_calls: dict[int, ToolCalls] = {}
-        self._finished: set[int] = set()
+        self._choices: dict[int, ChoiceReader] = {}
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Take in the JSON of one frame, and the name that the transport gave it."""
@@ -121,7 +88,7 @@ class OpenAIChatReader:
     @property
     def expects_text(self) -> bool:
         """Whether the stream is in a state in which `read_plain` may be tried."""
-        return not self.done and not self._surrogates and bool(self._started)
+        return not self.done and not self._surrogates and bool(self._choices)
 
     def read_plain(self, data: bytes) -> bool:
         """Take in the data of one frame if it is nothing but text; otherwise do nothing and return False."""
@@ -143,59 +110,59 @@ class OpenAIChatReader:
             return False
         choice = chunk.choices[0]
         index, text = choice.index, choice.delta.content
-        if not text or index not in self._started:
+        reader = self._choices.get(index)
+        if not text or reader is None or not reader.started or reader.whole_message:
             return False
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation
             self._sink.events.append(Extra("chunk", {"obfuscation": chunk.obfuscation}))
-        self._spoken.add(index)
+        reader.spoken.add("content")
         self._sink.events.append(TextDelta(index, text))
         return True
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""
         text = data.decode(errors="replace").strip()
-        if text.upper() == _DONE:
-            padded = data.strip(b"\r\n").removeprefix(b" ") != _DONE.encode()
+        if text.upper() == self.sentinel:
+            padded = data.strip(b"\r\n").removeprefix(b" ") != self.sentinel.encode()
             self._read_done(misspelled=padded)
+        elif event == "error":
+            self._fail("provider-error", text[:500] or "an error event without data")
         elif not text:
             self._sink.repair("empty-event")
-        elif event == "error":
-            self._fail("provider-error", text[:500])
         else:
             self._fail("bad-json", text[:500])
 
     def tell_held(self) -> None:
         """Tell the tool calls that were held: nothing more of them will come, or be heard."""
-        for calls in self._tool_calls.values():
-            calls.tell_held(self._sink)
+        for choice in self._choices.values():
+            choice.tell_held()
 
     def close(self) -> None:
         """No more frames will come: tell what was held."""
-        for choice, field in self._joiner.held:
-            self._sink.repair("lone-surrogate")
-            self._speak(choice, field, "\N{REPLACEMENT CHARACTER}")
-        for choice, calls in self._tool_calls.items():
-            calls.close(self._sink, finished=choice in self._finished)
+        for choice in self._choices.values():
+            choice.close()
 
     def _without_halves(self, value: object) -> object:
         """A frame's JSON without halves of characters, but for texts of which the next frame may bring the rest."""
         self._surrogates = True
-        texts = [
-            {name: delta.pop(name) for name in TEXT_FIELDS if isinstance(delta.get(name), str)}
-            for delta in _deltas(value)
-        ]
+        places = _open_texts(value)
+        texts = [fields[name] for fields, name in places]
+        for fields, name in places:
+            fields[name] = ""
         clean = whole_json(value, self._sink)
-        for delta, text in zip(_deltas(clean), texts, strict=True):
-            delta.update(text)
+        for (fields, name), text in zip(_open_texts(clean), texts, strict=True):
+            fields[name] = text
         return clean
 
     def _read_other(self, value: object, event: str) -> None:
         """A frame whose JSON is no object."""
-        if isinstance(value, str) and value.strip().upper() == _DONE:
+        if isinstance(value, bytes):
+            self._read_done(misspelled=False)
+        elif isinstance(value, str) and value.strip().upper() == self.sentinel:
             self._read_done(misspelled=True)
-        elif event == "error" and value:
-            self._fail("provider-error", f"{value!s:.500}")
+        elif event == "error":
+            self._fail("provider-error", f"{value or 'an error event without data'!s:.500}")
         elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             for item in value:
                 self.read(item, event=event)
@@ -220,11 +187,14 @@ class OpenAIChatReader:
         if "choices" in chunk:
             return False
         if error is None:
-            for key, beginnings, dialect in FOREIGN_EVENTS:
-                value = chunk.get(key)
-                if value is not None and (not beginnings or (isinstance(value, str) and value.startswith(beginnings))):
+            kind = chunk.get("type")
+            for fields, beginnings, dialect in FOREIGN_EVENTS:
+                if fields <= chunk.keys() and (not beginnings or text_of(kind).startswith(beginnings)):
                     self._fail("other-dialect", f"these are events of the {dialect} dialect")
                     return True
+            if any(chunk.get(name) for name in MISPLACED_WORDS):
+                self._fail("bad-shape", f"an event without choices says something: {shown(chunk)}")
+                return True
             if not chunk.keys() & {"usage", "x_groq", "id", "model"}:
                 self._sink.repair("keepalive-event", event or ", ".join(chunk)[:80])
                 return True
@@ -256,7 +226,7 @@ class OpenAIChatReader:
                 self._fail("provider-error", f"{nested['error']!s:.500}", nested)
         before = self._extras
         changed = {key: value for key, value in chunk.items() if key not in before or before[key] != value}
-        self._extras = before | changed if len(before) < MAX_EXTRAS else changed
+        self._extras = before | changed if len(before) < MAX_EXTRAS else dict(chunk)
         if changed:
             self._sink.events.append(Extra("chunk", changed))
 
@@ -277,183 +247,22 @@ class OpenAIChatReader:
         index = choice.pop("index", None)
         if type(index) is not int:
             index = self._index(index, place)
-        delta = choice.pop("delta", None)
-        finish = choice.pop("finish_reason", None)
-        logprobs = choice.pop("logprobs", None)
-        if type(delta) is dict and len(delta) == 1 and not choice and not finish and logprobs is None:
-            text = delta.get("content")
-            if type(text) is str and index in self._started and not self._surrogates:
-                if text:  # the common case: a plain delta
-                    self._spoken.add(index)
-                    self._sink.events.append(TextDelta(index, text))
+        reader = self._choices.get(index)
+        if reader is None:
+            if len(self._choices) == MAX_CHOICES:
+                self._fail("bad-shape", f"more than {MAX_CHOICES} choices")
                 return
-        if logprobs is not None:
-            choice["logprobs"] = logprobs
+            reader = self._choices[index] = ChoiceReader(index, self._sink, self._joiner)
         usage = choice.pop("usage", None)
         if usage is not None:
             self._read_usage(usage)
-        error = choice.pop("error", None)
-        if error:
-            self._fail("provider-error", *error_of(error, choice))
-        message = choice.pop("message", None)
-        if type(delta) is not dict:
-            delta = self._substitute(choice, index, delta, message)
-        elif message is not None:
-            self._sink.repair("message-beside-delta")
-        self._read_delta(choice, index, delta, finish)
+        delta, finish = choice.pop("delta", None), choice.pop("finish_reason", None)
+        reader.read(choice, delta, finish, surrogates=self._surrogates)
 
     def _index(self, index: object, place: int) -> int:
         self._sink.repair("choice-index-missing", shown(index))
         number = integer_of(index)
         return place if number is None else number
-
-    def _substitute(self, choice: dict[str, object], index: int, delta: object, message: object) -> dict[str, object]:
-        """What a choice without a delta says: its message, if no delta said anything, or its text."""
-        if delta is not None and delta != "":
-            self._fail("bad-shape", f"a delta is not an object: {shown(delta)}")
-        if isinstance(message, dict):
-            if index in self._spoken:
-                self._sink.repair("message-beside-delta")
-                return {}
-            calls = message.get("tool_calls")
-            if isinstance(calls, list):
-                message["tool_calls"] = [
-                    {"index": number} | call if isinstance(call, dict) else call for number, call in enumerate(calls)
-                ]
-            return message
-        text = choice.pop("text", None)
-        if isinstance(text, str):
-            self._sink.repair("text-without-delta")
-            return {"content": text}
-        self._sink.repair("delta-missing")
-        return {}
-
-    def _read_delta(self, choice: dict[str, object], index: int, delta: dict[str, object], finish: object) -> None:
-        events = self._sink.events
-        native = choice.pop("native_finish_reason", None)
-        role = delta.pop("role", None)
-        role = role if isinstance(role, str) else ""
-        if role or (index not in self._started and (finish or any(delta.values()))):
-            if len(self._started) == MAX_CHOICES and index not in self._started:
-                self._fail("bad-shape", f"more than {MAX_CHOICES} choices")
-            self._started.add(index)
-            events.append(ChoiceStart(index, role))
-        content = delta.pop("content", None)
-        refusal = delta.pop("refusal", None)
-        tool_calls = delta.pop("tool_calls", None)
-        function_call = delta.pop("function_call", None)
-        reasoning, native_field = self._take_reasoning(delta)
-        self._add_extras("choice", choice, index)
-        self._add_extras("delta", delta, index)
-        if reasoning:
-            self._say(index, native_field, reasoning)
-        if content:
-            self._read_content(index, content)
-        if refusal:
-            self._say(index, "refusal", refusal)
-        if tool_calls or function_call:
-            self._read_tool_calls(index, tool_calls, function_call)
-        if finish:
-            self._read_finish(index, finish, native)
-
-    def _take_reasoning(self, delta: dict[str, object]) -> tuple[object, str]:
-        """The text of the model's thinking and the field that it came in.
-
-        A second field with the same text stays in the delta, and so among the extras: clients read either.
-        """
-        for name in REASONING_FIELDS:
-            if isinstance(delta.get(name), str) and delta[name]:
-                return delta.pop(name), name
-        details = delta.get("reasoning_details")
-        if isinstance(details, list):
-            texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
-            return "".join(text for text in texts if isinstance(text, str)), "reasoning_details"
-        return None, ""
-
-    def _add_extras(self, place: str, fields: dict[str, object], index: int) -> None:
-        kept = {key: value for key, value in fields.items() if value is not None and value != ""}
-        if kept:
-            self._sink.events.append(Extra("choice" if place == "choice" else "delta", kept, index))
-
-    def _say(self, index: int, field: str, text: object) -> None:
-        """Text of any kind."""
-        if not isinstance(text, str):
-            self._fail("bad-shape", f"{field} is not text: {shown(text)}")
-            return
-        if self._surrogates:
-            text = self._joiner.join((index, field), text, self._sink)
-        if text:
-            self._speak(index, field, text)
-
-    def _speak(self, index: int, field: str, text: str) -> None:
-        self._spoken.add(index)
-        if field == "content":
-            self._sink.events.append(TextDelta(index, text))
-        elif field == "refusal":
-            self._sink.events.append(RefusalDelta(index, text))
-        else:
-            self._sink.events.append(ReasoningDelta(index, text, field))
-
-    def _read_content(self, index: int, content: object) -> None:
-        if isinstance(content, dict):
-            content = [content]
-        if not isinstance(content, list):
-            self._say(index, "content", content)
-            return
-        self._sink.repair("content-parts")
-        for part in content:
-            match part:
-                case str():
-                    self._say(index, "content", part)
-                case {"type": "text", "text": str(text)} | {"type": "output_text", "text": str(text)}:
-                    self._say(index, "content", text)
-                case {"type": "thinking", "thinking": str(text)} | {"type": "reasoning", "text": str(text)}:
-                    self._say(index, "reasoning_content", text)
-                case {"type": "thinking", "thinking": [*thoughts]}:
-                    texts = [thought.get("text") for thought in thoughts if isinstance(thought, dict)]
-                    self._say(index, "reasoning_content", "".join(text for text in texts if isinstance(text, str)))
-                case _:
-                    self._add_extras("delta", {"content_parts": [part]}, index)
-
-    def _read_tool_calls(self, index: int, pieces: object, function_call: object) -> None:
-        calls = self._tool_calls.get(index)
-        if calls is None:
-            calls = self._tool_calls[index] = ToolCalls(index)
-        if isinstance(pieces, dict):
-            pieces = [pieces]
-        if pieces and not isinstance(pieces, list):
-            self._fail("bad-shape", f"tool_calls is no list: {shown(pieces)}")
-            return
-        if isinstance(pieces, list):
-            for piece in pieces:
-                if isinstance(piece, dict):
-                    calls.read(piece, self._sink)
-                elif piece is not None:
-                    self._fail("bad-shape", f"a tool call is not an object: {shown(piece)}")
-        if isinstance(function_call, dict):
-            calls.read_legacy(function_call, self._sink)
-        elif function_call:
-            self._fail("bad-shape", f"function_call is not an object: {shown(function_call)}")
-        self._spoken.add(index)
-
-    def _read_finish(self, index: int, finish: object, native: object) -> None:
-        if not isinstance(finish, str):
-            self._fail("bad-shape", f"finish_reason is not text: {shown(finish)}")
-            return
-        if finish in FAILURES:
-            self._fail("provider-error", f"finish_reason {finish}")
-            return
-        reason = FINISH_REASONS.get(finish)
-        if reason is None:
-            self._sink.repair("finish-unknown", finish)
-            reason = finish
-        elif reason != finish:
-            self._sink.repair("finish-mapped", finish)
-            native = native or finish
-        if index in self._tool_calls:
-            self._tool_calls[index].tell_held(self._sink)
-        self._finished.add(index)
-        self._sink.events.append(Finish(index, reason, native if isinstance(native, str) else None))
 
     def _fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
         """The stream has failed here; what came before still counts."""
@@ -468,12 +277,24 @@ class OpenAIChatReader:
             self._sink.repair("usage-mistyped", shown(usage))
 
 
-def _deltas(value: object) -> list[dict[str, object]]:
+def _open_texts(value: object) -> list[tuple[dict[str, object], str]]:
+    """Where the texts stand that go on in the next frame: in objects, under names."""
+    found: list[tuple[dict[str, object], str]] = []
     choices = value.get("choices") if isinstance(value, dict) else None
-    if not isinstance(choices, list):
-        return []
-    deltas = [choice.get("delta") for choice in choices if isinstance(choice, dict)]
-    return [delta for delta in deltas if isinstance(delta, dict)]
+    for choice in choices if isinstance(choices, list) else ():
+        delta = choice.get("delta") if isinstance(choice, dict) else None
+        if isinstance(delta, dict):
+            found += [(delta, name) for name in TEXT_FIELDS if isinstance(delta.get(name), str)]
+            calls = delta.get("tool_calls")
+            functions = (
+                [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+            )
+            found += [
+                (function, "arguments")
+                for function in functions
+                if isinstance(function, dict) and isinstance(function.get("arguments"), str)
+            ]
+    return found
 
 
 def _has_message(choices: object) -> bool:

@@ -93,7 +93,7 @@ class OpenAIChatWriter:
                 self._kinds[choice, call] = event.kind
                 self._open(_SPEECH, choice).update(self._call_start(event))
             case ToolCallDelta(choice, call, arguments):
-                self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments))
+                self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
             case Finish(choice, reason, native):
                 self._open(_SPEECH, choice)
                 self._finish(reason, native)
@@ -134,8 +134,7 @@ class OpenAIChatWriter:
             case Extra("delta", fields, int(choice)):
                 self._open(_DELTA_EXTRA, choice).update(fields)
             case Extra("tool", fields, int(choice), int(call)):
-                legacy = self._kinds.get((choice, call)) == "function_call"
-                delta = {"function_call": fields} if legacy else {"tool_calls": [{"index": call} | fields]}
+                delta = self._call_delta(choice, call, "", fields)
                 self._open(_SPEECH, choice).update(delta)
             case Extra(fields=fields):
                 if self._step >= _CHUNK_EXTRA:
@@ -194,12 +193,12 @@ class OpenAIChatWriter:
         id = start.id or f"call_{start.choice}_{start.call}"
         return {"tool_calls": [{"index": start.call, "id": id, "type": start.kind, start.kind: body}]}
 
-    def _call_delta(self, choice: int, call: int, arguments: str) -> dict[str, object]:
+    def _call_delta(self, choice: int, call: int, arguments: str, extras: dict[str, object]) -> dict[str, object]:
         kind = self._kinds.get((choice, call), "function")
         if kind == "function_call":
-            return {"function_call": {"arguments": arguments}}
+            return {"function_call": {"arguments": arguments} | extras}
         body = {("input" if kind == "custom" else "arguments"): arguments}
-        return {"tool_calls": [{"index": call, kind: body}]}
+        return {"tool_calls": [{"index": call, kind: body} | extras]}
 
 
 def usage_body(usage: Usage) -> dict[str, object]:
@@ -213,4 +212,8 @@ def _error_body(message: str, code: str) -> dict[str, object]:
 
 
 def _fault_body(fault: Fault) -> dict[str, object]:
-    return _error_body(fault.message, fault.code) | (fault.provider or {})
+    """The provider's own object, with a message that clients can read."""
+    body = _error_body(fault.message, fault.code) | (fault.provider or {})
+    if not isinstance(body["message"], str) or not body["message"]:
+        body["message"] = fault.message
+    return body

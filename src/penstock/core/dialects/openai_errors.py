@@ -1,12 +1,15 @@
 """Errors in the many shapes in which OpenAI-compatible providers send them."""
 
+# Where the words of an error stand, in the order of preference.
+_WORDS = ("message", "Message", "error_msg", "error_message", "detail", "msg", "error", "errors", "code", "type")
+
 
 def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, object]] | None:
     """The provider's own words and its error object, if the JSON of a frame is an error or carries one.
 
     `error: null`, and `error` with nothing in it, is not an error.
     """
-    error = chunk.get("error")
+    error = chunk.get("error") or chunk.get("errors")
     if error:
         return error_of(error, chunk)
     status = chunk.get("base_resp")
@@ -26,15 +29,17 @@ def error_of(error: object, around: dict[str, object]) -> tuple[str, dict[str, o
 
 
 def _is_bare_message(chunk: dict[str, object]) -> bool:
-    """Whether it is `{"message": "…"}` or `{"detail": …}`, the error bodies of common web frameworks."""
-    return isinstance(chunk.get("message"), str) or (bool(chunk.get("detail")) and "object" not in chunk)
+    """Whether it is `{"message": "…"}`, `{"detail": …}` or the like, as common web frameworks write their errors."""
+    spelled = any(isinstance(chunk.get(name), str) for name in ("message", "Message", "error_msg", "error_message"))
+    coded = "code" in chunk and isinstance(chunk.get("msg"), str)
+    return spelled or coded or (bool(chunk.get("detail")) and "object" not in chunk)
 
 
 def _words(error: object) -> str:
     if isinstance(error, str):
         return error
     if isinstance(error, dict):
-        for key in ("message", "detail", "msg", "error", "code", "type"):
+        for key in _WORDS:
             if error.get(key):
                 return _words(error[key]) or str(error[key])
     if isinstance(error, list):

@@ -36,6 +36,10 @@ SPELLINGS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
+# Beyond this a figure is not even worth keeping as a number; the raw object has it.
+_MAX_COUNT = 10**1000
+
+
 def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
     """A provider's usage object as `Usage`."""
     return Usage(raw=raw, **{field: _first(raw, paths, sink) for field, paths in SPELLINGS.items()})  # type: ignore[arg-type]
@@ -57,6 +61,9 @@ def _first(raw: dict[str, object], paths: tuple[tuple[str, ...], ...], sink: Sin
 
 def _count(value: object, sink: Sink) -> int | None:
     if type(value) is int:
-        return value
+        if abs(value) < _MAX_COUNT:
+            return value
+        sink.repair("usage-absurd", shown(value))
+        return None
     sink.repair("usage-mistyped", shown(value))
     return integer_of(value)

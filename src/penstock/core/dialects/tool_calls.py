@@ -5,14 +5,15 @@ ones leave the index out, use 0 for all, let it drift, repeat or drop ids. The o
 
 | the piece has | its owner |
 |---|---|
-| an id that a call has | that call (a new one, if another index and name come with whole arguments behind) |
-| a new id and a name | a new call, also where the index is taken |
+| an id that a call has | that call; a new one, if the call is whole and other arguments come with a name |
+| a new id and a name | a new call, also where the index is taken, unless they can only go on with the call there |
 | a new id and no name | the call of that index, whose id stays |
 | no id, an index that is taken | that call; a new one if a name comes and the call's arguments are whole |
 | no id, no index that is known, a name | a new call, unless it repeats the name of a call still unfinished |
-| neither | the last call, if no other is unfinished |
+| neither | the last call, if every other is whole |
 
-Where two unfinished calls could own a piece, it is refused: a wrong guess would run a tool with another's arguments.
+Where two calls that are not whole could own a piece, it is refused: a wrong guess would run a tool with another's
+arguments. So is a name that changes after it was told.
 
 A call is told when its name, its id and its first argument are known, at the latest when the next call begins or the
 stream ends; then at once, piece by piece.
@@ -22,35 +23,25 @@ import json
 from typing import Literal, TypeAlias
 
 from penstock.core.dialects.getters import integer_of, shown, text_of
-from penstock.core.events import Extra, ToolCallDelta, ToolCallStart, ToolKind
+from penstock.core.events import Extra, Repair, ToolCallDelta, ToolCallStart, ToolKind
 from penstock.core.sink import Sink
+from penstock.core.wire.payload import is_json
 from penstock.core.wire.scan import JsonScan
 
 _Owner: TypeAlias = Literal["new call", "unknown"]
 
-# A call whose id never comes is not held forever.
-_MAX_HELD_CHARACTERS = 65_536
+# A call whose id never comes is not held forever, nor are the arguments of one that is told.
+_MAX_HELD_CHARACTERS = 16_384
 # Far above what any model calls at once; bounds what one stream may hold in memory.
 _MAX_CALLS = 1000
+_MAX_HELD_EXTRAS = 8
+_OPENING = ("{", "[")
 
 
 class _Call:
     """One call of a choice, as far as it is known."""
 
-    __slots__ = (
-        "extras",
-        "held",
-        "held_size",
-        "id",
-        "index",
-        "kind",
-        "name",
-        "number",
-        "pieces",
-        "scan",
-        "sole_piece",
-        "told",
-    )
+    __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "scan", "size", "told")
 
     def __init__(self, number: int, index: int | None, kind: ToolKind) -> None:
         self.number = number
@@ -60,20 +51,42 @@ class _Call:
         self.name = ""
         self.scan = JsonScan()
         self.told = False
-        self.held: list[str] = []
-        self.held_size = 0
+        self.arguments: list[str] = []
+        self.size = 0
         self.extras: list[dict[str, object]] = []
-        self.pieces = 0
-        self.sole_piece = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether its arguments are there, and whole."""
+        return self.scan.whole
 
     @property
     def unfinished(self) -> bool:
         """Whether its arguments began and are not whole."""
         return self.scan.started and not self.scan.whole
 
-    def repeats(self, id: str, name: str, arguments: str) -> bool:
-        """Whether a piece says again, whole, what this call is."""
-        return self.scan.whole and (id, name, arguments) == (self.id, self.name, self.sole_piece)
+    @property
+    def broken(self) -> bool:
+        """Whether its arguments are not JSON. None at all is how some say that there are none."""
+        if not self.scan.started or self.kind == "custom":
+            return False
+        if self.size <= _MAX_HELD_CHARACTERS:
+            return not is_json("".join(self.arguments).encode(errors="replace"))
+        return not self.scan.whole or self.scan.closed > 1
+
+    def add(self, arguments: str) -> None:
+        """More arguments."""
+        self.size += len(arguments)
+        if self.size <= _MAX_HELD_CHARACTERS or not self.told:
+            self.arguments.append(arguments)
+        self.scan.feed(arguments.encode(errors="replace"))
+
+    def says(self, arguments: str) -> bool:
+        """Whether these are the whole arguments that it has already."""
+        if not self.scan.whole or self.size > _MAX_HELD_CHARACTERS:
+            return False
+        known = "".join(self.arguments)
+        return arguments == known or _parsed(arguments) == _parsed(known) is not None
 
 
 class ToolCalls:
@@ -88,6 +101,8 @@ class ToolCalls:
 
     def read(self, piece: dict[str, object], sink: Sink) -> None:
         """Take in one item of `tool_calls`."""
+        if len(piece) == 2 and self._read_more(piece.get("index"), piece.get("function"), sink):
+            return
         index = _index(piece.pop("index", None), sink)
         id = text_of(piece.pop("id", None))
         kind: ToolKind = "custom" if piece.pop("type", None) == "custom" or "custom" in piece else "function"
@@ -107,12 +122,25 @@ class ToolCalls:
                 sink.fault("bad-shape", f"more than {_MAX_CALLS} tool calls")
                 return
             call = self._open(index, kind, sink)
-        elif arguments and call.repeats(id, name, arguments):
+        elif id and arguments and (id, name) == (call.id, call.name) and call.says(arguments):
             sink.repair("tool-id-repeated", id)
             return
-        self._identify(call, id, name, sink)
+        if not self._identify(call, id, name, sink):
+            return
         extras = {key: value for key, value in (piece | fields).items() if value is not None}
         self._add(call, arguments, extras, sink)
+
+    def _read_more(self, index: object, body: object, sink: Sink) -> bool:
+        """The common case: more arguments of a call that is known and told, and nothing else."""
+        if type(index) is not int or type(body) is not dict or len(body) != 1 or index in self._contested:
+            return False
+        call = self._by_index.get(index)
+        arguments = body.get("arguments")
+        if call is None or not call.told or call.kind != "function" or type(arguments) is not str or not arguments:
+            return False
+        call.add(arguments)
+        sink.events.append(ToolCallDelta(self._choice, call.number, arguments))
+        return True
 
     def read_legacy(self, piece: dict[str, object], sink: Sink) -> None:
         """Take in a `function_call`: the one call of a choice, without index and id."""
@@ -122,7 +150,14 @@ class ToolCalls:
             sink.fault("bad-shape", "a function call's arguments are neither text nor an object")
             return
         call = self._calls[-1] if self._calls else self._open(0, "function_call", sink)
-        self._identify(call, "", name, sink)
+        if name and call.whole and not call.says(arguments):
+            sink.fault("tool-call-ambiguous", f"a second legacy function call: {shown(name)}")
+            return
+        if name and call.whole:
+            sink.repair("tool-name-repeated", name)
+            return
+        if not self._identify(call, "", name, sink):
+            return
         self._add(call, arguments, {key: value for key, value in piece.items() if value is not None}, sink)
 
     def tell_held(self, sink: Sink) -> None:
@@ -131,13 +166,16 @@ class ToolCalls:
             if not call.told and call.name:
                 self._tell(call, sink)
 
-    def close(self, sink: Sink, *, finished: bool) -> None:
-        """No more pieces will come: tell what was held, and which arguments are not whole."""
+    def close(self, sink: Sink, *, finished: tuple[int, int] | None) -> None:
+        """No more pieces will come: tell what was held, and which arguments are broken although the choice is finished.
+
+        `finished` is where the choice was finished, if it was.
+        """
         for call in self._calls:
             if not call.told:
                 self._tell(call, sink)
-            if finished and call.kind != "custom" and (call.unfinished or call.scan.closed > 1):
-                sink.repair("tool-arguments-broken", call.name)
+            if finished is not None and call.broken:
+                sink.events.append(Repair("tool-arguments-broken", *finished, call.name))
 
     def _owner(self, index: int | None, id: str, name: str, arguments: str, sink: Sink) -> _Call | _Owner:
         """The call that the piece belongs to, as the table above says."""
@@ -146,13 +184,13 @@ class ToolCalls:
         if known is not None:
             return self._owner_of_known_id(known, index, name, arguments, sink)
         if at_index is not None:
-            return self._owner_of_taken_index(at_index, id, name, sink)
+            return self._owner_of_taken_index(at_index, id, name, arguments, sink)
         last = self._calls[-1] if self._calls else None
         if last is None or id or (name and not (last.name == name and last.unfinished)):
             return "new call"
-        if any(call.unfinished for call in self._calls if call is not last):
+        if any(not call.whole for call in self._calls if call is not last):
             return "unknown"
-        if last.scan.whole and arguments.strip():
+        if last.whole and arguments.strip():
             return "unknown"
         if index is not None:
             sink.repair("tool-index-drifting", str(index))
@@ -161,23 +199,25 @@ class ToolCalls:
     def _owner_of_known_id(
         self, known: _Call, index: int | None, name: str, arguments: str, sink: Sink
     ) -> _Call | _Owner:
-        same_index = index is None or known.index in (index, None)
-        again = same_index and arguments == known.sole_piece
-        if name and known.scan.whole and arguments.strip() and not again:
+        again = name == known.name and known.says(arguments)
+        if name and known.whole and arguments.strip() and not again:
             sink.repair("tool-id-duplicate", known.id or "")
             return "new call"
-        if not same_index:
+        if index is not None and known.index not in (index, None):
             sink.repair("tool-index-drifting", str(index))
         return known
 
-    def _owner_of_taken_index(self, call: _Call, id: str, name: str, sink: Sink) -> _Call | _Owner:
+    def _owner_of_taken_index(self, call: _Call, id: str, name: str, arguments: str, sink: Sink) -> _Call | _Owner:
         if id and call.id is None and not call.told and name in ("", call.name):
             return call  # its id comes late
-        if name and call.name and (id or call.scan.whole or name != call.name):
-            sink.repair("tool-index-reused", id or name)
-            if call.unfinished and call.index is not None:
-                self._contested.add(call.index)
-            return "new call"
+        if name and call.name:
+            more = name == call.name and call.unfinished and arguments and arguments.lstrip()[:1] not in _OPENING
+            part = not id and call.id is not None and not call.scan.started
+            if not more and not part and (id or call.whole or name != call.name):
+                sink.repair("tool-index-reused", id or name)
+                if not call.whole and call.index is not None:
+                    self._contested.add(call.index)
+                return "new call"
         if not id and not name and call.index in self._contested:
             return "unknown"
         return call
@@ -193,27 +233,28 @@ class ToolCalls:
             self._by_index[index] = call
         return call
 
-    def _identify(self, call: _Call, id: str, name: str, sink: Sink) -> None:
-        """Set the call's id and name, each once."""
+    def _identify(self, call: _Call, id: str, name: str, sink: Sink) -> bool:
+        """Set the call's id and name, each once; returns whether they fit what was told."""
         if id:
             if call.id is None and not call.told:
                 call.id = id
                 self._by_id.setdefault(id, call)
             else:
                 sink.repair("tool-id-repeated" if call.id == id else "tool-id-changed", id)
-        if name:
-            if not call.name:
-                call.name = name
-            else:
-                if name != call.name and not call.told:
-                    call.name += name
-                sink.repair("tool-name-repeated", name)
+        if name and not call.name:
+            call.name = name
+        elif name:
+            if name != call.name:
+                if call.told:
+                    sink.fault("tool-call-ambiguous", f"the name of a call changes from {call.name!r} to {name!r}")
+                    return False
+                call.name += name
+            sink.repair("tool-name-repeated", name)
+        return True
 
     def _add(self, call: _Call, arguments: str, extras: dict[str, object], sink: Sink) -> None:
         if arguments:
-            call.pieces += 1
-            call.sole_piece = arguments if call.pieces == 1 and len(arguments) <= _MAX_HELD_CHARACTERS else ""
-            call.scan.feed(arguments.encode(errors="replace"))
+            call.add(arguments)
         if call.told:
             if extras:
                 sink.events.append(Extra("tool", extras, self._choice, call.number))
@@ -222,26 +263,26 @@ class ToolCalls:
             return
         if extras:
             call.extras.append(extras)
-        if arguments:
-            call.held.append(arguments)
-            call.held_size += len(arguments)
-        known = call.name and (call.id or call.kind == "function_call" or call.held_size > _MAX_HELD_CHARACTERS)
-        if known and call.held:
+        known = call.name and (call.id or call.kind == "function_call")
+        full = call.size > _MAX_HELD_CHARACTERS or len(call.extras) > _MAX_HELD_EXTRAS
+        if (known and call.arguments) or full:
             self._tell(call, sink)
 
     def _tell(self, call: _Call, sink: Sink) -> None:
-        call.told = True
         if not call.name:
-            sink.fault("tool-call-unnamed", f"tool call {call.number} has no name: {shown(''.join(call.held))}")
+            call.told = True
+            sink.fault("tool-call-unnamed", f"tool call {call.number} has no name: {shown(''.join(call.arguments))}")
             return
         if call.id is None and call.kind != "function_call":
             sink.repair("tool-id-missing", call.name)
         sink.events.append(ToolCallStart(self._choice, call.number, call.id, call.name, call.kind))
-        for extras in call.extras:
-            sink.events.append(Extra("tool", extras, self._choice, call.number))
-        if call.held:
-            sink.events.append(ToolCallDelta(self._choice, call.number, "".join(call.held)))
-        call.held = []
+        sink.events += [Extra("tool", extras, self._choice, call.number) for extras in call.extras]
+        call.extras.clear()
+        if call.arguments:
+            sink.events.append(ToolCallDelta(self._choice, call.number, "".join(call.arguments)))
+        if call.size > _MAX_HELD_CHARACTERS:
+            call.arguments.clear()
+        call.told = True
 
 
 def _index(value: object, sink: Sink) -> int | None:
@@ -266,3 +307,11 @@ def _arguments(value: object, sink: Sink) -> str | None:
             return json.dumps(value, ensure_ascii=False)
         case _:
             return None
+
+
+def _parsed(arguments: str) -> object:
+    """The value of the arguments; None where they are not JSON."""
+    try:
+        return json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None

@@ -30,11 +30,11 @@ class JsonArrayReader:
             if self._element:
                 end = self._scan.advance(data, position)
                 self._element += data[position:end]
-                if self._scan.whole:
+                if len(self._element) > self._max_event:
+                    self._fault(items, "event-too-large", f"an event exceeds {self._max_event} bytes")
+                elif self._scan.whole:
                     items.append(Frame(bytes(self._element), *self._at))
                     self._element.clear()
-                elif len(self._element) > self._max_event:
-                    self._fault(items, "event-too-large", f"an event exceeds {self._max_event} bytes")
             else:
                 end = self._begin_element(data, position, items)
             self._offset += end - position
@@ -64,6 +64,7 @@ class JsonArrayReader:
         return position + 1
 
     def _fault(self, items: list[Framed], code: str, message: str) -> None:
-        items.append(Fault(code, message, self._offset, self._line))
+        place = self._at if self._element else (self._offset, self._line)
+        items.append(Fault(code, message, *place))
         self._dead = True
         self._element.clear()

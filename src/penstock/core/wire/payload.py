@@ -35,12 +35,16 @@ class Payload(Struct, frozen=True):
     surrogates: bool = False
 
 
-def decode(data: bytes) -> Payload | None:
-    """The JSON values in the data, or None where it cannot be read."""
+def decode(data: bytes, sentinel: str = "") -> Payload | None:
+    """The JSON values in the data, or None where it cannot be read.
+
+    The sentinel is a word that the dialect sends in place of a value. Glued to something it comes out as bytes, which
+    no JSON value is; alone it is nothing that this function reads.
+    """
     try:
         return Payload([msgspec.json.decode(data)])
     except (ValueError, RecursionError):
-        return _decode_leniently(data)
+        return _decode_leniently(data, sentinel)
 
 
 def is_json(data: bytes) -> bool:
@@ -61,7 +65,7 @@ def is_too_deep(data: bytes) -> bool:
     return scan.deepest > MAX_DEPTH
 
 
-def _decode_leniently(data: bytes) -> Payload | None:
+def _decode_leniently(data: bytes, sentinel: str) -> Payload | None:
     defects = []
     try:
         text = data.decode()
@@ -71,27 +75,30 @@ def _decode_leniently(data: bytes) -> Payload | None:
     surrogates = _HALF_SURROGATE.search(text) is not None
     for lenience, decoder in _DECODERS:
         try:
-            values, gluing = _split(text, decoder)
+            values, gluing = _split(text, decoder, sentinel)
         except (ValueError, RecursionError):  # ValueError: not JSON, or an integer too long to convert
             continue
         return Payload(values, defects + lenience + gluing, surrogates)
     return None
 
 
-def _split(text: str, decoder: json.JSONDecoder) -> tuple[list[object], list[str]]:
+def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[object], list[str]]:
     """Every value in the text, one after another; raises ValueError where anything else stands between them."""
-    values = []
+    values: list[object] = []
     defects = []
     start = _skip(text, 0)
     if "data:" in text[:start]:
         defects.append("data-prefix-twice")
     while start < len(text):
-        value, end = decoder.raw_decode(text, start)
+        if sentinel and text.startswith(sentinel, start):
+            value, end = sentinel.encode(), start + len(sentinel)
+        else:
+            value, end = decoder.raw_decode(text, start)
         values.append(value)
         start = _skip(text, end)
-        if len(values) > 1 and not isinstance(value, dict):
+        if len(values) > 1 and not isinstance(value, dict | bytes):
             raise ValueError("only objects are split: other values run into each other")
-    if not values:
+    if not values or (isinstance(values[0], bytes) and not defects):
         raise ValueError("no value")
     if len(values) > 1:
         defects.append("glued-events")

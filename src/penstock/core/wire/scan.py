@@ -31,6 +31,8 @@ class JsonScan:
 
     def feed(self, data: bytes) -> None:
         """Take in the next piece."""
+        if self.in_string and not self._escaped and b'"' not in data and b"\\" not in data:
+            return
         position = 0
         while position < len(data):
             position = self.advance(data, position)

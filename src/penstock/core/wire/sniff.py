@@ -125,7 +125,7 @@ class PageReader:
         page = self._page.decode(errors="replace")
         text = re.sub(r"<(script|style)\b.*?(</\1>|$)|<[^>]*(>|$)", " ", page, flags=re.DOTALL | re.IGNORECASE)
         words = " ".join(html.unescape(text).split())
-        return [Fault("html-page", words[:_PAGE_WORDS], *self._at)]
+        return [Fault("html-page", words[:_PAGE_WORDS] or "a page without words", *self._at)]
 
 
 class BinaryReader:

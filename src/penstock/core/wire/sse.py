@@ -26,7 +26,9 @@ from penstock.core.wire.scan import JsonScan
 
 _BLANK_LINES = frozenset((b"\n", b"\r\n", b"\r"))
 _FIELD_NAMES = (b"data", b"event", b"id", b"retry", b"error")
-_UNKNOWN_FIELD = re.compile(rb"[A-Za-z][\w-]*:")
+_FIELDS_OF_THE_STANDARD = _FIELD_NAMES[:4]
+# A field that nobody knows: in small letters, as fields are, and without JSON in its value. The rest is text.
+_UNKNOWN_FIELD = re.compile(rb"[a-z][a-z0-9_-]*:[^{]*\Z")
 _QUOTED_CHARACTERS = 500
 
 
@@ -66,13 +68,28 @@ class SseReader:
 
     def feed(self, data: bytes) -> list[Framed]:
         """Take in bytes; return the frames that they complete."""
+        if (
+            data[:5] == b"data:"
+            and data[-2:] == b"\n\n"
+            and data.find(b"\n") == len(data) - 2
+            and not (self._begun or self._tail or self._eager or self._unseparated or self._after_cr or self._dead)
+            and len(data) < self._max_event
+            and b"\r" not in data
+        ):  # the common case: one healthy event
+            frame = Frame(data[5:-1], self._offset, self._line)
+            self._offset += len(data)
+            self._line += 2
+            self._frames += 1
+            return [frame]
         items: list[Framed] = []
         if self._after_cr and data:
             self._after_cr = False
             if data[:1] == b"\n":
                 self._offset += 1
                 data = data[1:]
-        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        end = data.rfind(b"\n") + 1
+        if b"\r" in data:
+            end = max(end, data.rfind(b"\r") + 1)
         if end:
             lines = data[:end].splitlines(keepends=True)
             if self._tail:
@@ -84,6 +101,8 @@ class SseReader:
                     if self._begun:
                         self._end_event(items)
                     self._unseparated = False
+                elif len(line) > self._max_event and len(line.rstrip(b"\r\n")) > self._max_event:
+                    self._die(items)
                 elif line[:5] == b"data:":
                     self._add_data(line[5:], items)
                 else:
@@ -94,7 +113,7 @@ class SseReader:
                 self._line += 1
         if not self._dead:
             self._tail += data[end:]
-            if len(self._tail) + self._size > self._max_event:
+            if len(self._tail) > self._max_event:
                 self._die(items)
         return items
 
@@ -125,12 +144,16 @@ class SseReader:
         """A line of data: it opens an event, or continues the open one, or ends it by following whole JSON."""
         if self._data:
             if self._whole():
+                if not value.strip() and not bare:
+                    self._data.append(value)  # nothing, which is legal behind the data as it is before it
+                    return
                 name, self._next_event = self._next_event, ""
                 self._dispatch(items)
                 self._event = name
                 self._eager = self._unseparated = True
-            elif not bare and self._scan.in_string and value.lstrip()[:1] == b"{":
-                # No JSON string runs on into another `data:` line: the open event is damaged, the next one begins.
+            elif not bare and (self._scan.in_string or self._eager) and value.lstrip()[:1] == b"{":
+                # No JSON string runs on into another `data:` line, and where each event has one line none has two: the
+                # open event is damaged, the next one begins.
                 self._dispatch(items)
         if not self._data:
             if self._unseparated and not (bare and self.name == "json-lines"):
@@ -159,13 +182,14 @@ class SseReader:
             return
         name, colon, value = line.partition(b":")
         field = name.strip().lower()
-        if content[:1] == b":" or (colon and field in _FIELD_NAMES and field != b"data"):
+        known = field in _FIELDS_OF_THE_STANDARD or (colon and field in _FIELD_NAMES)
+        if content[:1] == b":" or (known and field != b"data"):
             if self._data and not self._whole() and self._scan.in_string:
                 # A comment, or a line of text whose newline was not escaped: nobody can tell, so the event is damaged.
                 self._dispatch(items)
             if content[:1] == b":":
                 return
-        if field == b"data" or (colon and field in _FIELD_NAMES):
+        if known:
             if name.strip(b"\r\n") != field:
                 items.append(self._repair("field-misspelled", name.strip().decode(errors="replace")))
             self._read_field(field, value, items)
@@ -206,6 +230,14 @@ class SseReader:
         self._add_data(line, items, bare=True)
 
     def _read_bare(self, line: bytes, items: list[Framed]) -> None:
+        """A line without a prefix that opens with a bracket: an event of its own."""
+        if self._data and not self._data[-1].strip():
+            # Its prefix stands alone on the line before, which was taken for a blank end of the event before that.
+            self._dispatch(items)
+            items += (self._repair("missing-blank-line"), self._repair("json-on-next-line"))
+            self._eager = True
+            self._add_data(line, items, bare=True)
+            return
         if not self._frames and not self._begun:
             self.name = "json-lines"
             self._eager = True
@@ -220,8 +252,10 @@ class SseReader:
 
     def _end_event(self, items: list[Framed]) -> None:
         """A blank line: dispatch the open event, unless it is bare JSON, in which a blank line is mere white space."""
-        if self._bare and self._data and not self._scan.in_string and not self._whole():
+        if self._bare and self._data and not self._whole() and not self._scan.in_string:
             return
+        if self._event == "error" or self._next_event == "error":
+            self._data = self._data or [b""]  # an error without any data is an error all the same
         if self._data:
             self._event = self._next_event or self._event
             self._next_event = ""
@@ -256,7 +290,7 @@ class SseReader:
 
     def _is_fragment(self, line: bytes) -> bool:
         """Whether an unterminated line is the beginning of a field's name, and so of an event that never came."""
-        return b":" not in line and any(field.startswith(line.strip().lower()) for field in _FIELD_NAMES)
+        return any(field.startswith(line.strip()) for field in _FIELDS_OF_THE_STANDARD)
 
     def _repair(self, code: str, detail: str = "") -> Repair:
         return Repair(code, self._offset, self._line, detail)

@@ -1,0 +1,304 @@
+"""One choice of a chat completion, read: its deltas, or its whole message, → what it says.
+
+What a provider repeats is told once. Deltas count before a whole message that stands beside or behind them. A message
+is held until the choice is finished, and counts for what no delta has said. Where two readings would give different
+words, the choice is refused.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from penstock.core.dialects.getters import shown
+from penstock.core.dialects.openai_errors import error_of
+from penstock.core.dialects.tool_calls import ToolCalls
+from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from penstock.core.sink import Sink
+from penstock.core.text import SurrogateJoiner
+
+# The words of other APIs, in small letters, for the reasons that this dialect knows. `core/repairs.py`: finish-mapped.
+FINISH_REASONS: dict[str, str] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "function_call": "function_call",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "complete": "stop",
+    "completed": "stop",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "max_length": "length",
+    "model_length": "length",
+    "tool_use": "tool_calls",
+    "tool_call": "tool_calls",
+    "content_filtered": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "sensitive": "content_filter",
+}
+# Words for "not finished yet", from senders that write null as text.
+NOT_FINISHED = frozenset(("null", "none"))
+# Finish reasons by which a provider says that it failed.
+FAILURES = frozenset(("error", "network_error", "insufficient_system_resource", "abort"))
+# Where providers put the text of the model's thinking, in the order of preference.
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
+
+
+class ChoiceReader:
+    """One choice, from its first chunk to its last."""
+
+    def __init__(self, index: int, sink: Sink, joiner: SurrogateJoiner) -> None:
+        self.index = index
+        self.started = False
+        self.whole_message = False
+        """Whether a whole message has spoken for this choice."""
+        self.spoken: set[str] = set()
+        """The fields through which deltas have spoken."""
+        self._sink = sink
+        self._joiner = joiner
+        self._message: dict[str, object] | None = None
+        self._calls: ToolCalls | None = None
+        self._finished: tuple[int, int] | None = None
+
+    def read(self, choice: dict[str, object], delta: object, finish: object, *, surrogates: bool) -> None:
+        """Take in the choice of one chunk, without its delta and finish reason, which are given apart."""
+        error = choice.pop("error", None)
+        if error:
+            self.fail("provider-error", *error_of(error, choice))
+        logprobs = choice.get("logprobs")
+        if logprobs is not None and not isinstance(logprobs, dict):
+            self._sink.repair("logprobs-mistyped", shown(choice.pop("logprobs")))
+        message = choice.pop("message", None)
+        if type(delta) is dict:
+            says = any(value for name, value in delta.items() if name != "role")
+        else:
+            delta, says = self._substitute(choice, delta, message), False
+        if says and self.whole_message:
+            self.fail("bad-shape", "a delta after the whole message")
+            return
+        if says and (message or self._message):
+            self._sink.repair("message-beside-delta")
+            self._message = None
+        elif isinstance(message, dict):
+            self._message = message
+        if finish and self._message is not None:
+            delta |= self._news()
+        self._read_delta(choice, delta, finish, surrogates=surrogates)
+
+    def speak(self, field: str, text: str) -> None:
+        """Tell text that came in a field of a delta."""
+        if field == "content":
+            self._sink.events.append(TextDelta(self.index, text))
+        elif field == "refusal":
+            self._sink.events.append(RefusalDelta(self.index, text))
+        else:
+            self._sink.events.append(ReasoningDelta(self.index, text, field))
+
+    def tell_held(self) -> None:
+        """Tell the tool calls that were held: nothing more of them will come, or be heard."""
+        if self._calls is not None:
+            self._calls.tell_held(self._sink)
+
+    def close(self) -> None:
+        """No more chunks will come: tell what was held."""
+        if self._message is not None:
+            self._read_delta({}, self._news(), None, surrogates=False)
+        self._tell_halves()
+        if self._calls is not None:
+            self._calls.close(self._sink, finished=self._finished)
+
+    def fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
+        """The stream has failed here; what came before still counts."""
+        self.tell_held()
+        self._sink.fault(code, message, provider)
+
+    def _substitute(self, choice: dict[str, object], delta: object, message: object) -> dict[str, object]:
+        """What stands in for the delta of a choice that has none."""
+        if delta is not None and delta != "":
+            self.fail("bad-shape", f"a delta is not an object: {shown(delta)}")
+        if isinstance(message, dict):
+            before = self._message.get("content") if self._message is not None else None
+            text = message.get("content")
+            if isinstance(before, str) and not (isinstance(text, str) and text.startswith(before)):
+                self.fail("bad-shape", "two whole messages that contradict each other")
+        elif isinstance(choice.get("text"), str):
+            self._sink.repair("text-without-delta")
+            return {"content": choice.pop("text")}
+        else:
+            self._sink.repair("delta-missing")
+        return {}
+
+    def _news(self) -> dict[str, object]:
+        """What the message that was held says and no delta has said."""
+        message, self._message = self._message or {}, None
+        news = {name: value for name, value in message.items() if value and _kind(name) not in self.spoken}
+        if self.started:
+            news.pop("role", None)
+        if self.spoken & set(map(_kind, message)):
+            self._sink.repair("message-beside-delta")
+        calls = news.get("tool_calls")
+        if isinstance(calls, list):
+            news["tool_calls"] = [
+                {"index": number} | call if isinstance(call, dict) else call for number, call in enumerate(calls)
+            ]
+        self.whole_message = self.whole_message or bool(news)
+        return news
+
+    def _read_delta(
+        self, choice: dict[str, object], delta: dict[str, object], finish: object, *, surrogates: bool
+    ) -> None:
+        native = choice.pop("native_finish_reason", None)
+        role = delta.pop("role", None)
+        if isinstance(role, str) and role:
+            self._start(role)
+        elif not self.started and (finish or any(value for value in delta.values())):
+            self._start("")
+        content = delta.pop("content", None)
+        refusal = delta.pop("refusal", None)
+        tool_calls = delta.pop("tool_calls", None)
+        # Beside calls in today's form, those in the legacy form say the same again: they stay among the extras.
+        function_call = None if tool_calls else delta.pop("function_call", None)
+        reasoning, reasoning_field = self._take_reasoning(delta) if delta else (None, "")
+        if choice:
+            self._add_extras(choice, "choice")
+        if delta:
+            self._add_extras(delta, "delta")
+        if reasoning:
+            self.spoken.add("reasoning")
+            self._say(reasoning_field, reasoning, surrogates=surrogates)
+        if content is not None and content not in ("", []):
+            self.spoken.add("content")
+            for field, text in self._parts(content):
+                self._say(field, text, surrogates=surrogates)
+        if refusal:
+            self.spoken.add("refusal")
+            self._say("refusal", refusal, surrogates=surrogates)
+        if tool_calls or function_call:
+            self.spoken.add("tool_calls")
+            self._read_tool_calls(tool_calls, function_call, surrogates=surrogates)
+        if finish:
+            self._read_finish(finish, native)
+
+    def _start(self, role: str) -> None:
+        self.started = True
+        self._sink.events.append(ChoiceStart(self.index, role))
+
+    def _take_reasoning(self, delta: dict[str, object]) -> tuple[object, str]:
+        """The text of the model's thinking and the field that it came in.
+
+        A second field with the same text stays in the delta, and so among the extras: clients read either.
+        """
+        for name in REASONING_FIELDS:
+            if isinstance(delta.get(name), str) and delta[name]:
+                return delta.pop(name), name
+        details = delta.get("reasoning_details")
+        if isinstance(details, list):
+            texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
+            return "".join(text for text in texts if isinstance(text, str)), "reasoning_details"
+        return None, ""
+
+    def _add_extras(self, fields: dict[str, object], place: Literal["choice", "delta"]) -> None:
+        kept = {key: value for key, value in fields.items() if value is not None and value != ""}
+        if kept:
+            self._sink.events.append(Extra(place, kept, self.index))
+
+    def _say(self, field: str, text: object, *, surrogates: bool) -> None:
+        """Text of any kind."""
+        if not isinstance(text, str):
+            self.fail("bad-shape", f"{field} is not text: {shown(text)}")
+            return
+        if surrogates:
+            text = self._joiner.join((self.index, field), text, self._sink)
+        if text:
+            self.speak(field, text)
+
+    def _parts(self, content: object) -> Iterator[tuple[str, object]]:
+        """The pieces of text in a content, each with the field that it would have come in."""
+        if not isinstance(content, dict | list):
+            yield "content", content
+            return
+        self._sink.repair("content-parts")
+        for part in content if isinstance(content, list) else [content]:
+            match part:
+                case str():
+                    yield "content", part
+                case {"type": "text" | "output_text", "text": text}:
+                    yield "content", text
+                case {"type": "thinking", "thinking": [*thoughts]}:
+                    texts = [thought.get("text") for thought in thoughts if isinstance(thought, dict)]
+                    yield "reasoning_content", "".join(text for text in texts if isinstance(text, str))
+                case {"type": "thinking", "thinking": text} | {"type": "reasoning", "text": text}:
+                    yield "reasoning_content", text
+                case {"text": str(text)} if "type" not in part:
+                    yield "content", text
+                case _:
+                    self._add_extras({"content_parts": [part]}, "delta")
+
+    def _read_tool_calls(self, pieces: object, function_call: object, *, surrogates: bool) -> None:
+        if self._calls is None:
+            self._calls = ToolCalls(self.index)
+        if isinstance(pieces, dict):
+            pieces = [pieces]
+        if pieces and not isinstance(pieces, list):
+            self.fail("bad-shape", f"tool_calls is no list: {shown(pieces)}")
+            return
+        if isinstance(pieces, list):
+            for piece in pieces:
+                if isinstance(piece, dict):
+                    if surrogates:
+                        self._join_arguments(piece)
+                    self._calls.read(piece, self._sink)
+                elif piece is not None:
+                    self.fail("bad-shape", f"a tool call is not an object: {shown(piece)}")
+        if isinstance(function_call, dict):
+            self._calls.read_legacy(function_call, self._sink)
+        elif function_call:
+            self.fail("bad-shape", f"function_call is not an object: {shown(function_call)}")
+
+    def _join_arguments(self, piece: dict[str, object]) -> None:
+        function = piece.get("function")
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(function, dict) and isinstance(arguments, str):
+            key = (self.index, f"arguments {piece.get('index')}")
+            function["arguments"] = self._joiner.join(key, arguments, self._sink)
+
+    def _read_finish(self, finish: object, native: object) -> None:
+        if not isinstance(finish, str):
+            self.fail("bad-shape", f"finish_reason is not text: {shown(finish)}")
+            return
+        word = finish.lower()
+        if word in FAILURES:
+            self.fail("provider-error", f"finish_reason {finish}")
+            return
+        if word in NOT_FINISHED:
+            self._sink.repair("finish-mapped", finish)
+            return
+        reason = FINISH_REASONS.get(word)
+        if reason is None:
+            self._sink.repair("finish-unknown", finish)
+            reason = finish
+        elif reason != finish:
+            self._sink.repair("finish-mapped", finish)
+            native = native or finish
+        self.tell_held()
+        self._tell_halves()
+        self._finished = (self._sink.offset, self._sink.line)
+        self._sink.events.append(Finish(self.index, reason, native if isinstance(native, str) else None))
+
+    def _tell_halves(self) -> None:
+        """Tell halves of characters whose other half never came."""
+        for field in TEXT_FIELDS:
+            if self._joiner.held.pop((self.index, field), ""):
+                self._sink.repair("lone-surrogate")
+                self.speak(field, "\N{REPLACEMENT CHARACTER}")
+
+
+def _kind(field: str) -> str:
+    """What a field speaks of: all fields for reasoning are one."""
+    return "reasoning" if field in REASONING_FIELDS or field == "reasoning_details" else field

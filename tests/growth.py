@@ -1,0 +1,56 @@
+"""Streams that grow in ways that tempt a reader to copy what it has: does four times the bytes take four times as long?
+
+`properties/test_linear.py` counts calls, which a busy machine cannot disturb; but copying is C's work, and no call. So
+this is timed, and it is `scripts/fuzz` that asks, not the tests.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+from penstock import Accumulator, StreamReader
+from tests.streams import DONE, Json, begins, bill, calls, choice, chunk, delta, finishes, piece, says, sse
+
+
+def tokens(n: int) -> Iterator[Json]:
+    for _ in range(n):
+        yield chunk(
+            choice({"content": "x"}, logprobs={"content": [{"token": "x", "logprob": -1.0, "top_logprobs": []}]})
+        )
+
+
+# What grows with the stream and has to be merged: the copying is C's, and a count of calls does not see it.
+GROWING: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: sse(begins(), *[says("x")] * (3 * n), finishes(), DONE),
+    "one line": lambda n: sse(begins(), says("x" * (300 * n)), finishes(), DONE),
+    "log probabilities": lambda n: sse(begins(), *tokens(2 * n), finishes(), DONE),
+    "audio": lambda n: sse(begins(), *[delta({"audio": {"id": "a", "data": "A" * 16_000}})] * n, finishes(), DONE),
+    "annotations": lambda n: sse(begins(), *[delta({"annotations": [{"type": "url"}]})] * (3 * n), finishes(), DONE),
+    "new extras in every chunk": lambda n: sse(begins(), *(says("x") | {f"key{i}": i} for i in range(2 * n)), DONE),
+    "many extras, one of them changing": lambda n: sse(
+        begins() | {f"key{i}": i for i in range(10 * n)}, *(says("x", padding=i) for i in range(2 * n)), DONE
+    ),
+    "new figures in every usage": lambda n: sse(*(bill(prompt_tokens=1, **{f"key{i}": i}) for i in range(2 * n)), DONE),
+    "many choices": lambda n: sse(*(delta({"role": "assistant", "content": "x"}, index=i) for i in range(n)), DONE),
+    "many calls": lambda n: sse(begins(), *(calls(piece(i, f"c{i}", "f", "{}")) for i in range(n)), finishes(), DONE),
+    "many calls, each with a finish": lambda n: sse(
+        begins(), *(delta({"tool_calls": [piece(i, f"c{i}", "f", "{}")]}, finish="tool_calls") for i in range(n)), DONE
+    ),
+}  # fmt: skip
+
+
+def growth() -> dict[str, float]:
+    """For each kind of stream, how many times as long four times the bytes take: 4, or 16 if it were quadratic."""
+    return {name: _seconds(make(1_000)) / max(_seconds(make(250)), 0.002) for name, make in GROWING.items()}
+
+
+def _seconds(wire: bytes) -> float:
+    """How long it takes to read and fold the bytes: the best of three, to be rid of other work on the machine."""
+    return min(_seconds_once(wire) for _ in range(3))
+
+
+def _seconds_once(wire: bytes) -> float:
+    reader, answer = StreamReader(max_event=10_000_000), Accumulator()
+    start = time.process_time()
+    answer.extend(reader.feed(wire))
+    answer.extend(reader.close())
+    return time.process_time() - start

@@ -1,0 +1,266 @@
+"""The official `openai` package for Python reads what we write, and sees what we saw.
+
+It reads in four ways: `create(stream=True)` and the `stream()` helper, each of them sync and async, over a real socket.
+The last tests give it the seeds as they were sent, unrepaired: what it loses there is what Penstock is for.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from json import JSONDecodeError
+from typing import Any
+
+import pytest
+from openai import (
+    APIError,
+    AsyncOpenAI,
+    ContentFilterFinishReasonError,
+    DefaultAsyncHttpxClient,
+    DefaultHttpxClient,
+    LengthFinishReasonError,
+    OpenAI,
+)
+from openai.types import CompletionUsage
+from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam, ParsedChatCompletion
+from openai.types.chat.chat_completion_chunk import Choice
+
+from tests.judges.cases import (
+    NO_CORPUS,
+    NOTHING,
+    RAW_SEEDS,
+    Case,
+    Seen,
+    SeenCall,
+    SeenChoice,
+    capture_cases,
+    corpus_cases,
+    read_case,
+    seed_cases,
+    written_cases,
+)
+from tests.judges.server import StreamServer, serving
+
+QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
+# Bytes per write: everything at once, an event in several pieces, pieces that cut characters and escapes.
+WRITE_SIZES = (None, 100, 7)
+
+# What `get_final_completion()` raises, by design, for an answer that is not all the model had to say.
+CUT_SHORT = (LengthFinishReasonError, ContentFilterFinishReasonError)
+# What `stream()` cannot read though it is right, and `create()` can. It raises the same whoever sends it.
+HELPER_LIMITS: dict[str, type[Exception]] = {
+    "a custom tool": AttributeError,
+    "the second choice first": IndexError,
+    "a list of its own, in two pieces": RuntimeError,
+}
+
+OWN_CASES = seed_cases() + written_cases() + capture_cases()
+CORPUS_CASES = corpus_cases()
+
+
+class Judge:
+    """The SDK, pointed at a server that plays streams."""
+
+    def __init__(self, server: StreamServer, runner: asyncio.Runner) -> None:
+        self.server = server
+        self._runner = runner
+        base_url = server.base_url
+        self._client = OpenAI(
+            api_key="none", base_url=base_url, max_retries=0, http_client=DefaultHttpxClient(trust_env=False)
+        )
+        self._async_client = AsyncOpenAI(
+            api_key="none", base_url=base_url, max_retries=0, http_client=DefaultAsyncHttpxClient(trust_env=False)
+        )
+
+    def create(self, model: str) -> Seen:
+        with self._client.chat.completions.create(model=model, messages=QUESTION, stream=True) as stream:
+            return seen_in_chunks(list(stream))
+
+    def create_async(self, model: str) -> Seen:
+        async def read() -> Seen:
+            client = self._async_client
+            async with await client.chat.completions.create(model=model, messages=QUESTION, stream=True) as stream:
+                return seen_in_chunks([chunk async for chunk in stream])
+
+        return self._runner.run(read())
+
+    def stream(self, model: str) -> Seen:
+        with self._client.chat.completions.stream(model=model, messages=QUESTION) as stream:
+            try:
+                return seen_in_completion(stream.get_final_completion())
+            except CUT_SHORT:
+                return seen_in_completion(stream.current_completion_snapshot)
+
+    def stream_async(self, model: str) -> Seen:
+        async def read() -> Seen:
+            async with self._async_client.chat.completions.stream(model=model, messages=QUESTION) as stream:
+                try:
+                    return seen_in_completion(await stream.get_final_completion())
+                except CUT_SHORT:
+                    return seen_in_completion(stream.current_completion_snapshot)
+
+        return self._runner.run(read())
+
+    def close(self) -> None:
+        self._client.close()
+        self._runner.run(self._async_client.close())
+
+
+WAYS: dict[str, Callable[[Judge, str], Seen]] = {
+    "create": Judge.create,
+    "create async": Judge.create_async,
+    "stream": Judge.stream,
+    "stream async": Judge.stream_async,
+}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with serving() as server, asyncio.Runner() as runner:
+        judge = Judge(server, runner)
+        yield judge
+        judge.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", OWN_CASES, ids=lambda case: case.name)
+def test_sees_what_we_saw(judge: Judge, case: Case, way: str) -> None:
+    for write_size in WRITE_SIZES:
+        compare(judge, case, way, write_size)
+
+
+@pytest.mark.skipif(not CORPUS_CASES, reason=NO_CORPUS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", CORPUS_CASES, ids=lambda case: case.name)
+def test_sees_what_we_saw_in_the_corpus(judge: Judge, case: Case, way: str) -> None:
+    compare(judge, case, way)
+
+
+def compare(judge: Judge, case: Case, way: str, write_size: int | None = None) -> None:
+    """A completed stream says to the SDK what it says to us; any other makes it raise, in the provider's words."""
+    model = judge.server.play(case.wire, write_size)
+    limit = HELPER_LIMITS.get(case.name)
+    if limit and way.startswith("stream"):
+        with pytest.raises(limit):
+            WAYS[way](judge, model)
+    elif case.completed:
+        assert WAYS[way](judge, model) == case.expected
+    else:
+        with pytest.raises(APIError) as raised:
+            WAYS[way](judge, model)
+        assert case.is_told_in(raised.value.message, raised.value.code)
+
+
+@pytest.mark.parametrize("seed", ["000", "003"])
+@pytest.mark.parametrize("way", ["create", "create async"])
+def test_unrepaired_000_and_003_are_read(judge: Judge, seed: str, way: str) -> None:
+    assert WAYS[way](judge, judge.server.play(RAW_SEEDS[seed])) == read_case(seed, RAW_SEEDS[seed]).expected
+
+
+@pytest.mark.parametrize("seed", ["001", "002"])
+@pytest.mark.parametrize("way", ["create", "create async"])
+def test_unrepaired_001_and_002_are_lost_without_a_word(judge: Judge, seed: str, way: str) -> None:
+    assert WAYS[way](judge, judge.server.play(RAW_SEEDS[seed])) == NOTHING
+
+
+@pytest.mark.parametrize("seed", ["001", "002"])
+@pytest.mark.parametrize("way", ["stream", "stream async"])
+def test_unrepaired_001_and_002_break_the_helper(judge: Judge, seed: str, way: str) -> None:
+    with pytest.raises(AssertionError):
+        WAYS[way](judge, judge.server.play(RAW_SEEDS[seed]))
+
+
+@pytest.mark.parametrize("seed", ["001", "002"])
+@pytest.mark.parametrize("way", WAYS)
+def test_unrepaired_001_and_002_raise_once_a_blank_line_ends_them(judge: Judge, seed: str, way: str) -> None:
+    with pytest.raises(JSONDecodeError):
+        WAYS[way](judge, judge.server.play(RAW_SEEDS[seed] + b"\n\n"))
+
+
+class Said:
+    """What the chunks of one choice add up to, as an application adds them."""
+
+    def __init__(self) -> None:
+        self.role = self.text = self.reasoning = self.refusal = ""
+        self.finish: str | None = None
+        self.function_call: list[str] | None = None
+        self.calls: dict[int, dict[str, str]] = {}
+
+    def add(self, choice: Choice) -> None:
+        delta = choice.delta
+        assert not (delta.role and self.role), "the role comes once"
+        assert not (choice.finish_reason and self.finish), "the finish reason comes once"
+        self.role = delta.role or self.role
+        self.text += delta.content or ""
+        self.reasoning += reasoning_in(delta.model_extra)
+        self.refusal += delta.refusal or ""
+        self.finish = choice.finish_reason or self.finish
+        if delta.function_call:
+            self.function_call = self.function_call or ["", ""]
+            self.function_call[0] += delta.function_call.name or ""
+            self.function_call[1] += delta.function_call.arguments or ""
+        for piece in delta.tool_calls or []:
+            call = self.calls.setdefault(piece.index, dict.fromkeys(("kind", "id", "name", "arguments"), ""))
+            call["kind"] += piece.type or ""
+            call["id"] += piece.id or ""
+            if piece.function:
+                call["name"] += piece.function.name or ""
+                call["arguments"] += piece.function.arguments or ""
+            if custom := (piece.model_extra or {}).get("custom"):  # the SDK has no field for it
+                call["name"] += custom.get("name", "")
+                call["arguments"] += custom.get("input", "")
+
+    @property
+    def seen(self) -> SeenChoice:
+        calls = [SeenCall(**call) for _, call in sorted(self.calls.items())]
+        if self.function_call:
+            calls.append(SeenCall("function_call", "", *self.function_call))
+        return SeenChoice(self.role, self.text, self.reasoning, self.refusal, calls, self.finish)
+
+
+def seen_in_chunks(chunks: list[ChatCompletionChunk]) -> Seen:
+    if not chunks:
+        return NOTHING
+    (envelope,) = {(chunk.id, chunk.model, chunk.created) for chunk in chunks}
+    said: dict[int, Said] = {}
+    for chunk in chunks:
+        for choice in chunk.choices:
+            said.setdefault(choice.index, Said()).add(choice)
+    usages = [chunk.usage for chunk in chunks if chunk.usage]
+    assert len(usages) <= 1, "usage comes once"
+    choices = {index: choice.seen for index, choice in said.items()}
+    return Seen(*envelope, choices, seen_usage(usages[0] if usages else None))
+
+
+def seen_in_completion(completion: ParsedChatCompletion[Any]) -> Seen:
+    choices = {}
+    for choice in completion.choices:
+        message = choice.message
+        calls = [
+            SeenCall(call.type, call.id, call.function.name, call.function.arguments)
+            for call in message.tool_calls or []
+        ]
+        if message.function_call:
+            calls.append(SeenCall("function_call", "", message.function_call.name, message.function_call.arguments))
+        choices[choice.index] = SeenChoice(
+            role=message.role,
+            text=message.content or "",
+            reasoning=reasoning_in(message.model_extra),
+            refusal=message.refusal or "",
+            calls=calls,
+            finish=choice.finish_reason,
+        )
+    return Seen(completion.id, completion.model, completion.created, choices, seen_usage(completion.usage))
+
+
+def seen_usage(usage: CompletionUsage | None) -> dict[str, object] | None:
+    return usage.to_dict() if usage else None
+
+
+def reasoning_in(fields: dict[str, object] | None) -> str:
+    """The model's thinking, which the SDK has no field for, from wherever clients look for it."""
+    fields = fields or {}
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        if isinstance(text := fields.get(name), str) and text:
+            return text
+    details = fields.get("reasoning_details")
+    parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
+    return "".join(part.get("text") or part.get("summary") or "" for part in parts)
