@@ -25,7 +25,7 @@ from penstock.core.events import ToolKind
 from tests.legal import violations
 from tests.streams import read
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=10)
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
 values: st.SearchStrategy[object] = st.one_of(
     texts, st.integers(1, 9), st.just(True), st.lists(st.integers(), min_size=1, max_size=2)
 )
