@@ -111,7 +111,7 @@ class OpenAIChatReader:
         choice = chunk.choices[0]
         index, text = choice.index, choice.delta.content
         reader = self._choices.get(index)
-        if not text or reader is None or not reader.started or reader.whole_message:
+        if not text or reader is None or not reader.expects_text:
             return False
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation

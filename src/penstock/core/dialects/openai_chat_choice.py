@@ -66,6 +66,11 @@ class ChoiceReader:
         self._calls: ToolCalls | None = None
         self._finished: tuple[int, int] | None = None
 
+    @property
+    def expects_text(self) -> bool:
+        """Whether a plain delta says all that its chunk says."""
+        return self.started and self._message is None and not self.whole_message
+
     def read(self, choice: dict[str, object], delta: object, finish: object, *, surrogates: bool) -> None:
         """Take in the choice of one chunk, without its delta and finish reason, which are given apart."""
         error = choice.pop("error", None)

@@ -36,6 +36,8 @@ _MAX_HELD_CHARACTERS = 16_384
 _MAX_CALLS = 1000
 _MAX_HELD_EXTRAS = 8
 _OPENING = ("{", "[")
+# What a piece may hold besides extras; an extra of that name inside its function is told apart.
+_KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 
 
 class _Call:
@@ -127,7 +129,8 @@ class ToolCalls:
             return
         if not self._identify(call, id, name, sink):
             return
-        extras = {key: value for key, value in (piece | fields).items() if value is not None}
+        inner = {f"function.{key}" if key in _KNOWN_KEYS else key: value for key, value in fields.items()}
+        extras = {key: value for key, value in (piece | inner).items() if value is not None}
         self._add(call, arguments, extras, sink)
 
     def _read_more(self, index: object, body: object, sink: Sink) -> bool:
@@ -200,7 +203,8 @@ class ToolCalls:
         self, known: _Call, index: int | None, name: str, arguments: str, sink: Sink
     ) -> _Call | _Owner:
         again = name == known.name and known.says(arguments)
-        if name and known.whole and arguments.strip() and not again:
+        begins = arguments.strip() or (index is not None and index not in self._by_index)
+        if name and known.whole and begins and not again:
             sink.repair("tool-id-duplicate", known.id or "")
             return "new call"
         if index is not None and known.index not in (index, None):
