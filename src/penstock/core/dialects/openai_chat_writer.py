@@ -2,7 +2,8 @@
 
 1. One id, one model, one creation time in every chunk; each choice's role once; one finish per choice.
 2. Extras and the role ride on the chunk of what follows them, as they did when they were read; every other event has a
-   chunk of its own. What one call of `write` gives is whole: nothing is kept back for the next.
+   chunk of its own. Extras of a chunk wait for one that has a choice: only usage may come with `choices: []`, because
+   clients that did not ask for it look at `choices[0]` of every chunk.
 3. With `include_usage` the usage has a chunk of its own, `choices: []`, and every other chunk says `usage: null`.
    Without it no chunk has usage.
 4. `[DONE]` is last, and only after a completed stream. Any other ending is told as an error.
@@ -43,7 +44,7 @@ _ENDINGS = {
     "failed": "the provider failed",
 }
 # The order in which one chunk can hold events and still be read back as the same events.
-_CHUNK_EXTRA, _CHOICE_START, _CHOICE_EXTRA, _DELTA_EXTRA, _SPEECH = range(5)
+_CHOICE_START, _CHOICE_EXTRA, _DELTA_EXTRA, _SPEECH = range(4)
 
 
 class OpenAIChatWriter:
@@ -137,17 +138,16 @@ class OpenAIChatWriter:
                 delta = self._call_delta(choice, call, "", fields)
                 self._open(_SPEECH, choice).update(delta)
             case Extra(fields=fields):
-                if self._step >= _CHUNK_EXTRA:
-                    self._flush()
+                self._flush()
                 self._envelope.update({key: fields[key] for key in _STICKY if key in fields})
-                self._extras = fields
-                self._step = _CHUNK_EXTRA
+                self._extras |= fields
 
     def _write_usage(self, usage: Usage) -> None:
-        if not self._include_usage:
-            return
+        if not self._include_usage or self._failed:
+            return  # a client that was told of an error reads no further
         self._flush()
-        self._emit(self._envelope | {"choices": [], "usage": usage_body(usage)})
+        self._emit(self._envelope | self._extras | {"choices": [], "usage": usage_body(usage)})
+        self._extras = {}
 
     def _write_end(self, ending: str) -> None:
         self._flush()
@@ -163,15 +163,11 @@ class OpenAIChatWriter:
 
     def _flush(self) -> None:
         """End the chunk under construction."""
-        if self._step < 0:
-            return
-        chunk = self._envelope | self._extras
         if self._choice is None:
-            chunk["choices"] = []
-        else:
-            if "role" in self._delta and len(self._delta) == 1 and self._choice["finish_reason"] is None:
-                self._delta["content"] = ""
-            chunk["choices"] = [self._choice]
+            return
+        if "role" in self._delta and len(self._delta) == 1 and self._choice["finish_reason"] is None:
+            self._delta["content"] = ""
+        chunk = self._envelope | self._extras | {"choices": [self._choice]}
         if self._include_usage:
             chunk["usage"] = None
         self._emit(chunk)
