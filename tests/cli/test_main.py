@@ -97,7 +97,7 @@ def test_a_closed_pipe_ends_quietly(arguments: tuple[str, ...], tmp_path: Path) 
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["inspect", "lint"])
 def test_a_full_disk_is_one_line(name: str) -> None:
     with open("/dev/full", "wb") as full:
         finished = subprocess.run(command(name, RESELLER), stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)

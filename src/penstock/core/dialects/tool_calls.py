@@ -36,7 +36,7 @@ _MAX_HELD_CHARACTERS = 16_384
 _MAX_CALLS = 1000
 _MAX_HELD_EXTRAS = 8
 _OPENING = ("{", "[")
-# What a piece may hold besides extras; an extra of that name inside its function is told apart.
+# What a piece may hold besides extras; an extra that has such a name is told under another.
 _KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 
 
@@ -107,7 +107,8 @@ class ToolCalls:
             return
         index = _index(piece.pop("index", None), sink)
         id = text_of(piece.pop("id", None))
-        kind: ToolKind = "custom" if piece.pop("type", None) == "custom" or "custom" in piece else "function"
+        custom = piece.pop("type", None) == "custom" or ("custom" in piece and "function" not in piece)
+        kind: ToolKind = "custom" if custom else "function"
         body = piece.pop("custom" if kind == "custom" else "function", None)
         fields = dict(body) if isinstance(body, dict) else {}
         name = text_of(fields.pop("name", None))
@@ -129,8 +130,8 @@ class ToolCalls:
             return
         if not self._identify(call, id, name, sink):
             return
-        inner = {f"function.{key}" if key in _KNOWN_KEYS else key: value for key, value in fields.items()}
-        extras = {key: value for key, value in (piece | inner).items() if value is not None}
+        rest = {f"other_{key}" if key in _KNOWN_KEYS else key: value for key, value in (piece | fields).items()}
+        extras = {key: value for key, value in rest.items() if value is not None}
         self._add(call, arguments, extras, sink)
 
     def _read_more(self, index: object, body: object, sink: Sink) -> bool:
