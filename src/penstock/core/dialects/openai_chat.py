@@ -18,7 +18,7 @@ from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
 from penstock.core.dialects.openai_errors import read_error
 from penstock.core.dialects.openai_usage import read_usage
-from penstock.core.events import Extra, Start, TextDelta, UsageReport
+from penstock.core.events import Extra, Start, UsageReport
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
@@ -91,7 +91,7 @@ class OpenAIChatReader:
         return not self.done and not self._surrogates and bool(self._choices)
 
     def read_plain(self, data: bytes) -> bool:
-        """Take in the data of one frame if it is nothing but text; otherwise do nothing and return False."""
+        """Take in the data of one frame if it says one thing and no more; otherwise do nothing and return False."""
         try:
             chunk = PLAIN_CHUNK.decode(data)
         except ValueError:
@@ -109,15 +109,16 @@ class OpenAIChatReader:
         ):
             return False
         choice = chunk.choices[0]
-        index, text = choice.index, choice.delta.content
-        reader = self._choices.get(index)
-        if not text or reader is None or not reader.expects_text:
+        reader = self._choices.get(choice.index)
+        if reader is None or not reader.expects_speech:
+            return False
+        events = self._sink.events
+        before = len(events)
+        if not reader.read_plain(choice.delta):
             return False
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation
-            self._sink.events.append(Extra("chunk", {"obfuscation": chunk.obfuscation}))
-        reader.spoken.add("content")
-        self._sink.events.append(TextDelta(index, text))
+            events.insert(before, Extra("chunk", {"obfuscation": chunk.obfuscation}))
         return True
 
     def read_undecodable(self, data: bytes, event: str) -> None:

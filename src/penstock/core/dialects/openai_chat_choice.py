@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from penstock.core.dialects.getters import shown
+from penstock.core.dialects.openai_chat_plain import PlainDelta
 from penstock.core.dialects.openai_errors import error_of
 from penstock.core.dialects.tool_calls import ToolCalls
 from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta
@@ -67,9 +68,29 @@ class ChoiceReader:
         self._finished: tuple[int, int] | None = None
 
     @property
-    def expects_text(self) -> bool:
+    def expects_speech(self) -> bool:
         """Whether a plain delta says all that its chunk says."""
         return self.started and self._message is None and not self.whole_message
+
+    def read_plain(self, delta: PlainDelta) -> bool:
+        """Take in a delta that says one thing; otherwise do nothing and return False."""
+        calls, content = delta.tool_calls, delta.content
+        reasoning, native = delta.reasoning_content, "reasoning_content"
+        if not reasoning:
+            reasoning, native = delta.reasoning, "reasoning"
+        elif delta.reasoning:
+            return False
+        if content and not reasoning and not calls:
+            self.spoken.add("content")
+            self._sink.events.append(TextDelta(self.index, content))
+            return True
+        if reasoning and not content and not calls:
+            self.spoken.add("reasoning")
+            self._sink.events.append(ReasoningDelta(self.index, reasoning, native))
+            return True
+        if not calls or len(calls) > 1 or content or reasoning or self._calls is None:
+            return False
+        return self._calls.read_more(calls[0].index, calls[0].function.arguments, self._sink)
 
     def read(self, choice: dict[str, object], delta: object, finish: object, *, surrogates: bool) -> None:
         """Take in the choice of one chunk, without its delta and finish reason, which are given apart."""

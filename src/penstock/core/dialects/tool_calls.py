@@ -103,8 +103,6 @@ class ToolCalls:
 
     def read(self, piece: dict[str, object], sink: Sink) -> None:
         """Take in one item of `tool_calls`."""
-        if len(piece) == 2 and self._read_more(piece.get("index"), piece.get("function"), sink):
-            return
         index = _index(piece.pop("index", None), sink)
         id = text_of(piece.pop("id", None))
         custom = piece.pop("type", None) == "custom" or ("custom" in piece and "function" not in piece)
@@ -134,13 +132,10 @@ class ToolCalls:
         extras = {key: value for key, value in rest.items() if value is not None}
         self._add(call, arguments, extras, sink)
 
-    def _read_more(self, index: object, body: object, sink: Sink) -> bool:
-        """The common case: more arguments of a call that is known and told, and nothing else."""
-        if type(index) is not int or type(body) is not dict or len(body) != 1 or index in self._contested:
-            return False
+    def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
+        """The common case: more arguments of a call that is known and told. Otherwise nothing, and False."""
         call = self._by_index.get(index)
-        arguments = body.get("arguments")
-        if call is None or not call.told or call.kind != "function" or type(arguments) is not str or not arguments:
+        if not arguments or call is None or not call.told or call.kind != "function" or index in self._contested:
             return False
         call.add(arguments)
         sink.events.append(ToolCallDelta(self._choice, call.number, arguments))
