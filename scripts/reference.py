@@ -6,6 +6,7 @@
 from pathlib import Path
 
 from penstock.core.repairs import FAULTS, REPAIRS, Defect
+from penstock.gateway.config import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,7 +42,10 @@ The reader tells the first three; the last two are for those who do the waiting.
 def pages() -> dict[Path, str]:
     """Every generated page: where it stands and what it says."""
     repairs = REPAIRS_PAGE.format(repairs=_table(REPAIRS), faults=_table(FAULTS))
-    return {ROOT / "docs" / "reference" / "repairs.md": repairs}
+    return {
+        ROOT / "docs" / "reference" / "repairs.md": repairs,
+        ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
+    }
 
 
 def _table(defects: dict[str, Defect]) -> str:

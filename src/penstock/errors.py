@@ -2,10 +2,15 @@
 
     PenstockError
     ├── UnknownDialectError     no dialect of that name: choose one of those the message lists
-    └── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
+    ├── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
+    ├── UnknownTargetError      no provider answers to that name: write it as provider/model
+    └── ConfigError             the configuration has mistakes: mend each of its `problems`
+        └── UnreadableConfigError   its file cannot be read at all: check the path
 
 Provider bytes never raise. They become events: a `Repair` where the defect was tolerated, a `Fault` where it was not.
 """
+
+from msgspec import Struct
 
 
 class PenstockError(Exception):
@@ -18,3 +23,33 @@ class UnknownDialectError(PenstockError, LookupError):
 
 class ClosedReaderError(PenstockError):
     """The stream was already closed."""
+
+
+class UnknownTargetError(PenstockError, LookupError):
+    """No provider answers to that name."""
+
+
+class Problem(Struct, frozen=True):
+    """One mistake in the configuration: where it stands, and what to write instead. Never says what a secret is."""
+
+    file: str
+    line: int | None
+    key: str
+    message: str
+
+    def __str__(self) -> str:
+        """As compilers and editors write it: `file:line: key: message`."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.key, self.message) if part)
+
+
+class ConfigError(PenstockError):
+    """The configuration has mistakes; all of them are in `problems`."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+class UnreadableConfigError(ConfigError):
+    """The file of the configuration cannot be read at all."""

@@ -1,0 +1,113 @@
+"""`penstock check`: says what is wrong with a configuration, or what is in it, without starting anything."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock.cli.text import counted, one_line, to_json
+from penstock.errors import ConfigError, Problem, UnreadableConfigError
+from penstock.gateway.config import DEFAULT_FILE, Config, Provider, Route, default_file, load
+
+OK, ERRORS, UNREADABLE = 0, 1, 2
+
+
+@click.command(short_help="Check the configuration, without starting.")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"The configuration.  [default: {DEFAULT_FILE}, if it is there]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
+    """Check the configuration: all its mistakes, or its providers and routes.
+
+    Without a file, what the environment alone gives is checked. Keys are never shown, only where they come from.
+
+    \b
+    Exit status:  0  it can be used
+                  1  it has errors
+                  2  the file could not be read at all
+    """
+    try:
+        config = load(file or default_file(), os.environ)
+    except ConfigError as error:
+        unreadable = isinstance(error, UnreadableConfigError)
+        if as_json:
+            click.echo(to_json({"file": error.problems[0].file, "ok": False, "errors": error.problems}))
+        else:
+            _show_errors(error.problems, unreadable=unreadable)
+        ctx.exit(UNREADABLE if unreadable else ERRORS)
+    click.echo(to_json(describe(config)) if as_json else _report(config))
+    ctx.exit(OK)
+
+
+def describe(config: Config) -> dict[str, object]:
+    """What `--json` prints of a configuration that can be used."""
+    return {
+        "file": config.source,
+        "ok": True,
+        "errors": [],
+        "warnings": config.warnings,
+        "listen": config.server.listen,
+        "providers": [
+            {
+                "name": provider.name,
+                "base_url": provider.base_url,
+                "dialect": provider.dialect,
+                "key": provider.api_key.source if provider.api_key else None,
+            }
+            for provider in config.providers.values()
+        ],
+        "routes": [
+            {
+                "name": route.name,
+                "targets": [{"target": target.name, "weight": target.weight} for target in route.targets],
+            }
+            for route in config.routes.values()
+        ],
+    }
+
+
+def _show_errors(problems: tuple[Problem, ...], *, unreadable: bool) -> None:
+    for problem in problems:
+        click.echo(one_line(f"penstock: {problem}" if unreadable else str(problem)), err=unreadable)
+    if not unreadable:
+        click.echo(one_line(f"{problems[0].file}: {counted(len(problems), 'error')}"), err=True)
+
+
+def _report(config: Config) -> str:
+    count = f", {counted(len(config.warnings), 'warning')}" if config.warnings else ""
+    lines = [f"{warning} [warning]" for warning in config.warnings]
+    lines.append(f"{config.source}: ok{count}")
+    providers = [(name, provider.base_url, _key(provider, config)) for name, provider in config.providers.items()]
+    routes = [(name, _targets(route)) for name, route in config.routes.items()]
+    lines += _table(("provider", "base URL", "key"), providers)
+    lines += _table(("route", "targets"), routes)
+    return "\n".join(map(one_line, lines))
+
+
+def _key(provider: Provider, config: Config) -> str:
+    if provider.api_key is None:
+        return "none"
+    source = provider.api_key.source
+    return f"in {source}" if source == config.source else f"from {source}"
+
+
+def _targets(route: Route) -> str:
+    if route.weighted:
+        return ", ".join(f"{target.weight:g} × {target.name}" for target in route.targets)
+    return ", then ".join(target.name for target in route.targets)
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """A blank line, the head and the rows; nothing if there are none."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+    return ["", *(line.rstrip() for line in lines)]

@@ -1,0 +1,119 @@
+"""What can be said of a provider, a route or a key by itself: names, headers, paths, secrets.
+
+Each check takes what the tables gave, and tells `Problems` what is wrong with it. None of them shows a secret.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.core.stream import READERS
+from penstock.gateway.config.problems import Problems, suggest
+from penstock.gateway.config.toml import Path
+from penstock.providers.secret import Secret
+
+# Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
+MIN_KEY = 8
+
+_KEY = re.compile(r"[!-~]+")
+_PROVIDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# In capitals, so that a key that was put here by mistake is refused, and not shown in a later message.
+_VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+_PATH = re.compile(r"/(?:[!-~]*)")
+_BRACE = re.compile(r"[{}]")
+# What belongs to the connection, or is said by every request anyway.
+_OUR_HEADERS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "keep-alive"}
+    | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+# What a route decides by its targets, or Penstock by what the client asked for.
+_OUR_FIELDS = {
+    "model": "the targets say which model",
+    "messages": "they are the client's",
+    "stream": "it is the client's to ask",
+    "stream_options": "include_usage of the provider says whether usage is asked for",
+}
+
+
+def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> None:
+    """All but the address and where the key comes from."""
+    path: Path = ("providers", name)
+    if not _PROVIDER_NAME.fullmatch(name):
+        problems.error(path, "a provider's name is made of letters, digits, '-', '_' and '.'")
+    dialect = given.get("dialect")
+    if dialect is not None and dialect not in READERS:
+        known = ", ".join(READERS)
+        problems.error((*path, "dialect"), f"unknown dialect{suggest(dialect, READERS) or f'; there is {known}'}")
+    for key in ("env", "url_env"):
+        if key in given and not _VARIABLE_NAME.fullmatch(given[key]):
+            problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")
+    if "key_header" in given and not _HEADER_NAME.fullmatch(given["key_header"]):
+        problems.error((*path, "key_header"), "must be the name of a header, such as api-key")
+    if "path" in given:
+        _check_path(given["path"], (*path, "path"), problems)
+    for index, model in enumerate(given.get("models", ())):
+        if isinstance(model, str) and not is_name(model):
+            problems.error((*path, "models", index), "must be a model's name")
+    _check_headers(given, path, problems)
+    _check_key(given.get("api_key"), (*path, "api_key"), problems)
+
+
+def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
+    """The keys of clients."""
+    for index, key in enumerate(keys):
+        path: Path = ("server", "keys", index)
+        if not isinstance(key, Secret):
+            continue
+        _check_key(key, path, problems)
+        if len(key.reveal()) < MIN_KEY:
+            problems.error(path, f"is shorter than {MIN_KEY} characters; try: openssl rand -hex 24")
+        if key in keys[:index]:
+            problems.warn(path, "stands here twice")
+
+
+def wrong_with_key(text: str) -> str | None:
+    """What keeps a text from being a key."""
+    if text.lower().startswith("bearer "):
+        return "begins with 'Bearer ', which is added to it; leave it off"
+    return None if _KEY.fullmatch(text) else "has a space, or a character that no key has"
+
+
+def check_set(fields: Mapping[str, object], path: Path, problems: Problems) -> None:
+    """The fields of the request that a route overrides."""
+    for field in fields:
+        if field in _OUR_FIELDS:
+            problems.error((*path, field), f"cannot be set by a route: {_OUR_FIELDS[field]}")
+
+
+def is_name(text: str) -> bool:
+    """Whether a model or route could be called so: something in it, nothing that cannot be seen, no space around it."""
+    return bool(text) and text == text.strip() and text.isprintable()
+
+
+def _check_path(text: str, path: Path, problems: Problems) -> None:
+    if not text.startswith("/"):
+        problems.error(path, "must begin with /")
+    elif not _PATH.fullmatch(text) or "#" in text:
+        problems.error(path, "has a space, a # or a character that no URL has")
+    elif _BRACE.search(text.replace("{model}", "")):
+        problems.error(path, "has braces in it; only {model} is filled in")
+
+
+def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> None:
+    seen: set[str] = set()
+    for name in given.get("headers", {}):
+        place = (*path, "headers", name)
+        folded = name.lower()
+        if not _HEADER_NAME.fullmatch(name):
+            problems.error(place, "is not the name of a header")
+        elif folded in _OUR_HEADERS:
+            problems.error(place, "is a header that Penstock sets itself")
+        elif folded in seen:
+            problems.error(place, "stands here twice; capitals make no difference")
+        seen.add(folded)
+
+
+def _check_key(secret: object, path: Path, problems: Problems) -> None:
+    if isinstance(secret, Secret) and (wrong := wrong_with_key(secret.reveal())):
+        problems.error(path, wrong)

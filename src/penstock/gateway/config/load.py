@@ -1,0 +1,152 @@
+"""Loads the configuration: a file if there is one, the built-in providers, and the environment.
+
+1. A built-in provider is there if the environment has its key or its address, or if the file names it.
+2. The file's keys go over the built-in's. `enabled = false` leaves a provider out.
+3. A provider that lacks a variable is left out with a warning, so that one file can serve several machines; if a route
+   needs it, that is an error. Everywhere else a variable that is not set is an error.
+4. All mistakes are told at once. None of what is told shows a secret.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import structs
+
+from penstock.errors import Problem, UnreadableConfigError
+from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.gateway.config.checks import check_keys
+from penstock.gateway.config.problems import Problems, in_order
+from penstock.gateway.config.providers import ProviderLoader
+from penstock.gateway.config.routes import RouteLoader
+from penstock.gateway.config.schema import shape
+from penstock.gateway.config.settings import Config, Limits, Retries, Server, Timeouts
+from penstock.gateway.config.tables import TableReader
+from penstock.gateway.config.toml import Document, Path, parse
+from penstock.providers.catalog import brought_in, catalog
+
+DEFAULT_FILE = "penstock.toml"
+ENVIRONMENT = "environment"
+# Nobody writes so much by hand; a device or a wrong file should not be read for ever.
+_MAX_FILE = 10_000_000
+
+
+def load(
+    path: FilePath | None,
+    env: Mapping[str, str],
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    workers: int | None = None,
+) -> Config:
+    """Load a file, or only the environment where there is none. Host, port and workers go over the file's own.
+
+    Raises `ConfigError` with everything that is wrong, or `UnreadableConfigError`.
+    """
+    document = Document(ENVIRONMENT, {}, {}) if path is None else _read(path)
+    problems = Problems(document)
+    reader = TableReader(shape(), problems, env)
+    given = reader.read(_with_built_ins(document.data, env))
+    _check_missing(reader.missing, problems)
+
+    server = _server(given.get("server", {}), problems, host=host, port=port, workers=workers)
+    timeouts = Timeouts(**given.get("timeouts", {}))
+    limits = Limits(**given.get("limits", {}))
+    retries = _retries(given.get("retries", {}), problems)
+    providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
+    routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
+    providers.warn()
+    if server.only_routes and not routes:
+        problems.warn(("server", "only_routes"), "there are no routes, so nothing can be called")
+    problems.check()
+    return Config(
+        server=server,
+        providers=MappingProxyType(providers.usable),
+        routes=MappingProxyType(routes),
+        timeouts=timeouts,
+        limits=limits,
+        retries=retries,
+        source=document.file,
+        warnings=tuple(in_order(problems.warnings)),
+    )
+
+
+def default_file() -> FilePath | None:
+    """The file to load where none is named: `penstock.toml` in the current directory, if it is there."""
+    path = FilePath(DEFAULT_FILE)
+    return path if path.exists() or path.is_symlink() else None  # a link that leads nowhere is worth an error
+
+
+def _read(path: FilePath) -> Document:
+    file = str(path)
+    try:
+        with path.open("rb") as source:
+            data = source.read(_MAX_FILE + 1)
+    except FileNotFoundError:
+        raise _unreadable(file, "no such file; check the path") from None
+    except IsADirectoryError:
+        raise _unreadable(file, "a directory, not a file; name the file in it") from None
+    except PermissionError:
+        raise _unreadable(file, "no permission to read it; ask its owner, or change its mode") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, getattr(error, "strerror", None) or str(error)) from None
+    if len(data) > _MAX_FILE:
+        raise _unreadable(file, f"more than {_MAX_FILE} bytes; is it a configuration?")
+    return parse(data, file)
+
+
+def _unreadable(file: str, message: str) -> UnreadableConfigError:
+    return UnreadableConfigError((Problem(file, None, "", message),))
+
+
+def _with_built_ins(data: Mapping[str, object], env: Mapping[str, str]) -> dict[str, object]:
+    """The file's data with the built-in providers put under its own."""
+    own = data.get("providers", {})
+    if not isinstance(own, dict):
+        return dict(data)
+    merged: dict[str, object] = dict(own)
+    for name, table in catalog().items():
+        if isinstance(own.get(name), dict):
+            merged[name] = {**table, **own[name]}
+        elif name not in own and brought_in(table, env):
+            merged[name] = dict(table)
+    return {**data, "providers": merged}
+
+
+def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
+    """Tell what lacks its variable, and leave in `missing` what only concerns a provider (rule 3)."""
+    for path, variable in list(missing.items()):
+        optional = path[0] == "providers" and (path[2:] == ("api_key",) or path not in problems.document.lines)
+        if not optional:
+            del missing[path]
+            problems.error(path, f"the variable {variable} is not set, or empty")
+
+
+def _server(
+    given: dict[str, Any], problems: Problems, *, host: str | None, port: int | None, workers: int | None
+) -> Server:
+    server = Server(**given)
+    check_keys(server.keys, problems)
+    try:
+        address = parse_listen(server.listen)
+        address = Address(address.host if host is None else host, address.port if port is None else port)
+        parse_listen(str(address))  # what was given beside the file may be wrong too
+    except ValueError as error:
+        problems.error(("server", "listen"), str(error))
+        return structs.replace(server, listen=Server().listen)
+    if not address.local and not server.keys:
+        problems.error(
+            ("server", "listen"),
+            f"on {address} anybody could spend your providers' keys; "
+            'set [server] keys = ["${PENSTOCK_KEY}"], or listen on 127.0.0.1',
+        )
+    return structs.replace(server, listen=str(address), workers=server.workers if workers is None else workers)
+
+
+def _retries(given: dict[str, Any], problems: Problems) -> Retries:
+    retries = Retries(**given)
+    if retries.max_cooldown_s < retries.cooldown_s:
+        key = "max_cooldown_s" if "max_cooldown_s" in given else "cooldown_s"
+        problems.error(("retries", key), "max_cooldown_s must not be less than cooldown_s")
+    return retries

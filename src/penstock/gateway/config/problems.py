@@ -1,0 +1,87 @@
+"""Problems: all that is wrong with a configuration, gathered before anybody is told; and the nearest valid word."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from penstock.errors import ConfigError, Problem
+from penstock.gateway.config.toml import Document, Path, dotted
+
+# What other gateways and SDKs call a thing, and what it is called here.
+SYNONYMS = {
+    "address": "listen",
+    "api_base": "base_url",
+    "base": "base_url",
+    "bind": "listen",
+    "endpoint": "base_url",
+    "fallbacks": "targets",
+    "host": "listen",
+    "key": "api_key",
+    "model": "routes",
+    "model_list": "routes",
+    "model_name": "routes",
+    "models": "routes",
+    "port": "listen",
+    "token": "api_key",
+    "type": "dialect",
+    "url": "base_url",
+}
+
+
+class Problems:
+    """What is wrong with a document: `errors` keep it from being used, `warnings` do not."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.errors: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def error(self, path: Path, message: str) -> None:
+        """Something that must be mended first."""
+        self.errors.append(self._problem(path, message))
+
+    def warn(self, path: Path, message: str) -> None:
+        """Something that works, but hardly as it was meant."""
+        self.warnings.append(self._problem(path, message))
+
+    def check(self) -> None:
+        """Raise `ConfigError` if there are errors, in the order of the file."""
+        if self.errors:
+            raise ConfigError(tuple(in_order(self.errors)))
+
+    def is_from_variable(self, path: Path) -> bool:
+        """Whether a value has a variable in it, and so is not to be shown."""
+        value: Any = self.document.data
+        for part in path:
+            value = value[part]
+        return "${" in str(value)
+
+    def _problem(self, path: Path, message: str) -> Problem:
+        # A built-in provider that the file does not name stands nowhere in it.
+        built_in = path[:1] == ("providers",) and path[:2] not in self.document.lines
+        line = None if built_in else self.document.line(path)
+        return Problem(self.document.file, line, dotted(path), message)
+
+
+def in_order(problems: list[Problem]) -> list[Problem]:
+    """In the order of the file; first those that stand nowhere in it."""
+    return sorted(problems, key=lambda problem: problem.line or 0)
+
+
+def suggest(word: str, options: Iterable[str]) -> str:
+    """The end of a message: the nearest valid word, if one is near."""
+    near = nearest(word, options)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def nearest(word: str, options: Iterable[str]) -> str | None:
+    """The option that was probably meant."""
+    known = list(options)
+    meant = word.lower().replace("-", "_")
+    if meant in known:
+        return meant
+    if SYNONYMS.get(meant) in known:
+        return SYNONYMS[meant]
+    folded = {option.lower().replace("_", ""): option for option in known}
+    close = get_close_matches(meant.replace("_", ""), folded, n=1)
+    return folded[close[0]] if close else None

@@ -1,0 +1,158 @@
+"""The providers of a configuration: the address and the key of each, and why one that was asked for is not there."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import structs
+
+from penstock.gateway.config.addresses import complete, is_loopback, parse_url, same_place
+from penstock.gateway.config.checks import check_provider, wrong_with_key
+from penstock.gateway.config.problems import Problems, suggest
+from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
+from penstock.gateway.config.toml import Path
+from penstock.providers.catalog import catalog
+from penstock.providers.provider import KEY_HEADER
+
+
+class ProviderLoader:
+    """Makes providers of their tables. `usable` are those that can be called."""
+
+    def __init__(self, problems: Problems, env: Mapping[str, str], missing: dict[Path, str]) -> None:
+        self._problems = problems
+        self._env = env
+        self._given: dict[str, dict[str, Any]] = {}
+        # What a provider lacks: where that is said, and the variable that would give it.
+        self._lacking: dict[str, tuple[Path, str]] = {str(path[1]): (path, name) for path, name in missing.items()}
+        self._needed: set[str] = set()
+        self.usable: dict[str, Provider] = {}
+
+    def load(self, given: dict[str, dict[str, Any]], timeouts: Timeouts, server: Server) -> "ProviderLoader":
+        """Read every table."""
+        self._given = given
+        for name, table in given.items():
+            provider = self._provider(name, table, timeouts)
+            if provider is None:
+                continue
+            if same_place(server.address, parse_url(provider.base_url)):
+                message = f"is where Penstock itself listens ({server.address}); one of the two has to move"
+                self._problems.error(("providers", name, "base_url"), message)
+            self.usable[name] = provider
+        if not self.usable and not self._problems.errors:
+            message = "there is no provider: set the key of one, such as OPENAI_API_KEY, or write [providers.NAME]"
+            self._problems.warn((), message)
+        return self
+
+    def find(self, name: str, path: Path, route: str) -> Provider | None:
+        """The provider that a target of a route names; if it is not there, say why, once."""
+        if name in self.usable:
+            return self.usable[name]
+        if name in self._lacking:
+            if name not in self._needed:
+                lacking, variable = self._lacking[name]
+                message = f"the variable {variable} is not set, or empty, and the route {route!r} needs it"
+                self._problems.error(lacking, message)
+            self._needed.add(name)
+        elif self._given.get(name, {}).get("enabled") is False:
+            self._problems.error(path, f"the provider {name!r} has enabled = false")
+        elif name in self._given or self._is_own(("providers", name)):
+            pass  # its own mistakes have been told
+        elif name in catalog():
+            self._problems.error(path, _absent(name))
+        else:
+            hint = suggest(name, sorted({*self._given, *catalog()}))
+            if self._problems.is_from_variable(path):
+                self._problems.error(path, f"there is no provider of the name that its variable says{hint}")
+            else:
+                self._problems.error(path, f"there is no provider {name!r}{hint or f'; write [providers.{name}]'}")
+        return None
+
+    def warn(self) -> None:
+        """Tell what was left out because a variable is not set."""
+        for name, (path, variable) in self._lacking.items():
+            if name not in self._needed:
+                self._problems.warn(path, f"the variable {variable} is not set, or empty, so {name} is left out")
+
+    def _provider(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
+        if given.get("enabled") is False:
+            self._lacking.pop(name, None)
+            return None
+        told = len(self._problems.errors)
+        check_provider(name, given, self._problems)
+        base_url = self._base_url(name, given)
+        api_key = self._api_key(name, given, base_url)
+        if base_url and api_key and not given.get("insecure") and _is_exposed(base_url):
+            message = "would carry the key in the open over http://; use https://, or set insecure = true"
+            self._problems.error(("providers", name, "base_url"), message)
+        if api_key:
+            self._check_headers(name, given)
+        if base_url is None or name in self._lacking or len(self._problems.errors) > told:
+            return None
+        return Provider(
+            name=name,
+            **{
+                **given,
+                "base_url": base_url,
+                "api_key": api_key,
+                "key_header": given.get("key_header", KEY_HEADER).lower(),
+                "headers": MappingProxyType({key.lower(): value for key, value in given.get("headers", {}).items()}),
+                "timeouts": structs.replace(timeouts, **given.get("timeouts", {})),
+            },
+        )
+
+    def _base_url(self, name: str, given: dict[str, Any]) -> str | None:
+        path: Path = ("providers", name, "base_url")
+        url: str | None = given.get("base_url")
+        if self._is_own(path) and url is None:
+            return None  # its mistake has been told
+        variable = "" if self._is_own(path) else given.get("url_env", "")
+        if address := self._env.get(variable):
+            url = complete(address, url or "")
+        if url is None:
+            if name not in self._lacking:
+                hint = suggest(name, catalog()) or ", because it is not built in"
+                self._problems.error(path[:2], f"needs a base_url{hint}")
+            return None
+        try:
+            parse_url(url)
+        except ValueError as error:
+            self._problems.error(path, f"the variable {variable} {error}" if address else str(error))
+            return None
+        return url.rstrip("/")
+
+    def _api_key(self, name: str, given: dict[str, Any], base_url: str | None) -> Secret | None:
+        path: Path = ("providers", name)
+        variable = given.get("env", "")
+        if "api_key" in given or (*path, "api_key") in self._problems.document.lines or not variable:
+            return given.get("api_key")
+        if value := self._env.get(variable, "").strip():
+            if wrong := wrong_with_key(value):
+                self._problems.error((*path, "api_key"), f"the variable {variable} {wrong}")
+            return Secret(value, variable)
+        # A server of one's own may well ask for no key; a provider at its own address does.
+        moved = self._is_own((*path, "base_url")) or self._env.get(given.get("url_env", ""))
+        if base_url and not moved and not is_loopback(parse_url(base_url).hostname or ""):
+            self._lacking.setdefault(name, (path, variable))
+        return None
+
+    def _check_headers(self, name: str, given: dict[str, Any]) -> None:
+        for header in given.get("headers", {}):
+            if header.lower() == given.get("key_header", KEY_HEADER).lower():
+                message = "carries the api_key already; leave one of the two out"
+                self._problems.error(("providers", name, "headers", header), message)
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether the file says it, and not the built-in."""
+        return path in self._problems.document.lines
+
+
+def _is_exposed(base_url: str) -> bool:
+    parts = parse_url(base_url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def _absent(name: str) -> str:
+    table = catalog()[name]
+    variable = table.get("url_env") or table.get("env")
+    remedy = "" if table.get("url_env") else " with an api_key"
+    return f"the provider {name!r} is not there: set {variable}, or write [providers.{name}]{remedy}"

@@ -1,0 +1,90 @@
+"""The routes of a configuration: their names, their targets, and what they override."""
+
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import structs
+
+from penstock.gateway.config.checks import check_set, is_name
+from penstock.gateway.config.problems import Problems
+from penstock.gateway.config.providers import ProviderLoader
+from penstock.gateway.config.settings import Limits, Route, Target
+from penstock.gateway.config.toml import Path
+
+
+class RouteLoader:
+    """Makes routes of their tables."""
+
+    def __init__(self, problems: Problems, providers: ProviderLoader, limits: Limits) -> None:
+        self._problems = problems
+        self._providers = providers
+        self._limits = limits
+
+    def load(self, given: dict[str, dict[str, Any]]) -> dict[str, Route]:
+        """Read every table; a route with mistakes is left out."""
+        routes = {name: self._route(name, table) for name, table in given.items()}
+        return {name: route for name, route in routes.items() if route is not None}
+
+    def _route(self, name: str, given: dict[str, Any]) -> Route | None:
+        path: Path = ("routes", name)
+        self._check_name(name, path)
+        check_set(given.get("set", {}), (*path, "set"), self._problems)
+        if "targets" not in given:
+            if (*path, "targets") not in self._problems.document.lines:
+                self._problems.error(path, 'needs targets, such as ["groq/llama-3.3-70b-versatile"]')
+            return None
+        targets = self._targets(given, path, name)
+        if not targets:
+            return None
+        return Route(
+            name=name,
+            targets=tuple(targets),
+            max_event=given.get("max_event", self._limits.max_event),
+            set=MappingProxyType(given.get("set", {})),
+        )
+
+    def _check_name(self, name: str, path: Path) -> None:
+        if not is_name(name):
+            self._problems.error(path, "must be a name: not empty, no control characters, no space around it")
+        provider, slash, model = name.partition("/")
+        if slash and provider in self._providers.usable:
+            message = f"hides the model {model!r} of the provider {provider!r}, which is called by the same name"
+            self._problems.warn(path, message)
+
+    def _targets(self, given: dict[str, Any], path: Path, route: str) -> list[Target]:
+        targets: list[Target] = []
+        seen: set[str] = set()
+        weighted: list[bool] = []
+        for index, item in enumerate(given["targets"]):
+            place: Path = (*path, "targets", index)
+            table = item if isinstance(item, dict) else {"target": item}
+            weighted.append((*place, "weight") in self._problems.document.lines)
+            text = table.get("target")
+            if isinstance(item, dict) and (*place, "target") not in self._problems.document.lines:
+                self._problems.error(place, "needs a target")
+            if not isinstance(text, str):
+                continue  # its mistake has been told
+            if text in seen:
+                self._problems.error(place, "stands here twice")
+                continue
+            seen.add(text)
+            target = self._target(text, place, route)
+            if target is not None:
+                timeouts = structs.replace(target.timeouts, **given.get("timeouts", {}))
+                targets.append(structs.replace(target, weight=table.get("weight"), timeouts=timeouts))
+        if any(weighted) and not all(weighted):
+            self._problems.error((*path, "targets"), "either all targets have a weight, or none")
+        return targets
+
+    def _target(self, text: str, path: Path, route: str) -> Target | None:
+        provider, slash, model = text.partition("/")
+        if not slash:
+            owners = (name for name, owner in self._providers.usable.items() if text in owner.models)
+            owner = next(owners, None)
+            hint = f"; did you mean '{owner}/{text}'?" if owner else ", with a slash"
+            self._problems.error(path, f"must be written provider/model{hint}")
+        elif not is_name(model):
+            self._problems.error(path, "must be written provider/model, and has no model")
+        elif self._providers.find(provider, path, route) is not None:
+            return Target.parse(text, self._providers.usable)
+        return None

@@ -1,0 +1,112 @@
+"""The file's own shape: its sections as Structs, and the JSON Schema that editors complete and check it with."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, inspect
+
+from penstock.core.stream import READERS
+from penstock.gateway.config.settings import Limits, Provider, Retries, Server, Timeouts
+from penstock.gateway.config.tables import fields, plain
+
+_VARIABLE = {"type": "string", "pattern": r"\$\{"}
+
+
+class TargetTable(Struct, frozen=True, kw_only=True):
+    """A target with its weight, as an item of `targets`."""
+
+    target: Annotated[str, Meta(description="provider/model")]
+    weight: Annotated[
+        Annotated[float, Meta(gt=0)] | None, Meta(description="Its share of the calls, beside the others' weights.")
+    ] = None
+
+
+class RouteTable(Struct, frozen=True, kw_only=True):
+    """A public model name, and who answers it."""
+
+    targets: Annotated[
+        tuple[str | TargetTable, ...],
+        Meta(min_length=1, description="provider/model: tried in this order, or first one chosen by weight."),
+    ]
+    timeouts: Annotated[Timeouts, Meta(description="What differs from the providers' for this route.")] = Timeouts()
+    set: Annotated[
+        Mapping[str, Any], Meta(description="Fields of the request that the route overrides, such as temperature.")
+    ] = {}
+    max_event: Annotated[
+        Annotated[int, Meta(ge=1024)] | None, Meta(description="Bytes of one event, if not limits.max_event.")
+    ] = None
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """The sections of penstock.toml."""
+
+    server: Annotated[Server, Meta(description="How Penstock serves its clients.")] = Server()
+    providers: Annotated[
+        Mapping[str, Provider],
+        Meta(description="Who answers. A built-in's name changes only the keys given; a new name adds a provider."),
+    ] = {}
+    routes: Annotated[Mapping[str, RouteTable], Meta(description="Public model names, and who answers them.")] = {}
+    timeouts: Annotated[Timeouts, Meta(description="How long an attempt may take.")] = Timeouts()
+    limits: Annotated[Limits, Meta(description="What one client or one stream may cost.")] = Limits()
+    retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
+
+
+def shape() -> inspect.StructType:
+    """What msgspec says of `File`."""
+    kind = inspect.type_info(File)
+    assert isinstance(kind, inspect.StructType)
+    return kind
+
+
+def json_schema() -> str:
+    """The JSON Schema of penstock.toml, as the text of `docs/reference/penstock.schema.json`."""
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",  # the one that TOML editors know
+        "title": "penstock.toml",
+        **_schema(shape()),
+    }
+    schema["properties"]["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] = sorted(READERS)
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema(kind: inspect.Type) -> dict[str, Any]:
+    match plain(kind):
+        case inspect.StructType() as struct:
+            return {
+                "type": "object",
+                "properties": {name: _field(field) for name, field in fields(struct).items()},
+                "additionalProperties": False,
+            }
+        case inspect.DictType(value_type=inspect.AnyType()):
+            return {"type": "object"}
+        case inspect.DictType(value_type=value_type):
+            return {"type": "object", "additionalProperties": _schema(value_type)}
+        case inspect.VarTupleType(item_type=item_type, min_length=min_length):
+            return {"type": "array", "items": _schema(item_type)} | ({"minItems": min_length} if min_length else {})
+        case inspect.UnionType(types=types):
+            options = [_schema(option) for option in types if not isinstance(option, inspect.NoneType)]
+            return options[0] if len(options) == 1 else {"anyOf": options}
+        case inspect.LiteralType(values=values):
+            return {"enum": list(values)}
+        case inspect.BoolType():
+            return {"anyOf": [{"type": "boolean"}, _VARIABLE]}
+        case inspect.IntType() | inspect.FloatType() as number:
+            return {"anyOf": [_number(number), _VARIABLE]}
+        case _:
+            return {"type": "string"}
+
+
+def _field(field: inspect.Field) -> dict[str, Any]:
+    described = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
+    schema = {**(described or {}), **_schema(field.type)}
+    if isinstance(field.default, str | int | float) and field.default != "":
+        whole = isinstance(field.default, float) and field.default.is_integer()
+        schema["default"] = int(field.default) if whole else field.default
+    return schema
+
+
+def _number(kind: inspect.IntType | inspect.FloatType) -> dict[str, Any]:
+    bounds = {"minimum": kind.ge, "maximum": kind.le, "exclusiveMinimum": kind.gt, "exclusiveMaximum": kind.lt}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    return {"type": "integer" if isinstance(kind, inspect.IntType) else "number", **given}

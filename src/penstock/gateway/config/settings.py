@@ -1,0 +1,146 @@
+"""Config: an immutable snapshot of what the gateway is to do. `load.py` makes it; a reload makes another one.
+
+The fields of `Server`, `Limits` and `Retries` are the words of the configuration file; their descriptions are what
+editors show. `docs/configuration.md` explains them.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from penstock.errors import Problem, UnknownTargetError
+from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.providers.provider import Provider, Seconds, Timeouts
+from penstock.providers.secret import Secret
+
+__all__ = ["Config", "Limits", "Provider", "Retries", "Route", "Secret", "Server", "Target", "Timeouts"]
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """How Penstock serves its clients."""
+
+    listen: Annotated[str, Meta(description="Where to listen: host:port, or [IPv6]:port.")] = "127.0.0.1:8080"
+    keys: Annotated[
+        tuple[Secret, ...],
+        Meta(description="Keys that clients may use. Needed beyond this machine; with none, no key is asked for."),
+    ] = ()
+    only_routes: Annotated[
+        bool, Meta(description="Whether clients may call routes only, and not any provider/model.")
+    ] = False
+    # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
+    heartbeat_s: Annotated[Seconds, Meta(description="A waiting client gets a comment this often.")] = 10.0
+    drain_s: Annotated[Seconds, Meta(description="How long running streams may go on after SIGTERM.")] = 30.0
+    workers: Annotated[int, Meta(ge=1, le=256, description="Processes that share the port.")] = 1
+    log: Annotated[
+        Literal["auto", "json", "pretty", "off"],
+        Meta(description="One line per call on standard error: pretty on a terminal, else JSON, if auto."),
+    ] = "auto"
+
+    @property
+    def address(self) -> Address:
+        """Where to listen, taken apart."""
+        return parse_listen(self.listen)
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one client, or one stream, may cost: bytes and seconds."""
+
+    # Room for a few images in base64; the providers' own limits are of the same order.
+    max_body: Annotated[int, Meta(ge=1024, description="Bytes of a request's body.")] = 20_000_000
+    # OpenAI asks its callers to keep all request headers under 64 KiB.
+    max_head: Annotated[int, Meta(ge=1024, description="Bytes of a request's line and headers.")] = 65_536
+    # Above any chunk ever recorded (12 KB), and far below what hurts.
+    max_event: Annotated[int, Meta(ge=1024, description="Bytes of one event in a provider's stream.")] = 1_000_000
+    head_timeout_s: Annotated[Seconds, Meta(description="For a client to send a request's head.")] = 10.0
+    body_timeout_s: Annotated[Seconds, Meta(description="For a client to send a request's body.")] = 30.0
+    # Longer than the 60 seconds after which load balancers close idle connections: they should be the ones to close.
+    keep_alive_s: Annotated[Seconds, Meta(description="How long an idle connection is kept.")] = 75.0
+    stalled_client_s: Annotated[Seconds, Meta(description="After which a client that takes nothing is cut off.")] = 60.0
+    max_connections: Annotated[int, Meta(ge=1, description="Clients connected to one process at a time.")] = 20_000
+
+
+class Retries(Struct, frozen=True, kw_only=True):
+    """When the next target is tried, and when a failing one is left alone."""
+
+    max_attempts: Annotated[
+        int, Meta(ge=1, le=10, description="Targets that one call may try, the first included.")
+    ] = 3
+    # When everything fails, more attempts only add to the load that made it fail.
+    budget: Annotated[
+        float, Meta(ge=0, le=1, description="Further attempts, as a share of all calls: 0.15 is 15 in 100.")
+    ] = 0.15
+    cooldown_s: Annotated[Seconds, Meta(description="How long a failing target is left alone at first.")] = 15.0
+    max_cooldown_s: Annotated[Seconds, Meta(description="How long at most, however often it fails.")] = 300.0
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """One provider and one of its models. `timeouts` are complete: the route's, the provider's, else everybody's."""
+
+    provider: Provider
+    model: str
+    timeouts: Timeouts
+    weight: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As clients and files write it: `provider/model`."""
+        return f"{self.provider.name}/{self.model}"
+
+    @classmethod
+    def parse(cls, name: str, providers: Mapping[str, Provider]) -> "Target":
+        """The target that `provider/model` means. A model's name may have slashes of its own."""
+        provider, slash, model = name.partition("/")
+        if not slash or not model or provider not in providers:
+            raise UnknownTargetError(f"no provider answers to {name!r}: write it as provider/model")
+        return cls(provider=providers[provider], model=model, timeouts=providers[provider].timeouts)
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """A public model name, and the targets that may answer it: in their order, or by weight."""
+
+    name: str
+    targets: tuple[Target, ...]
+    max_event: int
+    # Fields of the request that the route overrides.
+    set: Mapping[str, object] = MappingProxyType({})
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the first target is chosen by weight."""
+        return self.targets[0].weight is not None
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """A snapshot. `source` is its file, or `environment`; `warnings` are what may not be as it was meant."""
+
+    server: Server = Server()
+    providers: Mapping[str, Provider] = MappingProxyType({})
+    routes: Mapping[str, Route] = MappingProxyType({})
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+    retries: Retries = Retries()
+    source: str = "environment"
+    warnings: tuple[Problem, ...] = ()
+
+    def target(self, name: str) -> Target:
+        """The target that `provider/model` means; `UnknownTargetError` if there is no such provider."""
+        return Target.parse(name, self.providers)
+
+    def route(self, name: str) -> Route | None:
+        """Who answers to the name that a client asks for: a route, or a target of its own unless `only_routes`."""
+        if name in self.routes:
+            return self.routes[name]
+        if self.server.only_routes:
+            return None
+        try:
+            return Route(name=name, targets=(self.target(name),), max_event=self.limits.max_event)
+        except UnknownTargetError:
+            return None
+
+    def models(self) -> tuple[str, ...]:
+        """The names to list in /v1/models: routes first, then known models of each provider unless `only_routes`."""
+        known = [] if self.server.only_routes else self.providers.values()
+        listed = (f"{provider.name}/{model}" for provider in known for model in provider.models)
+        return tuple(dict.fromkeys((*self.routes, *listed)))

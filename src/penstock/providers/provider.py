@@ -1,0 +1,77 @@
+"""Provider: a service that answers, and how to reach it. Timeouts: how long it may take.
+
+The fields are the words of `[providers.NAME]` and `[timeouts]`: their descriptions are what editors and the JSON Schema
+show, their bounds are what the loader checks. How a provider differs from others stands in these fields alone.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, TypeAlias
+from urllib.parse import quote
+
+from msgspec import Meta, Struct
+
+from penstock.providers.secret import Secret
+
+# A day: longer is a slip of the pen, milliseconds perhaps.
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
+
+# The usual header of a key, which carries it as `Bearer KEY`; any other header carries it as it is.
+KEY_HEADER = "authorization"
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How long an attempt may take, in seconds."""
+
+    # Most connections take a tenth of a second; the next target should not wait for one that will not come.
+    connect_s: Annotated[Seconds, Meta(description="To connect, TLS included.")] = 3.0
+    # Reasoning models think before they speak. Comments and empty events do not count.
+    first_event_s: Annotated[Seconds, Meta(description="From the request to the first event of the answer.")] = 60.0
+    gap_s: Annotated[Seconds, Meta(description="Between two events. Comments do not count.")] = 60.0
+    total_s: Annotated[Seconds, Meta(description="From the request to the end of the answer.")] = 900.0
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """A service that answers. `timeouts` are complete: what the provider leaves out is as for everybody."""
+
+    name: str
+    base_url: Annotated[
+        str, Meta(description="Where its API is, up to but without /chat/completions. Required for a new provider.")
+    ]
+    dialect: Annotated[str, Meta(description="The wire format that it speaks.")] = "openai_chat"
+    api_key: Annotated[
+        Secret | None, Meta(description="Its key, best as ${NAME}. Without it, the variable in `env` is used.")
+    ] = None
+    env: Annotated[str, Meta(description="The environment variable that usually holds its key.")] = ""
+    url_env: Annotated[
+        str,
+        Meta(description="The environment variable that usually holds its address: a host, host:port or URL."),
+    ] = ""
+    key_header: Annotated[
+        str, Meta(description="The header that carries the key; `authorization` carries it as `Bearer KEY`.")
+    ] = KEY_HEADER
+    headers: Annotated[Mapping[str, Secret], Meta(description="Further headers to send.")] = MappingProxyType({})
+    path: Annotated[
+        str, Meta(description="What follows base_url. May hold {model}, and a query such as ?api-version=….")
+    ] = "/chat/completions"
+    include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
+    models: Annotated[tuple[str, ...], Meta(description="Names of its models, to be listed in /v1/models.")] = ()
+    timeouts: Annotated[Timeouts, Meta(description="What differs from [timeouts] for this provider.")] = Timeouts()
+    insecure: Annotated[
+        bool, Meta(description="Send the key over http:// beyond this machine: only inside a network you trust.")
+    ] = False
+    enabled: Annotated[bool, Meta(description="false leaves out a provider that the environment would bring in.")] = (
+        True
+    )
+
+    def url(self, model: str) -> str:
+        """Where to send a request for a model."""
+        return self.base_url + self.path.replace("{model}", quote(model, safe=""))
+
+    def credentials(self) -> dict[str, str]:
+        """The headers that only this provider gets: its further headers, and its key."""
+        headers = {name: value.reveal() for name, value in self.headers.items()}
+        if self.api_key is not None:
+            prefix = "Bearer " if self.key_header == KEY_HEADER else ""
+            headers[self.key_header] = prefix + self.api_key.reveal()
+        return headers

@@ -1,0 +1,138 @@
+"""`penstock check`: what it prints of a configuration, its mistakes, and its exit status."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock.cli.check import command
+
+CANARY = "CANARY-3b1f9d"
+TEXT = f"""\
+[server]
+keys = ["{CANARY}-client"]
+
+[providers.acme]
+base_url = "http://127.0.0.1:9000/v1"
+api_key = "{CANARY}-literal"
+headers = {{ x-team = "{CANARY}-header" }}
+
+[providers.later]
+base_url = "https://later.example/v1"
+api_key = "${{LATER_KEY}}"
+
+[routes.fast]
+targets = ["groq/llama-3.3-70b-versatile", "acme/some-model"]
+
+[routes.shared]
+targets = [{{ target = "groq/a", weight = 3 }}, {{ target = "ollama/b", weight = 0.5 }}]
+"""
+ENV = {"GROQ_API_KEY": f"{CANARY}-environment", "OLLAMA_HOST": "box"}
+
+REPORT = """\
+penstock.toml:11: providers.later.api_key: the variable LATER_KEY is not set, or empty, so later is left out [warning]
+penstock.toml: ok, 1 warning
+
+provider  base URL                        key
+acme      http://127.0.0.1:9000/v1        in penstock.toml
+groq      https://api.groq.com/openai/v1  from GROQ_API_KEY
+ollama    http://box:11434/v1             none
+
+route   targets
+fast    groq/llama-3.3-70b-versatile, then acme/some-model
+shared  3 × groq/a, 0.5 × ollama/b
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, and an environment without any provider."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if re.search(r"_API_KEY$|_HOST$|_BASE_URL$|_ENDPOINT$", name):
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+def check(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    result = CliRunner().invoke(command, arguments, env=ENV if env is None else env)
+    assert CANARY not in result.output
+    return result
+
+
+def test_a_good_file_is_shown_without_its_secrets(folder: Path) -> None:
+    (folder / "penstock.toml").write_text(TEXT)
+    result = check()
+    assert (result.stdout, result.stderr, result.exit_code) == (REPORT, "", 0)
+
+
+def test_a_file_may_be_named(folder: Path) -> None:
+    (folder / "other.toml").write_text("[server]\n")
+    assert check("--config", "other.toml").stdout.startswith("other.toml: ok\n")
+
+
+def test_without_a_file_the_environment_is_shown() -> None:
+    assert check().stdout.startswith("environment: ok\n\nprovider  base URL")
+    assert check(env={}).stdout.endswith("[providers.NAME] [warning]\nenvironment: ok, 1 warning\n")
+
+
+def test_mistakes_have_a_line_each(folder: Path) -> None:
+    (folder / "penstock.toml").write_text('[server]\nworker = 1\n[routes."a\\u001b[2J"]\ntargets = ["grok/a"]\n')
+    result = check()
+    assert result.stdout == (
+        "penstock.toml:2: server.worker: unknown key; did you mean 'workers'?\n"
+        'penstock.toml:3: routes."a\\x1b[2J": must be a name: not empty, no control characters, no space around it\n'
+        "penstock.toml:4: routes.\"a\\x1b[2J\".targets[0]: there is no provider 'grok'; did you mean 'groq'?\n"
+    )
+    assert (result.stderr, result.exit_code) == ("penstock.toml: 3 errors\n", 1)
+
+
+def test_a_file_that_cannot_be_read_is_told_apart(folder: Path) -> None:
+    missing, directory = check("--config", "missing"), check("--config", ".")
+    assert (missing.stdout, missing.exit_code, directory.exit_code) == ("", 2, 2)
+    assert missing.stderr == "penstock: missing: no such file; check the path\n"
+    assert directory.stderr == "penstock: .: a directory, not a file; name the file in it\n"
+    (folder / "penstock.toml").mkdir()
+    assert check().exit_code == 2
+
+
+def test_json_says_the_same(folder: Path) -> None:
+    (folder / "penstock.toml").write_text(TEXT)
+    result = check("--json")
+    assert result.exit_code == 0
+    assert result.stdout.count("\n") == 1
+    told = json.loads(result.stdout)
+    assert (told["file"], told["ok"], told["errors"], told["listen"]) == ("penstock.toml", True, [], "127.0.0.1:8080")
+    assert [(warning["line"], warning["key"]) for warning in told["warnings"]] == [(11, "providers.later.api_key")]
+    acme, groq, ollama = told["providers"]
+    assert acme == {
+        "name": "acme",
+        "base_url": "http://127.0.0.1:9000/v1",
+        "dialect": "openai_chat",
+        "key": "penstock.toml",
+    }
+    assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)
+    assert told["routes"][1] == {
+        "name": "shared",
+        "targets": [{"target": "groq/a", "weight": 3}, {"target": "ollama/b", "weight": 0.5}],
+    }
+
+
+@pytest.mark.parametrize(("text", "status"), [("[server]\nworker = 1", 1), (None, 2)])
+def test_json_says_what_is_wrong(text: str | None, status: int, folder: Path) -> None:
+    if text is not None:
+        (folder / "a.toml").write_text(text)
+    result = check("--json", "--config", "a.toml")
+    told = json.loads(result.stdout)
+    assert (told["ok"], told["file"], result.exit_code) == (False, "a.toml", status)
+    (error,) = told["errors"]
+    assert set(error) == {"file", "line", "key", "message"}
+
+
+def test_help_fits_on_a_screen() -> None:
+    lines = check("--help").output.splitlines()
+    assert len(lines) < 24
+    assert all(len(line) <= 80 for line in lines)

@@ -1,0 +1,81 @@
+"""The page and the JSON Schema say what the loader does: every example loads, every key is there with its default."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import inspect
+
+from penstock.gateway.config import json_schema, load
+from penstock.gateway.config.schema import shape
+from penstock.gateway.config.tables import fields, plain
+from penstock.providers.catalog import catalog
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+URL = "https://a.example"
+# The keys that anybody would have set who follows the page.
+ENV = {str(table["env"]): "a-key-of-some-length" for table in catalog().values() if "url_env" not in table}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0])
+def test_an_example_loads_without_a_warning(example: str, tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text(example, encoding="utf-8")
+    named = {name: f"a-key-for-{name}" for name in re.findall(r"\$\{(\w+)\}", example)}
+    config = load(path, {**ENV, "AZURE_OPENAI_ENDPOINT": URL, **named})
+    assert config.warnings == ()
+
+
+def sections() -> dict[str, dict[str, inspect.Field]]:
+    """The keys of each section."""
+    found = {}
+    for name, field in fields(shape()).items():
+        kind = plain(field.type)
+        if isinstance(kind, inspect.DictType):
+            kind = plain(kind.value_type)
+        assert isinstance(kind, inspect.StructType)
+        found[name] = fields(kind)
+    return found
+
+
+KEYS = [(section, key, field) for section, known in sections().items() for key, field in known.items()]
+
+
+@pytest.mark.parametrize(("section", "key", "field"), KEYS, ids=[f"{section}.{key}" for section, key, _ in KEYS])
+def test_a_key_is_explained_with_its_default(section: str, key: str, field: inspect.Field) -> None:
+    heading = rf"^## (?:\[{section}\]|{section.capitalize()})$"
+    text = re.split(r"^## ", re.split(heading, PAGE, flags=re.MULTILINE)[1], flags=re.MULTILINE)[0]
+    default = json.dumps(field.default, default=lambda _: None).removesuffix(".0")
+    shown = "" if default in ('""', "[]", "null") else f"`{default}` "
+    assert f"\n| `{key}` | {shown}| " in text
+
+
+def test_the_page_lists_every_provider() -> None:
+    for name, table in catalog().items():
+        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | `")]
+        assert f"`{table['base_url']}`" in row
+        assert all(f"`{table[key]}`" in row for key in ("env", "url_env") if key in table)
+
+
+def test_the_schema_knows_the_same_keys() -> None:
+    schema = json.loads(json_schema())
+    assert schema["additionalProperties"] is False
+    for section, known in sections().items():
+        table = schema["properties"][section]
+        table = table.get("additionalProperties") or table
+        assert list(table["properties"]) == list(known)
+        assert table["additionalProperties"] is False
+        for key, entry in table["properties"].items():
+            assert entry["description"], key
+
+
+def test_the_schema_knows_bounds_and_words() -> None:
+    properties = json.loads(json_schema())["properties"]
+    number = {"type": "number", "exclusiveMinimum": 0, "maximum": 86400}
+    assert properties["timeouts"]["properties"]["gap_s"]["anyOf"][0] == number
+    assert properties["server"]["properties"]["log"]["enum"] == ["auto", "json", "off", "pretty"]
+    assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == ["openai_chat"]
+    assert "name" not in properties["providers"]["additionalProperties"]["properties"]
