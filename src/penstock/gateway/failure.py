@@ -1,0 +1,134 @@
+"""Failure: why a call, or one attempt at it, has no answer; and what the client is told about it.
+
+| what happened | code | status | next target? |
+|---|---|---|---|
+| no connection, TLS, name, reset, cut | `upstream_connect_failed`, … | 502 | yes |
+| a time-out | `upstream_connect_timeout`, `upstream_timeout_headers`, `upstream_timeout_idle`, … | 504 | yes |
+| 429 | `upstream_rate_limited` | 429 | yes |
+| 401, 403: our key, not the client's | `upstream_auth` | 502 | yes |
+| 5xx, 408 | `upstream_error` | 502, 503 | yes |
+| any other 4xx | the provider's own | the same | no |
+| an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
+
+"Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.dialects.openai_errors import read_error
+from penstock.core.events import Fault
+
+# What the reader calls a fault, as clients are told it.
+FAULT_CODES = {
+    "provider-error": "upstream_error",
+    "html-page": "upstream_bad_content_type",
+    "event-too-large": "upstream_event_too_large",
+    "empty-stream": "upstream_empty",
+}
+_TIMEOUTS = "timeout"
+# The provider's words are quoted, but not at any length.
+_MAX_MESSAGE = 1000
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why there is no answer."""
+
+    code: str
+    message: str
+    status: int = 502
+    kind: str = "upstream_error"
+    param: str | None = None
+    retryable: bool = True
+    retry_after: str = ""
+    # The status and body of a provider that is passed on as it is.
+    upstream_status: int = 0
+    body: bytes = b""
+    content_type: str = ""
+
+    def error(self, request_id: str) -> dict[str, object]:
+        """The error object, in OpenAI's envelope without the envelope."""
+        error: dict[str, object] = {
+            "message": self.message[:_MAX_MESSAGE],
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+            "request_id": request_id,
+        }
+        if self.upstream_status:
+            error["upstream"] = {"status": self.upstream_status}
+        return error
+
+    def frame(self, request_id: str) -> bytes:
+        """The error as the last frame of a stream."""
+        return b"data: " + msgspec.json.encode({"error": self.error(request_id)}) + b"\n\n"
+
+
+def from_transport(code: str, message: str) -> Failure:
+    """The failure that a broken or missing connection is."""
+    return Failure(code=code, message=message, status=504 if _TIMEOUTS in code else 502)
+
+
+def from_fault(fault: Fault) -> Failure:
+    """The failure that a fault in a 200 is. An HTTP status in the provider's error object counts as one."""
+    said = fault.provider.get("code") if fault.provider else None
+    if said is None and fault.provider:
+        said = fault.provider.get("status_code")
+    status = said if isinstance(said, int) and 400 <= said < 600 else 0
+    return Failure(
+        code="upstream_rate_limited" if status == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
+        message=fault.message,
+        status=status if status == 429 else 502,
+        upstream_status=status,
+    )
+
+
+def from_status(status: int, headers: dict[str, str], body: bytes) -> Failure:
+    """The failure that an HTTP status of a provider is."""
+    words = _words(body) or f"the provider answered {status}"
+    retry_after = headers.get("retry-after", "")
+    if status in (401, 403):
+        message = (
+            f"the provider refused the gateway's credentials ({status}); whoever runs the gateway must mend its key"
+        )
+        return Failure(code="upstream_auth", message=message, upstream_status=status)
+    if status == 429:
+        return Failure(
+            code="upstream_rate_limited", message=words, status=429, retry_after=retry_after, upstream_status=status
+        )
+    if status >= 500 or status == 408:
+        shed = status in (503, 529)
+        return Failure(
+            code="upstream_error",
+            message=words,
+            status=503 if shed else 504 if status == 504 else 502,
+            retry_after=retry_after,
+            upstream_status=status,
+        )
+    if 300 <= status < 400:
+        return Failure(
+            code="upstream_redirect", message="the provider redirects, which is not followed", upstream_status=status
+        )
+    return Failure(
+        code="invalid_request",
+        message=words,
+        status=status,
+        kind="invalid_request_error",
+        retryable=False,
+        upstream_status=status,
+        body=body,
+        content_type=headers.get("content-type", "application/json"),
+    )
+
+
+def _words(body: bytes) -> str:
+    """The provider's own words in the body of an error, if they can be found."""
+    try:
+        parsed = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        text = body.decode(errors="replace").strip()
+        return "" if text.startswith("<") else text[:_MAX_MESSAGE]
+    if not isinstance(parsed, dict):
+        return ""
+    error = read_error(parsed, "error")
+    return error[0] if error else ""

@@ -1,0 +1,112 @@
+"""ChatRequest: what a client asks, checked as far as the gateway is answerable for it, with every field kept.
+
+Fields that the gateway does not know go to the provider as they came. What it does check is what it acts on (`model`,
+`stream`, `stream_options`, `n`), and what could hurt it or mislead whoever stands behind it: a body that is no JSON
+object, keys that are there twice, figures beyond reason.
+"""
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from penstock.gateway.failure import Failure
+
+_KEYS_THAT_MUST_BE_ONCE = ("model", "stream", "messages", "n")
+_MAX_CHOICES = 128
+_MAX_MODEL = 256
+_MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
+
+
+class RefusedError(Exception):
+    """The request cannot be taken."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ChatRequest(Struct, frozen=True):
+    """What a client asks."""
+
+    model: str
+    stream: bool
+    include_usage: bool
+    fields: dict[str, object]
+
+    def for_target(self, model: str, overrides: Mapping[str, object], *, ask_for_usage: bool) -> bytes:
+        """The body for a provider: every field that the client sent, but for what the route overrides.
+
+        Usage is asked for always where the provider accepts that, because somebody has to know what the answer cost.
+        """
+        fields = self.fields | dict(overrides) | {"model": model}
+        if self.stream and ask_for_usage:
+            options = fields.get("stream_options")
+            fields["stream_options"] = (options if isinstance(options, dict) else {}) | {"include_usage": True}
+        return msgspec.json.encode(fields)
+
+
+def parse(body: bytes) -> ChatRequest:
+    """The request in a body; raises `RefusedError`."""
+    try:
+        fields = msgspec.json.decode(body)
+    except RecursionError:
+        raise _refused("the body is nested too deep", code="invalid_json") from None
+    except ValueError as error:
+        raise _refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    if not isinstance(fields, dict):
+        raise _refused("the body must be a JSON object", code="invalid_json")
+    _check_keys(body)
+    model = fields.get("model")
+    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+        raise _refused(f"`model` must name a model, in at most {_MAX_MODEL} characters", param="model")
+    stream = fields.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise _refused("`stream` must be true or false", param="stream")
+    if not isinstance(fields.get("messages"), list):
+        raise _refused("`messages` must be a list of messages", param="messages")
+    options = fields.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise _refused("`stream_options` must be an object", param="stream_options")
+    _check_figures(fields)
+    return ChatRequest(model, bool(stream), bool(options and options.get("include_usage")), fields)
+
+
+def _check_keys(body: bytes) -> None:
+    """Refuse a body in which a key that matters stands twice: two readers could take it for two different requests."""
+    if not any(body.count(b'"%b"' % key.encode()) > 1 for key in _KEYS_THAT_MUST_BE_ONCE):
+        return
+    outermost: list[tuple[str, object]] = []
+
+    def keep(pairs: list[tuple[str, object]]) -> None:
+        outermost[:] = pairs  # objects are reported from the inside out: the last one is the body itself
+
+    try:
+        json.loads(body, object_pairs_hook=keep)
+    except (ValueError, RecursionError):
+        raise _refused("the body is not valid JSON", code="invalid_json") from None
+    names = [name for name, _ in outermost]
+    for key in _KEYS_THAT_MUST_BE_ONCE:
+        if names.count(key) > 1:
+            raise _refused(f"`{key}` is there twice", param=key, code="duplicate_key")
+
+
+def _check_figures(fields: dict[str, object]) -> None:
+    n = fields.get("n")
+    if n is not None and (not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MAX_CHOICES):
+        raise _refused(f"`n` must be an integer from 1 to {_MAX_CHOICES}", param="n")
+    for name in ("max_tokens", "max_completion_tokens"):
+        count = fields.get(name)
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise _refused(f"`{name}` must be a positive integer", param=name)
+    for name, most in _MAX_ITEMS.items():
+        items = fields.get(name)
+        if isinstance(items, list) and len(items) > most:
+            raise _refused(f"`{name}` has more than {most} items", param=name)
+
+
+def _refused(message: str, *, param: str | None = None, code: str = "invalid_request") -> RefusedError:
+    return RefusedError(
+        Failure(code=code, message=message, status=400, kind="invalid_request_error", param=param, retryable=False)
+    )

@@ -1,0 +1,98 @@
+"""Routing: which targets may answer a model's name, in which order, and which of them are left alone for now."""
+
+import random
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+from penstock.gateway.config import Retries, Route, Target
+from penstock.gateway.failure import Failure
+
+# So many failures in a row, and a target is left alone for a while.
+_FAILURES_TO_COOL = 5
+
+
+class Health:
+    """Which targets fail, and until when they are left alone. Shared by all calls of a process."""
+
+    def __init__(self, retries: Retries, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
+        self._retries = retries
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._failures: dict[str, int] = {}
+        self._cooling: dict[str, float] = {}
+
+    def succeeded(self, target: Target) -> None:
+        """The target has answered."""
+        self._failures.pop(target.name, None)
+        self._cooling.pop(target.name, None)
+
+    def failed(self, target: Target, failure: Failure) -> None:
+        """The target has not answered."""
+        if not failure.retryable:
+            return
+        name = target.name
+        failures = self._failures[name] = self._failures.get(name, 0) + 1
+        wait = self._wait_s(failure.retry_after)
+        if wait is None and failure.status == 429:
+            wait = min(2.0**failures, self._retries.cooldown_s)
+        if wait is None and failures >= _FAILURES_TO_COOL:
+            wait = self._retries.cooldown_s
+        if wait:
+            self._cooling[name] = self._clock() + min(wait, self._retries.max_cooldown_s)
+
+    def cooling_s(self, target: Target) -> float:
+        """For how many more seconds the target is to be left alone; one more failure after that begins them anew."""
+        until = self._cooling.get(target.name)
+        if until is None:
+            return 0.0
+        left = until - self._clock()
+        if left <= 0:
+            del self._cooling[target.name]
+            return 0.0
+        return left
+
+    def _wait_s(self, retry_after: str) -> float | None:
+        """The seconds that a Retry-After header asks for; None where it says nothing that can be used."""
+        if not retry_after:
+            return None
+        try:
+            return max(float(retry_after), 0.0)
+        except ValueError:
+            pass
+        try:
+            return max(parsedate_to_datetime(retry_after).timestamp() - self._wall_clock(), 0.0)
+        except (ValueError, TypeError, OverflowError):
+            return None
+
+
+class RetryBudget:
+    """How many second tries all calls together may have: a share of the calls, so that retries never make a storm."""
+
+    def __init__(self, share: float, burst: float = 10.0) -> None:
+        self._share = share
+        self._burst = burst
+        self._tokens = burst
+
+    def earn(self) -> None:
+        """A call has come."""
+        self._tokens = min(self._tokens + self._share, self._burst)
+
+    def spend(self) -> bool:
+        """Whether one more second try is within the budget; it is taken from it."""
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+
+def in_order(route: Route, chance: random.Random) -> list[Target]:
+    """A route's targets in the order in which to try them: as listed, or drawn by weight, each once."""
+    targets = list(route.targets)
+    if not route.weighted:
+        return targets
+    ordered = []
+    while targets:
+        pick = chance.choices(targets, [target.weight or 0.0 for target in targets])[0]
+        targets.remove(pick)
+        ordered.append(pick)
+    return ordered

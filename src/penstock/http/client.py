@@ -1,0 +1,331 @@
+"""The client's side of HTTP/1.1: a pool of connections to upstreams, and one `Response` per request on them.
+
+1. A request is sent whole; its answer comes through the callbacks of a `Receiver`, as it arrives.
+2. A connection serves one request at a time. It goes back to the pool only when its answer ended as HTTP says it must.
+3. A connection that dies before the first byte of an answer, after it had been used before, was stale
+   (`StaleConnectionError`). Only then is it safe to send the same request again.
+4. Redirects are never followed. Certificates are always verified.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import httptools
+from msgspec import Struct
+
+from penstock.http.limits import UpstreamLimits
+
+
+class Origin(Struct, frozen=True):
+    """Where an upstream is: host and port, or the path of a unix socket; with TLS or without; behind a proxy or not."""
+
+    host: str
+    port: int
+    tls: bool = False
+    unix: str = ""
+    proxy: tuple[str, int] | None = None
+
+
+class UpstreamError(Exception):
+    """The upstream could not be asked, or broke off. `code` is a stable word for what went wrong."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class StaleConnectionError(UpstreamError):
+    """A pooled connection turned out to be dead before the answer began: ask again on a fresh one."""
+
+
+class Receiver(Protocol):
+    """Who takes an answer, as it arrives. After `on_end` or `on_error` nothing more comes."""
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        """The head of the answer."""
+
+    def on_data(self, data: bytes) -> None:
+        """A piece of its body."""
+
+    def on_end(self) -> None:
+        """The body is complete, as far as HTTP can tell."""
+
+    def on_error(self, error: UpstreamError) -> None:
+        """The answer broke off."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to an upstream."""
+
+    def __init__(self, limits: UpstreamLimits, release: Callable[["UpstreamConnection"], None]) -> None:
+        self._limits = limits
+        self._release = release
+        self._transport: asyncio.Transport | None = None
+        self._receiver: Receiver | None = None
+        self.used = 0
+        self.born = asyncio.get_running_loop().time()
+        self.idle_since = self.born
+        self._headers: dict[str, str] = {}
+        self._reset()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be used."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; its answer goes to the receiver."""
+        assert self._transport is not None
+        assert self._receiver is None
+        self._reset()
+        self.used += 1
+        self._receiver = receiver
+        self._transport.write(request)
+
+    def pause(self) -> None:
+        """Read no more until `resume`: whoever takes the answer is slow."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def abandon(self, receiver: Receiver) -> None:
+        """The receiver wants no more: close, if the answer that it waits for is still under way."""
+        if self._receiver is receiver:
+            self.close()
+
+    def close(self) -> None:
+        """Close at once; the receiver hears nothing more."""
+        self._receiver = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The upstream has accepted."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._transport = transport
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._receiver is None:
+            self.close()  # nobody asked
+            return
+        self._begun = True
+        if not self._headed:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if self._receiver is not None:
+                self._fail("upstream_bad_response", f"the answer is not valid HTTP/1.1: {error}")
+        except httptools.HttpParserUpgrade:
+            self._fail("upstream_bad_response", "the answer switches protocols")
+        else:
+            if self._head_bytes > self._limits.max_head and not self._headed:
+                self._fail("upstream_bad_response", f"the head of the answer exceeds {self._limits.max_head} bytes")
+            elif self._complete:
+                self._finish()
+
+    def eof_received(self) -> bool:
+        """The upstream has closed its side."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._transport = None
+        receiver = self._receiver
+        if receiver is None:
+            self._release(self)
+            return
+        if self._headed and not self._sized and exc is None:
+            # A body without a length ends where the connection does; only its content can tell whether it was cut.
+            self._receiver = None
+            receiver.on_end()
+        elif not self._begun and self.used > 1:
+            self._receiver = None
+            receiver.on_error(StaleConnectionError("upstream_stale", "the connection was closed while it was idle"))
+        else:
+            code = "upstream_reset" if exc is not None else "upstream_truncated"
+            self._fail(
+                code, f"the connection was {'reset' if exc is not None else 'closed'} before the answer was complete"
+            )
+        self._release(self)
+
+    # What llhttp calls.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._headers[name.lower().decode("latin-1")] = value.decode("latin-1")
+        if len(self._headers) > self._limits.max_headers:
+            raise ValueError(f"more than {self._limits.max_headers} headers")
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        self._headed = True
+        self._sized = (
+            "content-length" in self._headers or "chunked" in self._headers.get("transfer-encoding", "").lower()
+        )
+        self._keep_alive = self._parser.should_keep_alive()
+        if self._receiver is not None:
+            self._receiver.on_head(status, self._headers)
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        if self._receiver is not None:
+            self._receiver.on_data(data)
+
+    def on_message_complete(self) -> None:
+        """The answer is whole, or was only a forerunner (100, 103)."""
+        if self._headed:
+            self._complete = True
+        else:
+            self._headers = {}
+
+    def _reset(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers = {}
+        self._head_bytes = 0
+        self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
+
+    def _finish(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if not self._keep_alive and self._transport is not None:
+            self._transport.abort()
+        self._release(self)
+        if receiver is not None:
+            receiver.on_end()
+
+    def _fail(self, code: str, message: str) -> None:
+        receiver, self._receiver = self._receiver, None
+        if self._transport is not None:
+            self._transport.abort()
+        if receiver is not None:
+            receiver.on_error(UpstreamError(code, message))
+
+
+class Pool:
+    """Connections to upstreams, kept for the next request."""
+
+    def __init__(self, limits: UpstreamLimits, tls: ssl.SSLContext | None = None) -> None:
+        self._limits = limits
+        self._tls = tls
+        self._idle: dict[Origin, deque[UpstreamConnection]] = {}
+        self.open: set[UpstreamConnection] = set()
+        self.closed = False
+
+    async def connect(self, origin: Origin, timeout_s: float, *, fresh: bool = False) -> UpstreamConnection:
+        """A connection to the origin: one that was kept, unless a fresh one is wanted, else a new one."""
+        now = asyncio.get_running_loop().time()
+        idle = self._idle.get(origin)
+        while idle and not fresh:
+            connection = idle.pop()
+            young = now - connection.born < self._limits.max_age_s and now - connection.idle_since < self._limits.idle_s
+            if connection.alive and young:
+                return connection
+            connection.close()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._open(origin)
+        except TimeoutError:
+            message = f"no connection to {_named(origin)} within {timeout_s:g} s"
+            raise UpstreamError("upstream_connect_timeout", message) from None
+        except ssl.SSLError as error:
+            message = f"TLS with {_named(origin)} failed: {error.reason or error}"
+            raise UpstreamError("upstream_tls_failed", message) from None
+        except socket.gaierror as error:
+            raise UpstreamError("upstream_dns_failed", f"cannot resolve {origin.host}: {error.strerror}") from None
+        except OSError as error:
+            message = f"cannot connect to {_named(origin)}: {error.strerror or error}"
+            raise UpstreamError("upstream_connect_failed", message) from None
+
+    def close(self) -> None:
+        """Close what is idle, and everything else as soon as it is free."""
+        self.closed = True
+        for connections in self._idle.values():
+            while connections:
+                connections.pop().close()
+
+    async def _open(self, origin: Origin) -> UpstreamConnection:
+        loop = asyncio.get_running_loop()
+
+        def make() -> UpstreamConnection:
+            return UpstreamConnection(self._limits, lambda connection: self._take_back(origin, connection))
+
+        tls = self._context() if origin.tls else None
+        name = origin.host if origin.tls else None
+        if origin.unix:
+            _, connection = await loop.create_unix_connection(make, origin.unix, ssl=tls, server_hostname=name)
+        elif origin.proxy is not None:
+            tunnel = await _open_tunnel(origin, origin.proxy)
+            _, connection = await loop.create_connection(make, sock=tunnel, ssl=tls, server_hostname=name)
+        else:
+            _, connection = await loop.create_connection(make, origin.host, origin.port, ssl=tls, server_hostname=name)
+        self.open.add(connection)
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _take_back(self, origin: Origin, connection: UpstreamConnection) -> None:
+        if not connection.alive:
+            self.open.discard(connection)
+            return
+        idle = self._idle.setdefault(origin, deque())
+        if self.closed or len(idle) >= self._limits.max_idle:
+            connection.close()
+            return
+        connection.idle_since = asyncio.get_running_loop().time()
+        idle.append(connection)
+
+
+def _named(origin: Origin) -> str:
+    return origin.unix or f"{origin.host}:{origin.port}"
+
+
+async def _open_tunnel(origin: Origin, proxy: tuple[str, int]) -> socket.socket:
+    """A socket to the origin through an HTTP proxy's CONNECT."""
+    loop = asyncio.get_running_loop()
+    last: OSError = OSError("the proxy's name has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(*proxy, type=socket.SOCK_STREAM):
+        tunnel = socket.socket(family, kind, protocol)
+        tunnel.setblocking(False)
+        try:
+            await loop.sock_connect(tunnel, address)
+            await loop.sock_sendall(
+                tunnel,
+                f"CONNECT {origin.host}:{origin.port} HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\n\r\n".encode(),
+            )
+            head = b""
+            while b"\r\n\r\n" not in head and len(head) < 16_384:
+                data = await loop.sock_recv(tunnel, 1)
+                if not data:
+                    break
+                head += data
+            if head.split(b" ", 2)[1:2] != [b"200"]:
+                raise OSError(f"the proxy refused the tunnel: {head.split(chr(13).encode())[0].decode('latin-1')!r}")
+            return tunnel
+        except OSError as error:
+            tunnel.close()
+            last = error
+        except BaseException:
+            tunnel.close()
+            raise
+    raise last

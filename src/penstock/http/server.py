@@ -1,0 +1,405 @@
+"""The server's side of HTTP/1.1: one `ServerConnection` per client, one `Exchange` per request on it.
+
+llhttp parses; this file keeps what no parser keeps: sizes, seconds, order and flow.
+
+1. A request reaches the handler whole (head and body), within the limits, or not at all.
+2. One exchange at a time: what a client sends ahead is held, a little of it, until the answer is complete.
+3. Reading never stops for long: only so is it noticed at once that a client has left. Half-closing is leaving.
+4. `Exchange.write` never blocks. When the client is slow `on_pause` is called, and `on_resume` when it has caught up.
+5. Whatever was begun is ended: an answer that cannot be completed closes the connection without its last chunk.
+"""
+
+import asyncio
+import re
+import socket
+from collections import deque
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Protocol, cast
+
+import httptools
+from msgspec import Struct
+
+from penstock.http.deadline import Deadline
+from penstock.http.limits import FrontLimits
+
+_HOST = re.compile(rb"[A-Za-z0-9._~\-\[\]:%]*\Z")
+_MAX_AHEAD = 65_536
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+class HttpRequest(Struct, frozen=True):
+    """A request as it came: header names in lower case; a header that came twice has the last value."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class ErrorPage(Protocol):
+    """Renders the answer to a request that never reached the handler: its type and its body."""
+
+    def __call__(self, status: int, message: str, /) -> tuple[str, bytes]: ...
+
+
+class Exchange:
+    """One request, and the answer to it. The handler sets `on_gone`, `on_pause` and `on_resume` as it needs them."""
+
+    __slots__ = ("_chunked", "_connection", "_keep_alive", "_state", "on_gone", "on_pause", "on_resume", "request")
+
+    def __init__(
+        self, connection: "ServerConnection", request: HttpRequest, *, keep_alive: bool, chunked: bool
+    ) -> None:
+        self._connection = connection
+        self._keep_alive = keep_alive
+        self._chunked = chunked
+        self._state = "new"
+        self.request = request
+        self.on_gone: Callable[[], None] | None = None
+        self.on_pause: Callable[[], None] | None = None
+        self.on_resume: Callable[[], None] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the status line has been sent."""
+        return self._state != "new"
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer is complete, or the client has gone."""
+        return self._state == "over"
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._connection.peer
+
+    def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        """Answer at once, with a body of known length."""
+        if self._state != "new":
+            return
+        head = self._head(status, {**headers, "content-length": str(len(body))})
+        self._connection.write(head + (b"" if self.request.method == "HEAD" else body))
+        self._finish()
+
+    def start(self, status: int, headers: dict[str, str]) -> None:
+        """Begin an answer that is written piece by piece. Its head leaves with the first piece."""
+        if self._state == "new":
+            self._state = "streaming"
+            framing = {"transfer-encoding": "chunked"} if self._chunked else {}
+            self._connection.write(self._head(status, headers | framing))
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of the body."""
+        if self._state == "streaming" and data:
+            self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def end(self, data: bytes = b"") -> None:
+        """Send the last piece, and the end of the body."""
+        if self._state == "streaming":
+            self.write(data)
+            if self._chunked:
+                self._connection.write(b"0\r\n\r\n")
+            self._finish()
+
+    def abort(self) -> None:
+        """Break the answer off: the client sees that it is not complete."""
+        if self._state != "over":
+            self._state = "over"
+            self._connection.abort()
+
+    def gone(self) -> None:
+        """The client has left (called by the connection)."""
+        if self._state != "over":
+            self._state = "over"
+            if self.on_gone is not None:
+                self.on_gone()
+
+    def _head(self, status: int, headers: dict[str, str]) -> bytes:
+        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if not self._keep_alive or self._connection.closing:
+            lines.append("connection: close")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+
+    def _finish(self) -> None:
+        self._state = "over"
+        self._connection.finished(keep_alive=self._keep_alive)
+
+
+class ServerConnection(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(
+        self,
+        handler: Callable[[Exchange], None],
+        error_page: ErrorPage,
+        limits: FrontLimits,
+        connections: set["ServerConnection"],
+    ) -> None:
+        self._handler = handler
+        self._error_page = error_page
+        self._limits = limits
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._deadline = Deadline(self._loop, self._expire)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._ahead = b""
+        self._ready: deque[Exchange] = deque()
+        self._paused = False
+        self.closing = False
+        self.peer = ""
+        # The request that is being parsed.
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting = "head"
+        self._head_bytes = 0
+        self._framing_bytes = 0
+        self._target = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: list[bytes] = []
+        self._body_size = 0
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._limits.write_buffer)
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer)
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        if len(self._connections) >= self._limits.max_connections:
+            self._refuse(503, "there are too many connections")
+            return
+        self._connections.add(self)
+        self._deadline.set(self._limits.head_timeout_s)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._exchange is not None:
+            self._ahead += data
+            if len(self._ahead) > _MAX_AHEAD and self._transport is not None:
+                self._transport.pause_reading()
+            return
+        self._feed(data)
+
+    def eof_received(self) -> bool:
+        """The client has closed its side, which means that it does not wait for an answer."""
+        self.abort()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The connection is gone."""
+        self._deadline.clear()
+        self._connections.discard(self)
+        self._transport = None
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.gone()
+
+    def pause_writing(self) -> None:
+        """The client is slower than what is written to it."""
+        self._paused = True
+        self._deadline.set(self._limits.stalled_client_s)
+        if self._exchange is not None and self._exchange.on_pause is not None:
+            self._exchange.on_pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._paused = False
+        if self._exchange is not None:
+            self._deadline.clear()
+            if self._exchange.on_resume is not None:
+                self._exchange.on_resume()
+
+    # What exchanges call.
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or keep them until the client takes them."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self) -> None:
+        """Close at once, whatever is still to be sent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def finished(self, *, keep_alive: bool) -> None:
+        """The answer is complete: wait for the next request, or close."""
+        self._exchange = None
+        if self._transport is None:
+            return
+        if not keep_alive or self.closing:
+            self._close()
+            return
+        self._deadline.set(self._limits.keep_alive_s)
+        if self._ready or self._ahead:
+            self._loop.call_soon(self._go_on)
+
+    # What the server calls.
+
+    def drain(self) -> None:
+        """Take no more requests: close now, or when the answer under way is complete."""
+        self.closing = True
+        if self._exchange is None:
+            self._close()
+
+    # The request under way.
+
+    def _go_on(self) -> None:
+        """Take up what the client sent ahead."""
+        if self._exchange is not None or self._transport is None or self.closing:
+            return
+        if self._ready:
+            self._begin_exchange()
+        elif self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            self._transport.resume_reading()
+            self._feed(ahead)
+
+    def _begin_exchange(self) -> None:
+        self._exchange = exchange = self._ready.popleft()
+        self._deadline.clear()
+        self._handler(exchange)
+
+    def _feed(self, data: bytes) -> None:
+        if self._transport is None or self.closing:
+            return
+        if not self._head_bytes:
+            self._deadline.set(self._limits.head_timeout_s)
+        if self._waiting == "head":
+            self._head_bytes += len(data)
+        self._framing_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(426, "upgrading the connection is not supported")
+        except (httptools.HttpParserError, _RefusedError) as error:
+            cause = error if isinstance(error, _RefusedError) else error.__context__
+            if isinstance(cause, _RefusedError):
+                self._refuse(cause.status, cause.message)
+            else:
+                self._refuse(400, f"not valid HTTP/1.1: {error}")
+        else:
+            if self._ready:
+                self._begin_exchange()
+            elif self._waiting == "head" and self._head_bytes > self._limits.max_head:
+                self._refuse(431, f"the headers exceed {self._limits.max_head} bytes")
+            elif self._waiting == "body" and self._framing_bytes > self._limits.max_framing:
+                self._refuse(400, f"more than {self._limits.max_framing} bytes of chunk framing without a body")
+
+    # What llhttp calls.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._waiting = "head"
+        self._target = b""
+        self._headers = []
+        self._body = []
+        self._body_size = 0
+
+    def on_url(self, target: bytes) -> None:
+        """A piece of the request target."""
+        self._target += target
+        if len(self._target) > self._limits.max_target:
+            raise _RefusedError(414, f"the URL exceeds {self._limits.max_target} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        if self._waiting == "body":
+            return  # a trailer: nobody needs one
+        if len(name) + len(value) > self._limits.max_header:
+            raise _RefusedError(431, f"a header exceeds {self._limits.max_header} bytes")
+        self._headers.append((name.lower(), value))
+        if len(self._headers) > self._limits.max_headers:
+            raise _RefusedError(431, f"there are more than {self._limits.max_headers} headers")
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        hosts = [value for name, value in self._headers if name == b"host"]
+        if len(hosts) > 1 or (not hosts and self._parser.get_http_version() != "1.0"):
+            raise _RefusedError(400, "there must be exactly one Host header")
+        if hosts and not _HOST.match(hosts[0]):
+            raise _RefusedError(400, "the Host header is not a host")
+        length = next((value for name, value in self._headers if name == b"content-length"), b"")
+        if length.isdigit() and int(length) > self._limits.max_body:
+            raise _RefusedError(413, f"the body exceeds {self._limits.max_body} bytes")
+        self._waiting = "body"
+        self._framing_bytes = 0
+        self._deadline.set(self._limits.body_timeout_s)
+        if any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._headers):
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        self._body_size += len(data)
+        self._framing_bytes = 0
+        if self._body_size > self._limits.max_body:
+            raise _RefusedError(413, f"the body exceeds {self._limits.max_body} bytes")
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._waiting = "head"
+        self._head_bytes = 0
+        try:
+            url = httptools.parse_url(self._target)
+        except httptools.HttpParserInvalidURLError:
+            raise _RefusedError(400, "the request target is not a path") from None
+        request = HttpRequest(
+            method=self._parser.get_method().decode("latin-1"),
+            path=(url.path or b"/").decode("latin-1"),
+            query=(url.query or b"").decode("latin-1"),
+            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers},
+            body=b"".join(self._body),
+        )
+        self._body = []
+        modern = self._parser.get_http_version() != "1.0"
+        keep_alive = modern and self._parser.should_keep_alive()
+        self._ready.append(Exchange(self, request, keep_alive=keep_alive, chunked=modern))
+
+    # Endings.
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer a request that cannot be taken, and close: what follows it on the wire is not to be trusted."""
+        if self._exchange is not None:
+            self.abort()
+            return
+        kind, body = self._error_page(status, message)
+        head = (
+            f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+            "connection: close\r\n\r\n"
+        )
+        self.write(head.encode("latin-1") + body)
+        self._close()
+
+    def _expire(self) -> None:
+        if self._exchange is not None or self._paused:
+            self.abort()  # the client takes nothing
+        elif self._head_bytes:
+            self._refuse(408, "the request took too long to arrive")
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self.closing = True
+        self._deadline.clear()
+        if self._transport is not None:
+            self._deadline.set(self._limits.stalled_client_s)
+            self._transport.close()
+
+
+class _RefusedError(Exception):
+    """A request that is refused before it reaches the handler."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message

@@ -1,0 +1,1 @@
+"""The server: the composition root, the surfaces it offers, its workers and its log."""

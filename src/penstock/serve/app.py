@@ -1,0 +1,191 @@
+"""App: the composition root. Puts the parts together, routes requests to surfaces, reloads and drains."""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.gateway.call import Call
+from penstock.gateway.config import Config
+from penstock.gateway.failure import Failure
+from penstock.gateway.pipeline import Gateway
+from penstock.gateway.routing import Health, RetryBudget
+from penstock.http.client import Pool
+from penstock.http.limits import FrontLimits, UpstreamLimits
+from penstock.http.server import Exchange, ServerConnection
+from penstock.serve.log import Log
+from penstock.serve.responses import error_page, respond_failure, respond_json
+from penstock.serve.surfaces.chat_completions import ChatCompletions
+from penstock.upstream.remote import Remote
+
+_DRAINING = Failure(
+    code="gateway_draining",
+    message="the gateway is restarting; ask again",
+    status=503,
+    kind="server_error",
+    retry_after="1",
+)
+# What was written last needs a moment to leave.
+_LAST_BYTES_S = 1.0
+# Prefixes under which people know the same API.
+_PREFIXES = ("/openai/v1", "/v1", "/openai")
+
+
+class App:
+    """One process of the gateway."""
+
+    def __init__(
+        self, config: Config, environment: Mapping[str, str], log: Log, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._environment = environment
+        self._log = log
+        self._pool = Pool(UpstreamLimits(), tls)
+        self._remote = Remote(self._pool, environment)
+        self._connections: set[ServerConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._started = int(time.time())
+        self._chat = ChatCompletions(self._settle)
+        self.draining = False
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        """Serve by this configuration from now on; calls under way keep the one that they began with."""
+        loop = asyncio.get_running_loop()
+        self.config = config
+        limits = config.limits
+        self._front = FrontLimits(
+            max_head=limits.max_head,
+            max_body=limits.max_body,
+            max_connections=limits.max_connections,
+            head_timeout_s=limits.head_timeout_s,
+            body_timeout_s=limits.body_timeout_s,
+            keep_alive_s=limits.keep_alive_s,
+            stalled_client_s=limits.stalled_client_s,
+        )
+        self._keys = [hashlib.sha256(key.reveal().encode()).digest() for key in config.server.keys]
+        health = Health(config.retries, loop.time, time.time)
+        self._gateway = Gateway(config, self._remote, health, RetryBudget(config.retries.budget))
+
+    async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
+        """Begin to take connections; returns the port."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: ServerConnection(self.handle, error_page, self._front, self._connections),
+            host,
+            port,
+            reuse_port=reuse_port or None,
+            backlog=4096,
+        )
+        bound = self._server.sockets[0].getsockname()[1]
+        assert isinstance(bound, int)
+        return bound
+
+    async def drain(self, window_s: float) -> None:
+        """Take no more; let what is under way finish within the window; tell the rest; close."""
+        self.draining = True
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drain()
+        await self._until(lambda: not self._chat.calls, window_s)
+        for client in list(self._chat.calls):
+            client.cut(_DRAINING)
+        await self._until(lambda: not self._connections, _LAST_BYTES_S)
+        for connection in list(self._connections):
+            connection.abort()
+        self._pool.close()
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not done() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - it ends a process
+            await asyncio.sleep(0.02)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        request = exchange.request
+        request_id = f"req_{secrets.token_hex(12)}"
+        path = _plain_path(request.path)
+        if path in ("/health", "/livez", "/health/liveliness"):
+            respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
+        elif path in ("/readyz", "/health/readiness"):
+            status = "draining" if self.draining else "ok"
+            respond_json(exchange, 503 if self.draining else 200, {"status": status}, {"x-request-id": request_id})
+        elif request.method == "OPTIONS":
+            exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
+        elif not self._is_known(exchange):
+            respond_failure(exchange, _unauthorized(), request_id, {})
+        elif path == "/chat/completions":
+            self._post(exchange, request_id)
+        elif path == "/models" or path.startswith("/models/"):
+            self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id)
+        else:
+            respond_failure(
+                exchange, _refused(404, f"there is nothing at {request.path[:200]}", "not_found"), request_id, {}
+            )
+
+    def _post(self, exchange: Exchange, request_id: str) -> None:
+        if exchange.request.method != "POST":
+            failure = _refused(405, f"{exchange.request.method} is not possible here; POST is", "method_not_allowed")
+            respond_failure(exchange, failure, request_id, {"allow": "POST"})
+        elif self.draining:
+            respond_failure(exchange, _DRAINING, request_id, {})
+        else:
+            self._chat.handle(exchange, self._gateway, request_id)
+
+    def _get_models(self, exchange: Exchange, wanted: str, request_id: str) -> None:
+        headers = {"x-request-id": request_id}
+        if exchange.request.method not in ("GET", "HEAD"):
+            failure = _refused(405, f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
+            respond_failure(exchange, failure, request_id, {"allow": "GET"})
+            return
+        if not wanted:
+            data = [self._model(name) for name in self.config.models()]
+            respond_json(exchange, 200, {"object": "list", "data": data}, headers)
+        elif self.config.route(wanted) is not None:
+            respond_json(exchange, 200, self._model(wanted), headers)
+        else:
+            failure = _refused(404, f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
+            respond_failure(exchange, failure, request_id, {})
+
+    def _model(self, name: str) -> dict[str, object]:
+        route = self.config.route(name)
+        owner = route.targets[0].provider.name if route is not None else ""
+        return {"id": name, "object": "model", "created": self._started, "owned_by": owner}
+
+    def _is_known(self, exchange: Exchange) -> bool:
+        """Whether the client has a key, where keys are asked for."""
+        if not self._keys:
+            return True
+        headers = exchange.request.headers
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        given = (
+            token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key") or headers.get("api-key") or ""
+        )
+        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
+        matches = [hmac.compare_digest(digest, key) for key in self._keys]  # all of them: time must tell nothing
+        return any(matches)
+
+    def _settle(self, call: Call) -> None:
+        self._log.call(call)
+
+
+def _plain_path(path: str) -> str:
+    """The path without the prefix under which it was asked for."""
+    for prefix in _PREFIXES:
+        if path.startswith(f"{prefix}/"):
+            return path.removeprefix(prefix)
+    return path
+
+
+def _refused(status: int, message: str, code: str, param: str | None = None) -> Failure:
+    return Failure(
+        code=code, message=message, status=status, kind="invalid_request_error", param=param, retryable=False
+    )
+
+
+def _unauthorized() -> Failure:
+    message = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
+    return Failure(code="invalid_api_key", message=message, status=401, kind="authentication_error", retryable=False)

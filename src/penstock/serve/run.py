@@ -1,0 +1,132 @@
+"""Running the gateway: one process, or several on one port, from start to the last stream.
+
+SIGTERM and SIGINT drain: stop accepting, let streams finish within the window, tell the rest, exit 0; a second one does
+not wait. SIGHUP reloads the configuration: streams under way keep theirs, and an invalid file changes nothing and says
+so.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+import uvloop
+
+from penstock.errors import ConfigError
+from penstock.gateway.config import Config
+from penstock.serve.app import App
+from penstock.serve.log import Log
+
+# A worker that dies younger than this is broken, not unlucky: its successor waits.
+_YOUNG_S = 1.0
+
+
+def run(
+    config: Config, load: Callable[[], Config], environment: Mapping[str, str], ready: Callable[[int], None]
+) -> int:
+    """Serve until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
+    host, port = config.server.address
+    if config.server.workers == 1:
+        return uvloop.run(_serve(config, load, environment, host, port, ready))
+    reserved = _reserve(host, port)
+    port = reserved.getsockname()[1]
+    ready(port)
+    return _supervise(config.server.workers, lambda: uvloop.run(_serve(config, load, environment, host, port, None)))
+
+
+async def _serve(
+    config: Config,
+    load: Callable[[], Config],
+    environment: Mapping[str, str],
+    host: str,
+    port: int,
+    ready: Callable[[int], None] | None,
+) -> int:
+    loop = asyncio.get_running_loop()
+    pretty = config.server.log == "pretty" or (config.server.log == "auto" and sys.stderr.isatty())
+    log = Log(sys.stderr, pretty=pretty, enabled=config.server.log != "off")
+    app = App(config, environment, log)
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    for wanted in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
+    bound = await app.listen(host, port, reuse_port=ready is None)
+    if ready is not None:
+        ready(bound)
+    gc.collect()
+    gc.freeze()  # what is there now stays: the collector need not look at it again
+    while await signals.get() == signal.SIGHUP:
+        _reload(app, load, log)
+    draining = loop.create_task(app.drain(app.config.server.drain_s))
+    again = loop.create_task(signals.get())
+    await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
+    if not draining.done():
+        draining.cancel()
+        await app.drain(0.0)
+    again.cancel()
+    log.close()
+    return 0
+
+
+def _reload(app: App, load: Callable[[], Config], log: Log) -> None:
+    try:
+        app.use(load())
+    except ConfigError as error:
+        log.say(f"the configuration was not reloaded, the old one stays: {error}")
+    else:
+        log.say(f"the configuration was reloaded from {app.config.source}")
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    """Hold a port, without listening on it, for the workers to share."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind((host, port))
+    return reserved
+
+
+def _supervise(count: int, work: Callable[[], int]) -> int:
+    """Keep so many workers running until a signal ends them all."""
+    born: dict[int, float] = {}
+    stopping = False
+
+    def pass_on(number: int, _frame: object) -> None:
+        nonlocal stopping
+        stopping = stopping or number != signal.SIGHUP
+        for pid in list(born):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    for _ in range(count):
+        born[_spawn(work)] = time.monotonic()
+    while born:
+        pid, _ = os.wait()
+        age = time.monotonic() - born.pop(pid, 0.0)
+        if not stopping:
+            if age < _YOUNG_S:
+                time.sleep(_YOUNG_S)
+            sys.stderr.write(f"penstock: worker {pid} died; another one takes its place\n")
+            born[_spawn(work)] = time.monotonic()
+    return 0
+
+
+def _spawn(work: Callable[[], int]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    status = 1
+    try:
+        status = work()
+    finally:
+        os._exit(status)

@@ -1,0 +1,1 @@
+"""Who answers: a remote provider, later an embedded model or a capture."""

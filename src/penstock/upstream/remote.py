@@ -1,0 +1,86 @@
+"""A remote provider: where its API is, and how a request to it looks on the wire."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from penstock.http.client import Origin, Pool, UpstreamConnection
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Endpoint(Struct, frozen=True):
+    """One URL to which requests are posted. Its head holds the credential, so it is never shown."""
+
+    origin: Origin
+    head: bytes
+
+    def request(self, body: bytes) -> bytes:
+        """The whole request that carries the body."""
+        return b"%bcontent-length: %d\r\n\r\n%b" % (self.head, len(body), body)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.origin!r})"
+
+
+class Remote:
+    """Connections to remote providers, through proxies where the environment says so."""
+
+    def __init__(self, pool: Pool, environment: Mapping[str, str]) -> None:
+        self._pool = pool
+        self._environment = environment
+
+    def endpoint(self, url: str, headers: dict[str, str]) -> Endpoint:
+        """The endpoint at a URL, with these headers on every request to it."""
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+        origin = Origin(host, port, tls=parts.scheme == "https", proxy=self._proxy(parts.scheme, host, port))
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        named = f"[{host}]" if ":" in host else host
+        authority = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
+        lines = [
+            f"POST {path} HTTP/1.1",
+            f"host: {authority}",
+            "content-type: application/json",
+            "accept: application/json, text/event-stream",
+            "accept-encoding: identity",
+            "user-agent: penstock",
+            *(f"{name}: {value}" for name, value in headers.items()),
+            "",
+        ]
+        return Endpoint(origin, "\r\n".join(lines).encode("latin-1"))
+
+    async def connect(self, endpoint: Endpoint, timeout_s: float, *, fresh: bool) -> UpstreamConnection:
+        """A connection to the endpoint; raises UpstreamError."""
+        return await self._pool.connect(endpoint.origin, timeout_s, fresh=fresh)
+
+    def _proxy(self, scheme: str, host: str, port: int) -> tuple[str, int] | None:
+        """The proxy to go through, by the usual variables; None for none."""
+        found = self._variable(f"{scheme}_proxy") or self._variable("all_proxy")
+        if not found or _is_exempt(host, port, self._variable("no_proxy")):
+            return None
+        parts = urlsplit(found if "://" in found else f"http://{found}")
+        return (parts.hostname, parts.port or 80) if parts.hostname else None
+
+    def _variable(self, name: str) -> str:
+        return self._environment.get(name) or self._environment.get(name.upper()) or ""
+
+
+def _is_exempt(host: str, port: int, no_proxy: str) -> bool:
+    """Whether `NO_PROXY` names the host. Loopback is always exempt: a proxy elsewhere cannot reach it."""
+    if host == "localhost" or _is_loopback(host):
+        return True
+    for entry in filter(None, (part.strip().lower() for part in no_proxy.split(","))):
+        name = entry.removeprefix("*").removeprefix(".")
+        if entry == "*" or f"{host}:{port}" == name or host == name or (name and host.endswith(f".{name}")):
+            return True
+    return False
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
