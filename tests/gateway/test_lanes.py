@@ -1,0 +1,70 @@
+"""The fast lane and the slow lane of the relay give a client the same completion."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock import Completion, StreamReader, StreamWriter
+from tests.corpus import CORPUS, captures
+from tests.invariants import LongWay, said
+from tests.streams import fold, read
+
+FOLDER = Path(__file__).parent.parent
+OURS = {path.stem: path.read_bytes() for path in sorted((*FOLDER.glob("seeds/*"), *FOLDER.glob("captures/*.sse")))}
+CAPTURES = captures()
+VENDORS = sorted({capture.vendor for capture in CAPTURES})
+
+
+def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
+    """What a client gets for these reads of the upstream's socket, and how many of them went out untouched."""
+    writer = StreamWriter(include_usage=True)
+    out, untouched = [], 0
+    for piece in pieces:
+        events = reader.feed(piece)
+        out.append(piece if reader.untouched else writer.write(events))
+        untouched += reader.untouched
+    out.append(writer.write(reader.close()))
+    return b"".join(out), untouched
+
+
+def by_event(wire: bytes) -> list[bytes]:
+    """The reads of a socket on which every event came alone."""
+    return [event + b"\n\n" for event in wire.split(b"\n\n")[:-1]] + [wire.rsplit(b"\n\n", 1)[-1]]
+
+
+def same(first: Completion, second: Completion) -> bool:
+    usages = [completion.usage.counts() if completion.usage else None for completion in (first, second)]
+    finishes = [[choice.finish_reason for choice in completion.choices] for completion in (first, second)]
+    return said(first) == said(second) and usages[0] == usages[1] and finishes[0] == finishes[1]
+
+
+def check(wire: bytes) -> int:
+    """Both lanes agree with each other and with the stream itself; returns how many events took the fast one."""
+    fast, untouched = relayed(by_event(wire), StreamReader())
+    slow, none = relayed(by_event(wire), LongWay())
+    assert none == 0
+    first, second, source = fold(read(fast)), fold(read(slow)), fold(read(wire))
+    assert same(first, second)
+    if source.ending == "completed":
+        assert (first.ending, second.ending) == ("completed", "completed")
+        assert same(first, source)
+    else:
+        assert "completed" not in (first.ending, second.ending)
+    return untouched
+
+
+@pytest.mark.parametrize("wire", OURS.values(), ids=OURS)
+def test_both_lanes_give_the_same_completion(wire: bytes) -> None:
+    check(wire)
+
+
+def test_healthy_text_takes_the_fast_lane() -> None:
+    assert check(OURS["003_11f14e5984ba4222"]) == 4
+
+
+@pytest.mark.skipif(not CAPTURES, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another")
+@pytest.mark.parametrize("vendor", VENDORS or ["nobody"])
+def test_both_lanes_give_the_same_completion_of_recorded_streams(vendor: str) -> None:
+    for capture in CAPTURES:
+        if capture.vendor == vendor:
+            check(capture.data)
