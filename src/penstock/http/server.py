@@ -3,8 +3,9 @@
 llhttp parses; this file keeps what no parser keeps: sizes, seconds, order and flow.
 
 1. A request reaches the handler whole (head and body), within the limits, or not at all.
-2. One exchange at a time: what a client sends ahead is held, a little of it, until the answer is complete.
-3. Reading never stops for long: only so is it noticed at once that a client has left. Half-closing is leaving.
+2. One exchange at a time: what a client sends ahead is held until the answer is complete; who sends too much of it gets
+   this answer and no other.
+3. Reading never stops: only so is it noticed at once that a client has left. Half-closing is leaving.
 4. `Exchange.write` never blocks. When the client is slow `on_pause` is called, and `on_resume` when it has caught up.
 5. Whatever was begun is ended: an answer that cannot be completed closes the connection without its last chunk.
 """
@@ -184,9 +185,11 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
         if self._exchange is not None:
-            self._ahead += data
-            if len(self._ahead) > _MAX_AHEAD and self._transport is not None:
-                self._transport.pause_reading()
+            if len(self._ahead) + len(data) <= _MAX_AHEAD and not self.closing:
+                self._ahead += data
+            else:
+                self._ahead = b""
+                self.closing = True  # after this answer; what comes until then is read and dropped (rule 3)
             return
         self._feed(data)
 
@@ -261,7 +264,6 @@ class ServerConnection(asyncio.Protocol):
             self._begin_exchange()
         elif self._ahead:
             ahead, self._ahead = self._ahead, b""
-            self._transport.resume_reading()
             self._feed(ahead)
 
     def _begin_exchange(self) -> None:
