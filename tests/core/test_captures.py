@@ -123,6 +123,7 @@ EXPECTED: dict[str, Expected] = dict(
         repaired("role-repeated", 2, 3, "Me, again."),
         repaired("content-parts", 2, 3, "In parts.", reasoning="A short one."),
         repaired("logprobs-mistyped", 1, 3, "Quite likely."),
+        repaired("reasoning-differs", 1, 3, "Four.", reasoning="Two and two."),
         repaired("text-without-delta", 2, 3, "Old school."),
         repaired("message-beside-delta", 1, 7, "Once is enough."),
         repaired("finish-mapped", 1, 7, "The end of turn.", native_finish="end_turn"),

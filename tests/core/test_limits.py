@@ -97,6 +97,10 @@ ENDLESS: dict[str, Callable[[int], bytes]] = {
     "extras before the answer": lambda i: sse(chunk(**{f"key{i}": "x" * 10_000})),
     "new extras in every chunk": lambda i: sse(says("x") | {f"key{i}": "x" * 10_000}),
     "new figures in every usage": lambda i: sse(bill(prompt_tokens=1, **{f"key{i}": "x" * 10_000})),
+    "empty data behind an event": lambda i: sse(says("x"), end="\n") if i == 0 else b"data: \n" * 1_500,
+    "halves of characters of ever new calls": lambda i: sse(
+        *(dumps(calls(piece(f"{'x' * 900}{i}-{n}", None, None, "HALF"))).replace("HALF", "\\ud83c") for n in range(10))
+    ),
     "a page": lambda i: b"<html>" if i == 0 else b"<p>x</p>" * 1_000,
     "bytes after a fault": lambda i: b"not a stream\n" if i == 0 else b"x" * 10_000,
 }

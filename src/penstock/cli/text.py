@@ -9,6 +9,8 @@ import re
 
 import msgspec
 
+from penstock.core.text import without_line_ends
+
 # C0 but tab and newline, DEL, C1; the marks that reorder a line from within; what UTF-8 or XML cannot carry.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
@@ -39,7 +41,7 @@ def counted(count: int, noun: str) -> str:
 
 def to_json(value: object) -> bytes:
     """The value as JSON, in one line, in which terminals find nothing to obey."""
-    return _UNSAFE_IN_JSON.sub(_escaped_in_json, msgspec.json.encode(value))
+    return _UNSAFE_IN_JSON.sub(_escaped_in_json, without_line_ends(msgspec.json.encode(value)))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -78,11 +78,15 @@ class Grammar:
             else:
                 self._see(event, sink)
 
-    def close(self, sink: Sink, *, cut: bool) -> None:
-        """No more will come: tell the finishes, the usage and the ending."""
+    def close(self, sink: Sink, *, cut: bool, unread: str = "") -> None:
+        """No more will come: tell the finishes, the usage and the ending.
+
+        `unread` is what stood where an answer should be, if nothing else was there.
+        """
         unfinished = [choice for choice, finish in self._choices.items() if finish is None]
         if self._fault is None and not self._choices and not cut:
-            self._see(Fault("empty-stream", "the stream ended without an answer", sink.offset, sink.line), sink)
+            message = f"the stream ended without an answer{f'; it holds {unread}' if unread else ''}"
+            self._see(Fault("empty-stream", message, sink.offset, sink.line), sink)
         if self._fault is None and (self._start != Start("", "", None) or self._waiting):
             self._tell_start(sink)
         if self._fault is None:

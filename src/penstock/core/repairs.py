@@ -110,7 +110,7 @@ REPAIRS: dict[str, Defect] = {
     ),
     "raw-control-character": Defect(
         "A string holds a control character that JSON wants escaped.",
-        "It is read as that character.",
+        "It is read as that character, a line end of any kind as a newline.",
         "There is no other meaning it could have.",
     ),
     "non-finite-number": Defect(
@@ -220,9 +220,14 @@ REPAIRS: dict[str, Defect] = {
         "They are dropped.",
         "They say nothing about which token they belong to, and official SDKs break on them.",
     ),
+    "reasoning-differs": Defect(
+        "Two fields hold reasoning, and not the same.",
+        "The first is told, the other kept as an extra.",
+        "Which of them is the model's thinking only the provider knows; none is dropped, and text is not touched.",
+    ),
     "text-without-delta": Defect(
-        "A choice has `text`, as in legacy completions, and no delta.",
-        "The text is read as its delta.",
+        "Text stands in `text`, as in legacy completions, and not in the content of a delta.",
+        "It is read as the content.",
         "It is all that the choice says.",
     ),
     "message-beside-delta": Defect(

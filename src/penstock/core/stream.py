@@ -5,10 +5,11 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.core.dialects.openai_chat import OpenAIChatReader
-from penstock.core.dialects.openai_chat_writer import LINE_ENDS_TO_SOME, OpenAIChatWriter
+from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
 from penstock.core.events import Event, Fault
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
+from penstock.core.text import LINE_ENDS_TO_SOME
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import MAX_DEPTH, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
@@ -57,10 +58,12 @@ class StreamReader:
         """How the stream is framed (`sse`, `json-lines`, `json-array`, …); empty while too little was seen."""
         return self._framer.name
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Take in bytes, however they were split; return the events that they complete."""
         if self.closed:
             raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
+        if type(data) is not bytes:
+            data = bytes(data)  # a bytearray or a memoryview
         idle, frames, plain = self._framer.idle, self.frames, self._plain
         items = self._framer.feed(data)
         if not items:
@@ -90,7 +93,7 @@ class StreamReader:
         cut = self._framer.cut
         if not cut and not self.done and self.framing == "sse" and self._grammar.whole:
             self._out.repair("no-done")
-        self._grammar.close(self._out, cut=cut)
+        self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
 
     def _read(self, items: list[Framed]) -> None:
@@ -106,6 +109,8 @@ class StreamReader:
                     self._read_frame(item)
                     self._grammar.order(seen.events, out)
                 seen.events = []
+            elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
+                out.repair("data-after-done", item.message[:80])  # rubbish, when all has been said
             else:
                 if isinstance(item, Fault):
                     self._dialect.tell_held()
@@ -125,8 +130,7 @@ class StreamReader:
         return True
 
     def _read_frame(self, frame: Frame) -> None:
-        data = frame.data
-        if data.count(b"{") + data.count(b"[") > MAX_DEPTH and is_too_deep(data):
+        if is_too_deep(frame.data):
             self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
             return
         try:

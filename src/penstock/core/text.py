@@ -2,6 +2,8 @@
 
 from penstock.core.sink import Sink
 
+# Line ends to clients that split decoded text, and how JSON escapes them.
+LINE_ENDS_TO_SOME = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -24,6 +26,14 @@ class SurrogateJoiner:
             self.held[key] = text[-1]
             text = text[:-1]
         return whole(text, sink)
+
+
+def without_line_ends(data: bytes) -> bytes:
+    """JSON text with everything escaped that somebody takes for a line end."""
+    if not data.isascii():
+        for raw, escaped in LINE_ENDS_TO_SOME.items():
+            data = data.replace(raw, escaped)
+    return data
 
 
 def whole(text: str, sink: Sink) -> str:

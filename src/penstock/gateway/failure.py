@@ -39,7 +39,9 @@ class Failure(Struct, frozen=True, kw_only=True):
     status: int = 502
     kind: str = "upstream_error"
     param: str | None = None
+    # Whether another target may do better; and whether the same client may, if it asks again.
     retryable: bool = True
+    passing: bool = True
     retry_after: str = ""
     # The status and body of a provider that is passed on as it is.
     upstream_status: int = 0
@@ -91,7 +93,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> Failure:
         message = (
             f"the provider refused the gateway's credentials ({status}); whoever runs the gateway must mend its key"
         )
-        return Failure(code="upstream_auth", message=message, upstream_status=status)
+        return Failure(code="upstream_auth", message=message, upstream_status=status, passing=False)
     if status == 429:
         return Failure(
             code="upstream_rate_limited", message=words, status=429, retry_after=retry_after, upstream_status=status

@@ -4,9 +4,12 @@ Targets are tried one after another until one commits. A second try costs a shar
 retry is on a fresh socket, when a pooled one turned out to be dead before the provider could have seen the request.
 """
 
+import math
 import random
 import time
 from typing import Protocol
+
+from msgspec import structs
 
 from penstock.core.stream import StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
@@ -68,6 +71,9 @@ class Gateway:
             self._health.failed(target, failure)
             if not failure.retryable:
                 break
+        wait = min(map(self._health.cooling_s, targets))
+        if wait and not failure.retry_after:
+            failure = structs.replace(failure, retry_after=str(math.ceil(wait)))
         client.refuse(failure)
 
     async def _try(
@@ -139,5 +145,5 @@ def _all_cooling(seconds: float) -> Failure:
         code="no_healthy_target",
         message="every provider of this model has failed and is left alone for a while",
         status=503,
-        retry_after=str(max(1, round(seconds))),
+        retry_after=str(math.ceil(seconds)),
     )

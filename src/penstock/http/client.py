@@ -207,6 +207,7 @@ class UpstreamConnection(asyncio.Protocol):
         receiver, self._receiver = self._receiver, None
         if not self._keep_alive and self._transport is not None:
             self._transport.abort()
+        self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
         self._release(self)
         if receiver is not None:
             receiver.on_end()

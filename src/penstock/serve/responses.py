@@ -25,7 +25,7 @@ def respond_failure(exchange: Exchange, failure: Failure, request_id: str, heade
     headers = {"x-request-id": request_id, **headers}
     if failure.retry_after:
         headers["retry-after"] = _one_line(failure.retry_after)
-    if not failure.retryable:
+    if not failure.retryable or not failure.passing:
         headers["x-should-retry"] = "false"
     if failure.body and _is_envelope(failure.body):
         exchange.respond(failure.status, {"content-type": JSON, **headers}, failure.body)

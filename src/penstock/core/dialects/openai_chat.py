@@ -16,7 +16,7 @@ from msgspec import UNSET
 from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
-from penstock.core.dialects.openai_errors import read_error
+from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.events import Extra, Start, UsageReport
 from penstock.core.sink import Sink
@@ -30,6 +30,7 @@ FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
     (frozenset(("candidates",)), (), "Gemini generateContent"),
     (frozenset(("usageMetadata",)), (), "Gemini generateContent"),
     (frozenset(("created_at", "done")), (), "Ollama"),
+    (frozenset(("object", "output")), (), "OpenAI Responses"),
 )
 # Where the model's words could stand in an event that has no choices: too far from the dialect to be read.
 MISPLACED_WORDS = frozenset(("delta", "content", "text"))
@@ -45,6 +46,8 @@ class OpenAIChatReader:
 
     def __init__(self, sink: Sink) -> None:
         self.done = False
+        self.unread = ""
+        """The first event that was neither answer nor error nor anything else that is known."""
         self._sink = sink
         self._joiner = SurrogateJoiner()
         self._surrogates = False
@@ -62,6 +65,9 @@ class OpenAIChatReader:
         chunk: dict[str, object] = value
         if self.done:
             self._sink.repair("data-after-done")
+            if chunk.get("id") and self._envelope and chunk["id"] != self._envelope[0] and _says_something(chunk):
+                self._fail("bad-shape", "a second answer follows the first one's [DONE]")
+                return
         special = "choices" not in chunk or "error" in chunk or "base_resp" in chunk or event == "error"
         if special and self._read_special(chunk, event):
             return
@@ -124,13 +130,17 @@ class OpenAIChatReader:
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""
         text = data.decode(errors="replace").strip()
-        if text.upper() == self.sentinel:
+        if text.upper() in (self.sentinel, "DONE"):
             padded = data.strip(b"\r\n").removeprefix(b" ") != self.sentinel.encode()
             self._read_done(misspelled=padded)
         elif event == "error":
             self._fail("provider-error", text[:500] or "an error event without data")
         elif not text:
             self._sink.repair("empty-event")
+        elif is_heartbeat(event) or is_heartbeat(text.strip("[]")):
+            self._sink.repair("keepalive-event", event or text[:80])
+        elif self.done:
+            self._sink.repair("data-after-done", text[:80])  # rubbish, when all has been said
         else:
             self._fail("bad-json", text[:500])
 
@@ -164,6 +174,8 @@ class OpenAIChatReader:
             self._read_done(misspelled=True)
         elif event == "error":
             self._fail("provider-error", f"{value or 'an error event without data'!s:.500}")
+        elif value == ["DONE"]:
+            self._read_done(misspelled=True)
         elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             for item in value:
                 self.read(item, event=event)
@@ -196,8 +208,10 @@ class OpenAIChatReader:
             if any(chunk.get(name) for name in MISPLACED_WORDS):
                 self._fail("bad-shape", f"an event without choices says something: {shown(chunk)}")
                 return True
-            if not chunk.keys() & {"usage", "x_groq", "id", "model"}:
+            if is_heartbeat(event) or not chunk.keys() & {"usage", "x_groq", "id", "model"}:
                 self._sink.repair("keepalive-event", event or ", ".join(chunk)[:80])
+                if chunk and not self.unread and not is_heartbeat(event or text_of(kind)):
+                    self.unread = shown(chunk)
                 return True
             return False
         if chunk.get("usage") is not None:
@@ -296,6 +310,15 @@ def _open_texts(value: object) -> list[tuple[dict[str, object], str]]:
                 if isinstance(function, dict) and isinstance(function.get("arguments"), str)
             ]
     return found
+
+
+def _says_something(chunk: dict[str, object]) -> bool:
+    """Whether a chunk carries more than usage."""
+    choices = chunk.get("choices")
+    deltas = (
+        [choice.get("delta") for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    )
+    return any(isinstance(delta, dict) and any(delta.values()) for delta in deltas)
 
 
 def _has_message(choices: object) -> bool:

@@ -8,13 +8,13 @@ words, the choice is refused.
 from collections.abc import Iterator
 from typing import Literal
 
-from penstock.core.dialects.getters import shown
+from penstock.core.dialects.getters import integer_of, shown
 from penstock.core.dialects.openai_chat_plain import PlainDelta
 from penstock.core.dialects.openai_errors import error_of
 from penstock.core.dialects.tool_calls import ToolCalls
 from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from penstock.core.sink import Sink
-from penstock.core.text import SurrogateJoiner
+from penstock.core.text import SurrogateJoiner, whole
 
 # The words of other APIs, in small letters, for the reasons that this dialect knows. `core/repairs.py`: finish-mapped.
 FINISH_REASONS: dict[str, str] = {
@@ -45,7 +45,20 @@ FINISH_REASONS: dict[str, str] = {
 # Words for "not finished yet", from senders that write null as text.
 NOT_FINISHED = frozenset(("null", "none"))
 # Finish reasons by which a provider says that it failed.
-FAILURES = frozenset(("error", "network_error", "insufficient_system_resource", "abort"))
+FAILURES = frozenset(
+    (
+        "error",
+        "failed",
+        "timeout",
+        "abort",
+        "cancelled",
+        "canceled",
+        "network_error",
+        "insufficient_system_resource",
+        "malformed_function_call",
+    )
+)
+_MAX_JOINED_CALLS = 100
 # Where providers put the text of the model's thinking, in the order of preference.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
@@ -105,6 +118,11 @@ class ChoiceReader:
             says = any(value for name, value in delta.items() if name != "role")
         else:
             delta, says = self._substitute(choice, delta, message), False
+        for fields in (delta, choice):
+            if not delta.get("content") and isinstance(fields.get("text"), str) and fields["text"]:
+                self._sink.repair("text-without-delta")
+                delta["content"] = fields.pop("text")
+                says = True
         if says and self.whole_message:
             self.fail("bad-shape", "a delta after the whole message")
             return
@@ -153,10 +171,7 @@ class ChoiceReader:
             text = message.get("content")
             if isinstance(before, str) and not (isinstance(text, str) and text.startswith(before)):
                 self.fail("bad-shape", "two whole messages that contradict each other")
-        elif isinstance(choice.get("text"), str):
-            self._sink.repair("text-without-delta")
-            return {"content": choice.pop("text")}
-        else:
+        elif not isinstance(choice.get("text"), str):
             self._sink.repair("delta-missing")
         return {}
 
@@ -183,7 +198,7 @@ class ChoiceReader:
         role = delta.pop("role", None)
         if isinstance(role, str) and role:
             self._start(role)
-        elif not self.started and (finish or any(value for value in delta.values())):
+        elif not self.started and (finish or any(value is not None for value in delta.values())):
             self._start("")
         content = delta.pop("content", None)
         refusal = delta.pop("refusal", None)
@@ -221,8 +236,13 @@ class ChoiceReader:
         A second field with the same text stays in the delta, and so among the extras: clients read either.
         """
         for name in REASONING_FIELDS:
-            if isinstance(delta.get(name), str) and delta[name]:
-                return delta.pop(name), name
+            text = delta.get(name)
+            if isinstance(text, str) and text:
+                del delta[name]
+                others = (delta.get(other) for other in REASONING_FIELDS)
+                if any(isinstance(other, str) and other and other != text for other in others):
+                    self._sink.repair("reasoning-differs")
+                return text, name
         details = delta.get("reasoning_details")
         if isinstance(details, list):
             texts = [item.get("text") or item.get("summary") for item in details if isinstance(item, dict)]
@@ -236,6 +256,8 @@ class ChoiceReader:
 
     def _say(self, field: str, text: object, *, surrogates: bool) -> None:
         """Text of any kind."""
+        if text is None:
+            return
         if not isinstance(text, str):
             self.fail("bad-shape", f"{field} is not text: {shown(text)}")
             return
@@ -261,7 +283,11 @@ class ChoiceReader:
                     yield "reasoning_content", "".join(text for text in texts if isinstance(text, str))
                 case {"type": "thinking", "thinking": text} | {"type": "reasoning", "text": text}:
                     yield "reasoning_content", text
-                case {"text": str(text)} if "type" not in part:
+                case {"type": "reasoning", "reasoning": text}:
+                    yield "reasoning_content", text
+                case {"type": "refusal", "refusal": text}:
+                    yield "refusal", text
+                case {"text": str(text)}:
                     yield "content", text
                 case _:
                     self._add_extras({"content_parts": [part]}, "delta")
@@ -291,14 +317,18 @@ class ChoiceReader:
         function = piece.get("function")
         arguments = function.get("arguments") if isinstance(function, dict) else None
         if isinstance(function, dict) and isinstance(arguments, str):
-            key = (self.index, f"arguments {piece.get('index')}")
-            function["arguments"] = self._joiner.join(key, arguments, self._sink)
+            number = integer_of(piece.get("index")) or 0
+            if 0 <= number < _MAX_JOINED_CALLS:
+                key = (self.index, f"arguments {number}")
+                function["arguments"] = self._joiner.join(key, arguments, self._sink)
+            else:
+                function["arguments"] = whole(arguments, self._sink)
 
     def _read_finish(self, finish: object, native: object) -> None:
         if not isinstance(finish, str):
             self.fail("bad-shape", f"finish_reason is not text: {shown(finish)}")
             return
-        word = finish.lower()
+        word = finish.strip().lower().removeprefix("finish_reason_")
         if word in FAILURES:
             self.fail("provider-error", f"finish_reason {finish}")
             return

@@ -31,11 +31,11 @@ from penstock.core.events import (
     ToolKind,
     UsageReport,
 )
+from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
 
 # Extras that OpenAI repeats in every chunk; clients read them off any one.
 _STICKY = ("service_tier", "system_fingerprint")
-LINE_ENDS_TO_SOME = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 # Why a stream without a fault of its own is not completed, as a client is told.
 _ENDINGS = {
     "truncated": "the provider's stream ended before the answer was complete",
@@ -176,11 +176,7 @@ class OpenAIChatWriter:
         self._extras = {}
 
     def _emit(self, body: dict[str, object]) -> None:
-        data = msgspec.json.encode(body)
-        for raw, escaped in LINE_ENDS_TO_SOME.items():
-            if raw in data:
-                data = data.replace(raw, escaped)
-        self._out.append(b"data: " + data + b"\n\n")
+        self._out.append(b"data: " + without_line_ends(msgspec.json.encode(body)) + b"\n\n")
 
     def _call_start(self, start: ToolCallStart) -> dict[str, object]:
         if start.kind == "function_call":

@@ -112,19 +112,21 @@ class ToolCalls:
         name = text_of(fields.pop("name", None))
         arguments = _arguments(fields.pop("input" if kind == "custom" else "arguments", None), sink)
         if arguments is None or (body is not None and not isinstance(body, dict)):
-            sink.fault("bad-shape", f"a tool call's arguments are neither text nor an object: {shown(body)}")
+            self._fail("bad-shape", f"a tool call's arguments are neither text nor an object: {shown(body)}", sink)
             return
         call = self._owner(index, id, name, arguments, sink)
         if call == "unknown":
-            sink.fault("tool-call-ambiguous", f"a piece without id could belong to several calls: {shown(arguments)}")
+            self._fail(
+                "tool-call-ambiguous", f"a piece without id could belong to several calls: {shown(arguments)}", sink
+            )
             return
         if call == "new call":
             if len(self._calls) == _MAX_CALLS:
-                sink.fault("bad-shape", f"more than {_MAX_CALLS} tool calls")
+                self._fail("bad-shape", f"more than {_MAX_CALLS} tool calls", sink)
                 return
             call = self._open(index, kind, sink)
-        elif id and arguments and (id, name) == (call.id, call.name) and call.says(arguments):
-            sink.repair("tool-id-repeated", id)
+        elif arguments and call.id and id in ("", call.id) and name == call.name and call.says(arguments):
+            sink.repair("tool-id-repeated" if id else "tool-name-repeated", id or name)
             return
         if not self._identify(call, id, name, sink):
             return
@@ -135,7 +137,9 @@ class ToolCalls:
     def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
         """The common case: more arguments of a call that is known and told. Otherwise nothing, and False."""
         call = self._by_index.get(index)
-        if not arguments or call is None or not call.told or call.kind != "function" or index in self._contested:
+        if not arguments or call is None or not call.told or call.kind != "function":
+            return False
+        if call.scan.whole or index in self._contested:
             return False
         call.add(arguments)
         sink.events.append(ToolCallDelta(self._choice, call.number, arguments))
@@ -146,11 +150,11 @@ class ToolCalls:
         name = text_of(piece.pop("name", None))
         arguments = _arguments(piece.pop("arguments", None), sink)
         if arguments is None:
-            sink.fault("bad-shape", "a function call's arguments are neither text nor an object")
+            self._fail("bad-shape", "a function call's arguments are neither text nor an object", sink)
             return
         call = self._calls[-1] if self._calls else self._open(0, "function_call", sink)
         if name and call.whole and not call.says(arguments):
-            sink.fault("tool-call-ambiguous", f"a second legacy function call: {shown(name)}")
+            self._fail("tool-call-ambiguous", f"a second legacy function call: {shown(name)}", sink)
             return
         if name and call.whole:
             sink.repair("tool-name-repeated", name)
@@ -199,8 +203,9 @@ class ToolCalls:
         self, known: _Call, index: int | None, name: str, arguments: str, sink: Sink
     ) -> _Call | _Owner:
         again = name == known.name and known.says(arguments)
-        begins = arguments.strip() or (index is not None and index not in self._by_index)
-        if name and known.whole and begins and not again:
+        elsewhere = index is not None and index not in self._by_index
+        other = elsewhere and name != known.name
+        if name and not again and (other or (known.whole and (arguments.strip() or elsewhere))):
             sink.repair("tool-id-duplicate", known.id or "")
             return "new call"
         if index is not None and known.index not in (index, None):
@@ -210,17 +215,30 @@ class ToolCalls:
     def _owner_of_taken_index(self, call: _Call, id: str, name: str, arguments: str, sink: Sink) -> _Call | _Owner:
         if id and call.id is None and not call.told and name in ("", call.name):
             return call  # its id comes late
-        if name and call.name:
-            more = name == call.name and call.unfinished and arguments and arguments.lstrip()[:1] not in _OPENING
-            part = not id and call.id is not None and not call.scan.started
-            if not more and not part and (id or call.whole or name != call.name):
-                sink.repair("tool-index-reused", id or name)
-                if not call.whole and call.index is not None:
-                    self._contested.add(call.index)
-                return "new call"
-        if not id and not name and call.index in self._contested:
-            return "unknown"
+        contested = call.index in self._contested
+        if not name or not call.name:
+            stray = call.whole and arguments.strip() and any(not other.whole for other in self._calls)
+            return "unknown" if not id and (contested or stray) else call
+        if not id and name == call.name and call.id is not None and call.says(arguments):
+            return call  # said again
+        if name == call.name and arguments and arguments.lstrip()[:1] not in _OPENING:
+            if contested:
+                return "unknown"
+            if call.unfinished:
+                return call  # these arguments can only go on, whatever the id
+        if not id and name != call.name and not call.scan.started:
+            return "unknown"  # the next part of the name, or another call
+        if id or call.whole or name != call.name:
+            sink.repair("tool-index-reused", id or name)
+            if not call.whole and call.index is not None:
+                self._contested.add(call.index)
+            return "new call"
         return call
+
+    def _fail(self, code: str, message: str, sink: Sink) -> None:
+        """The stream has failed here; what came before still counts."""
+        self.tell_held(sink)
+        sink.fault(code, message)
 
     def _open(self, index: int | None, kind: ToolKind, sink: Sink) -> _Call:
         if self._calls and not self._calls[-1].told:
@@ -246,7 +264,9 @@ class ToolCalls:
         elif name:
             if name != call.name:
                 if call.told:
-                    sink.fault("tool-call-ambiguous", f"the name of a call changes from {call.name!r} to {name!r}")
+                    self._fail(
+                        "tool-call-ambiguous", f"the name of a call changes from {call.name!r} to {name!r}", sink
+                    )
                     return False
                 call.name += name
             sink.repair("tool-name-repeated", name)

@@ -1,10 +1,17 @@
 """A stream given as one JSON array, without SSE framing: each element is a frame, dispatched as soon as it closes."""
 
+import re
+
 from penstock.core.events import Fault, Repair
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.scan import JsonScan
 
 _BETWEEN_ELEMENTS = b" \t\r\n,"
+_BRACKETS = (b"{", b"[")
+# Elements that are no objects say nothing; they are read so that what stands around them is not lost.
+_BEGINNINGS = (*_BRACKETS, b'"', *(bytes((byte,)) for byte in b"ntf-0123456789"))
+_STRING_END = re.compile(rb'"')
+_SCALAR_END = re.compile(rb"[\s,\]]")
 
 
 class JsonArrayReader:
@@ -19,6 +26,7 @@ class JsonArrayReader:
         self._element = bytearray()
         self._at = (offset, line)
         self._scan = JsonScan()
+        self._element_ended = False
         self._closed = False
         self._dead = False
 
@@ -28,11 +36,11 @@ class JsonArrayReader:
         position = 0
         while position < len(data) and not self._dead:
             if self._element:
-                end = self._scan.advance(data, position)
+                end = self._advance(data, position)
                 self._element += data[position:end]
                 if len(self._element) > self._max_event:
                     self._fault(items, "event-too-large", f"an event exceeds {self._max_event} bytes")
-                elif self._scan.whole:
+                elif self._element_ended:
                     items.append(Frame(bytes(self._element), *self._at))
                     self._element.clear()
             else:
@@ -49,14 +57,27 @@ class JsonArrayReader:
             return []
         return [Repair("array-unclosed", self._offset, self._line)]
 
+    def _advance(self, data: bytes, position: int) -> int:
+        """Read on in the element; returns where it, or the data, ends."""
+        if self._element[:1] in _BRACKETS:
+            end = self._scan.advance(data, position)
+            self._element_ended = self._scan.depth == 0 and not self._scan.in_string
+            return end
+        found = (_STRING_END if self._element[:1] == b'"' else _SCALAR_END).search(data, position)
+        self._element_ended = found is not None
+        if found is None:
+            return len(data)
+        return found.end() if self._element[:1] == b'"' else found.start()
+
     def _begin_element(self, data: bytes, position: int, items: list[Framed]) -> int:
         """Read what stands between elements: one byte of it, or the first of the next element."""
         mark = data[position : position + 1]
-        if mark in (b"{", b"[") and not self._closed:
+        if mark in _BEGINNINGS and not self._closed:
             self._at = (self._offset, self._line)
             self._scan = JsonScan()
             self._scan.advance(mark, 0)
             self._element += mark
+            self._element_ended = False
         elif mark == b"]" and not self._closed:
             self._closed = True
         elif mark not in _BETWEEN_ELEMENTS:

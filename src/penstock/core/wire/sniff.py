@@ -10,6 +10,7 @@ r"""Sniffer: which framing a stream has, told by its first bytes. Content types 
 
 import html
 import re
+from codecs import getincrementaldecoder
 
 from penstock.core.events import Fault, Repair
 from penstock.core.wire.frame import Framed, Framer
@@ -18,10 +19,11 @@ from penstock.core.wire.sse import SseReader
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
-# gzip; zstd; UTF-16, which no provider has ever sent on purpose. Others have a control character in the first bytes.
+# gzip; zstd; UTF-16, which no provider has ever sent on purpose. Others are not text in their first bytes.
 _MAGIC_NUMBERS = (_GZIP_MAGIC, b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_MAGIC_BYTES = 4
+# So many bytes, or the first line if it is shorter, tell text from anything else.
+_TELLING_BYTES = 16
 _WHITE_SPACE = b" \t\r\n"
 # Enough for a title and the first sentences of an error page; the rest is mark-up.
 _PAGE_BYTES = 4096
@@ -78,7 +80,8 @@ class Sniffer:
             start = len(_BOM)
         window = held[start:_MAX_UNDECIDED]
         body = window.lstrip(_WHITE_SPACE)
-        undecided = len(body) < _MAGIC_BYTES or body.strip(_WHITE_SPACE) == b"["
+        telling = body[:_TELLING_BYTES].split(b"\n")[0]
+        undecided = (len(telling) == len(body) < _TELLING_BYTES) or body.strip(_WHITE_SPACE) == b"["
         if not final and len(held) < _MAX_UNDECIDED and undecided:
             return []
         at = start + len(window) - len(body)
@@ -90,13 +93,24 @@ class Sniffer:
         elif body[:1] == b"<":
             self._framer = PageReader(offset=at, line=line)
             start = at
-        elif body.startswith(_MAGIC_NUMBERS) or _CONTROL.search(body[:_MAGIC_BYTES]):
+        elif body.startswith(_MAGIC_NUMBERS) or not _is_text(telling):
             self._framer = BinaryReader(offset=at)
             start = at
         else:
             self._framer = SseReader(self._max_event, offset=start)
         self._held = b""
         return items + self._framer.feed(held[start:])
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether the data can be the beginning of a text."""
+    if _CONTROL.search(data):
+        return False
+    try:
+        getincrementaldecoder("utf-8")().decode(data)  # a character may be cut at the end
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class PageReader:

@@ -55,6 +55,7 @@ class SseReader:
         self._begun = False
         self._bare = False
         self._continued = False
+        self._blank_data = False
         self._at = (offset, line)
         # The habits of this stream.
         self._frames = 0
@@ -145,7 +146,7 @@ class SseReader:
         if self._data:
             if self._whole():
                 if not value.strip() and not bare:
-                    self._data.append(value)  # nothing, which is legal behind the data as it is before it
+                    self._blank_data = True  # nothing, which is legal behind the data as it is before it
                     return
                 name, self._next_event = self._next_event, ""
                 self._dispatch(items)
@@ -201,6 +202,8 @@ class SseReader:
             items.append(self._repair("unknown-field", name.decode(errors="replace")))
         else:
             message = content[:_QUOTED_CHARACTERS].decode(errors="replace")
+            if content.startswith(b"HTTP/"):
+                message += " (headers stand before the stream: record its body alone)"
             items.append(Fault("not-a-stream", message, self._offset, self._line))
 
     def _read_field(self, field: bytes, value: bytes, items: list[Framed]) -> None:
@@ -231,7 +234,7 @@ class SseReader:
 
     def _read_bare(self, line: bytes, items: list[Framed]) -> None:
         """A line without a prefix that opens with a bracket: an event of its own."""
-        if self._data and not self._data[-1].strip():
+        if self._blank_data:
             # Its prefix stands alone on the line before, which was taken for a blank end of the event before that.
             self._dispatch(items)
             items += (self._repair("missing-blank-line"), self._repair("json-on-next-line"))
@@ -272,7 +275,7 @@ class SseReader:
             self._scan = JsonScan()
             self._scanned = 0
         self._event = ""
-        self._begun = self._bare = self._continued = False
+        self._begun = self._bare = self._continued = self._blank_data = False
 
     def _joined(self) -> bytes:
         if len(self._data) == 1:
