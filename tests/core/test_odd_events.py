@@ -1,4 +1,4 @@
-"""Events that are neither answer nor error, or the other way round: heartbeats, notices, second answers, stray words."""
+"""Events that are neither answer nor error, or so it seems: heartbeats, notices, second answers, stray words."""
 
 import pytest
 
