@@ -1,21 +1,19 @@
 """Call: one client request from admission to settlement; Attempt: one try at one target. Both are what is logged."""
 
 from collections import Counter
-from typing import Literal, TypeAlias
 
 from penstock.core.events import Ending, Event, Repair, UsageReport
 from penstock.core.usage import Usage
 
-Phase: TypeAlias = Literal["waiting", "streaming", "over"]
-
 
 class Attempt:
-    """One try at one target."""
+    """One try at one target. `secrets` are what nobody may be told of it."""
 
-    __slots__ = ("code", "model", "provider", "seconds", "status")
+    __slots__ = ("code", "model", "provider", "seconds", "secrets", "status")
 
-    def __init__(self, provider: str, model: str) -> None:
+    def __init__(self, provider: str, model: str, secrets: tuple[str, ...] = ()) -> None:
         self.provider = provider
+        self.secrets = secrets
         self.model = model
         self.status = 0
         self.code = ""

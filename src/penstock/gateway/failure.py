@@ -14,7 +14,7 @@
 """
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.dialects.openai_errors import read_error
 from penstock.core.events import Fault
@@ -26,6 +26,8 @@ FAULT_CODES = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
+# How the codes begin of what is the gateway's own fault, and no target's.
+OURS = "gateway_"
 _TIMEOUTS = "timeout"
 # The provider's words are quoted, but not at any length.
 _MAX_MESSAGE = 1000
@@ -48,6 +50,14 @@ class Failure(Struct, frozen=True, kw_only=True):
     body: bytes = b""
     content_type: str = ""
 
+    def without(self, secrets: tuple[str, ...]) -> "Failure":
+        """The same, with no secret in it: providers quote keys."""
+        message, body = self.message, self.body
+        for secret in secrets:
+            message = message.replace(secret, "…")
+            body = body.replace(secret.encode(), "…".encode())
+        return structs.replace(self, message=message, body=body)
+
     def error(self, request_id: str) -> dict[str, object]:
         """The error object, in OpenAI's envelope without the envelope."""
         error: dict[str, object] = {
@@ -68,7 +78,8 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 def from_transport(code: str, message: str) -> Failure:
     """The failure that a broken or missing connection is."""
-    return Failure(code=code, message=message, status=504 if _TIMEOUTS in code else 502)
+    status = 503 if code.startswith(OURS) else 504 if _TIMEOUTS in code else 502
+    return Failure(code=code, message=message, status=status, retryable=code != "upstream_timeout_total")
 
 
 def from_fault(fault: Fault) -> Failure:

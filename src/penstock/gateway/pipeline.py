@@ -63,7 +63,11 @@ class Gateway:
         for number, target in enumerate(ready[: self.config.retries.max_attempts]):
             if number and not self._budget.spend():
                 break
-            outcome = await self._try(call, request, route, target, client)
+            self._health.tried(target)
+            try:
+                outcome = await self._try(call, request, route, target, client)
+            finally:
+                self._health.left(target)
             if outcome is None:
                 self._health.succeeded(target)
                 return
@@ -79,7 +83,7 @@ class Gateway:
     async def _try(
         self, call: Call, request: ChatRequest, route: Route, target: Target, client: CallClient
     ) -> Failure | None:
-        attempt = Attempt(target.provider.name, target.model)
+        attempt = Attempt(target.provider.name, target.model, target.provider.secrets())
         call.attempts.append(attempt)
         body = request.for_target(target.model, route.set, ask_for_usage=target.provider.include_usage)
         endpoint = self._endpoint(target)

@@ -27,6 +27,7 @@ from penstock.core.events import (
     Fault,
     ReasoningDelta,
     RefusalDelta,
+    Repair,
     TextDelta,
     ToolCallStart,
 )
@@ -36,6 +37,8 @@ from penstock.gateway.failure import Failure, from_fault, from_status, from_tran
 from penstock.http.client import UpstreamConnection, UpstreamError
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart)
+# How a connection breaks off in the middle of an answer.
+_CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _MAX_ERROR_BODY = 65_536
 # What comes before the first content: a role, some extras. More than this is an answer without content.
 _MAX_HELD_EVENTS = 1_000
@@ -142,12 +145,14 @@ class Relay:
             self._on_encoded(data)
             return
         events = self._reader.feed(data)
-        if events:
+        if self._reader.untouched and self._phase == "streaming":
             self._progress = self._loop.time()
-            if self._phase == "streaming" and self._reader.untouched:
-                self._client.write(data)
-            else:
-                self._take(events)
+            self._client.write(data)
+        elif events:
+            if any(type(event) is not Repair for event in events):
+                self._progress = self._loop.time()
+                self._seen_event = True
+            self._take(events)
         if self._reader.done and self._phase != "over":
             self._watch_time()
 
@@ -171,7 +176,11 @@ class Relay:
                 self._take(events)
                 return
             self._call.watch(events)
-        self._fail(from_transport(error.code, error.message), ending="truncated")
+        if self._status >= 300:
+            self._fail(from_status(self._status, self._headers, self._error_body))
+            return
+        ending: Ending = "truncated" if error.code in _CUTS else "failed"
+        self._fail(from_transport(error.code, error.message), ending=ending)
 
     # What the client's side calls.
 
@@ -196,8 +205,6 @@ class Relay:
 
     def _take(self, events: list[Event]) -> None:
         self._call.watch(events)
-        if not self._seen_event and events:
-            self._seen_event = True
         fault = next((event for event in events if isinstance(event, Fault)), None)
         if fault is not None:
             if self._phase == "streaming":
@@ -254,6 +261,7 @@ class Relay:
         if self._phase == "over":
             return
         committed = self._phase == "streaming"
+        failure = failure.without(self._attempt.secrets)
         self._attempt.code = failure.code
         self._finish(ending)
         if committed:
@@ -285,6 +293,9 @@ class Relay:
                 data = decoder.unconsumed_tail
                 if piece:
                     self.on_data(piece)
+                elif decoder.eof and decoder.unused_data:
+                    data = decoder.unused_data  # what follows is a member of its own
+                    decoder = zlib.decompressobj(_DECODERS[self._headers["content-encoding"].lower()])
                 elif not data:
                     break
         except zlib.error as error:

@@ -1,11 +1,12 @@
 """Routing: which targets may answer a model's name, in which order, and which of them are left alone for now."""
 
+import math
 import random
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
 from penstock.gateway.config import Retries, Route, Target
-from penstock.gateway.failure import Failure
+from penstock.gateway.failure import OURS, Failure
 
 # So many failures in a row, and a target is left alone for a while.
 _FAILURES_TO_COOL = 5
@@ -20,17 +21,29 @@ class Health:
         self._wall_clock = wall_clock
         self._failures: dict[str, int] = {}
         self._cooling: dict[str, float] = {}
+        self._probes: set[str] = set()
 
     def succeeded(self, target: Target) -> None:
         """The target has answered."""
+        self._probes.discard(target.name)
         self._failures.pop(target.name, None)
         self._cooling.pop(target.name, None)
 
+    def tried(self, target: Target) -> None:
+        """The target is asked now. After a cool-down this one call is the probe: others wait for how it ends."""
+        if target.name in self._cooling:
+            self._probes.add(target.name)
+
+    def left(self, target: Target) -> None:
+        """Nobody waits for the target's answer any more."""
+        self._probes.discard(target.name)
+
     def failed(self, target: Target, failure: Failure) -> None:
         """The target has not answered."""
-        if not failure.retryable:
-            return
         name = target.name
+        self._probes.discard(name)
+        if not failure.retryable or failure.code.startswith(OURS):
+            return
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         wait = self._wait_s(failure.retry_after)
         if wait is None and failure.status == 429:
@@ -46,19 +59,18 @@ class Health:
         if until is None:
             return 0.0
         left = until - self._clock()
-        if left <= 0:
-            del self._cooling[target.name]
-            return 0.0
-        return left
+        return left if left > 0 else 1.0 if target.name in self._probes else 0.0
 
     def _wait_s(self, retry_after: str) -> float | None:
         """The seconds that a Retry-After header asks for; None where it says nothing that can be used."""
         if not retry_after:
             return None
         try:
-            return max(float(retry_after), 0.0)
+            seconds = float(retry_after)
         except ValueError:
             pass
+        else:
+            return max(seconds, 0.0) if math.isfinite(seconds) else None
         try:
             return max(parsedate_to_datetime(retry_after).timestamp() - self._wall_clock(), 0.0)
         except (ValueError, TypeError, OverflowError):

@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections import deque
@@ -71,6 +72,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.born = asyncio.get_running_loop().time()
         self.idle_since = self.born
         self._headers: dict[str, str] = {}
+        self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
         self._reset()
 
     @property
@@ -129,7 +131,10 @@ class UpstreamConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            if self._receiver is not None:
+            if self._complete:
+                self._keep_alive = False  # the answer is whole; what stands behind it is not ours
+                self._finish()
+            elif self._receiver is not None:
                 self._fail("upstream_bad_response", f"the answer is not valid HTTP/1.1: {error}")
         except httptools.HttpParserUpgrade:
             self._fail("upstream_bad_response", "the answer switches protocols")
@@ -174,6 +179,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
+        if self._complete:
+            raise ValueError("a second answer to one request")
         status = self._parser.get_status_code()
         if status < 200:
             return
@@ -252,6 +259,8 @@ class Pool:
         except socket.gaierror as error:
             raise UpstreamError("upstream_dns_failed", f"cannot resolve {origin.host}: {error.strerror}") from None
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
+                raise UpstreamError("gateway_overloaded", "the gateway has no room for another connection") from None
             message = f"cannot connect to {_named(origin)}: {error.strerror or error}"
             raise UpstreamError("upstream_connect_failed", message) from None
 

@@ -26,6 +26,7 @@ from penstock.http.limits import FrontLimits
 
 _HOST = re.compile(rb"[A-Za-z0-9._~\-\[\]:%]*\Z")
 _MAX_AHEAD = 65_536
+_LINGER_S = 2.0
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -40,9 +41,9 @@ class HttpRequest(Struct, frozen=True):
 
 
 class ErrorPage(Protocol):
-    """Renders the answer to a request that never reached the handler: its type and its body."""
+    """Renders the answer to a request that never reached the handler: its headers and its body."""
 
-    def __call__(self, status: int, message: str, /) -> tuple[str, bytes]: ...
+    def __call__(self, status: int, message: str, /) -> tuple[dict[str, str], bytes]: ...
 
 
 class Exchange:
@@ -217,10 +218,12 @@ class ServerConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._paused = False
-        if self._exchange is not None:
-            self._deadline.clear()
-            if self._exchange.on_resume is not None:
-                self._exchange.on_resume()
+        if self._exchange is None:
+            self._deadline.set(self._limits.keep_alive_s)
+            return
+        self._deadline.clear()
+        if self._exchange.on_resume is not None:
+            self._exchange.on_resume()
 
     # What exchanges call.
 
@@ -242,7 +245,7 @@ class ServerConnection(asyncio.Protocol):
         if not keep_alive or self.closing:
             self._close()
             return
-        self._deadline.set(self._limits.keep_alive_s)
+        self._deadline.set(self._limits.stalled_client_s if self._paused else self._limits.keep_alive_s)
         if self._ready or self._ahead:
             self._loop.call_soon(self._go_on)
 
@@ -268,8 +271,11 @@ class ServerConnection(asyncio.Protocol):
 
     def _begin_exchange(self) -> None:
         self._exchange = exchange = self._ready.popleft()
-        self._deadline.clear()
+        if not self._paused:
+            self._deadline.clear()
         self._handler(exchange)
+        if self._paused and exchange.on_pause is not None and not exchange.over:
+            exchange.on_pause()  # the answer before is still in the way
 
     def _feed(self, data: bytes) -> None:
         if self._transport is None or self.closing:
@@ -282,7 +288,11 @@ class ServerConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(426, "upgrading the connection is not supported")
+            if self._ready:  # an offer that is not taken up: answer, and read no further
+                self.closing = True
+                self._begin_exchange()
+            else:
+                self._refuse(426, "upgrading the connection is not supported")
         except (httptools.HttpParserError, _RefusedError) as error:
             cause = error if isinstance(error, _RefusedError) else error.__context__
             if isinstance(cause, _RefusedError):
@@ -374,16 +384,23 @@ class ServerConnection(asyncio.Protocol):
         if self._exchange is not None:
             self.abort()
             return
-        kind, body = self._error_page(status, message)
-        head = (
-            f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
-            "connection: close\r\n\r\n"
-        )
-        self.write(head.encode("latin-1") + body)
-        self._close()
+        headers, body = self._error_page(status, message)
+        headers |= {"content-length": str(len(body)), "connection": "close"}
+        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}", *(f"{name}: {headers[name]}" for name in headers)]
+        self.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close, but read and drop what the client still sends: closing on unread bytes would take the answer back."""
+        self.closing = True
+        if self._transport is None:
+            return
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._deadline.set(_LINGER_S)
 
     def _expire(self) -> None:
-        if self._exchange is not None or self._paused:
+        if self._exchange is not None or self._paused or self.closing:
             self.abort()  # the client takes nothing
         elif self._head_bytes:
             self._refuse(408, "the request took too long to arrive")
@@ -392,7 +409,6 @@ class ServerConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         self.closing = True
-        self._deadline.clear()
         if self._transport is not None:
             self._deadline.set(self._limits.stalled_client_s)
             self._transport.close()

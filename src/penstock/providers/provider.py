@@ -20,6 +20,10 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 KEY_HEADER = "authorization"
 
 
+# A shorter value is a word that may stand anywhere.
+_MIN_SECRET = 8
+
+
 class Timeouts(Struct, frozen=True, kw_only=True):
     """How long an attempt may take, in seconds."""
 
@@ -67,6 +71,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     def url(self, model: str) -> str:
         """Where to send a request for a model."""
         return self.base_url + self.path.replace("{model}", quote(model, safe=""))
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be told to anybody else."""
+        secrets = [*self.headers.values(), *([self.api_key] if self.api_key is not None else [])]
+        return tuple(secret.reveal() for secret in secrets if len(secret.reveal()) >= _MIN_SECRET)
 
     def credentials(self) -> dict[str, str]:
         """The headers that only this provider gets: its further headers, and its key."""

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from penstock.http.client import Pool
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import Exchange, ServerConnection
 from penstock.serve.log import Log
-from penstock.serve.responses import error_page, respond_failure, respond_json
+from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
 from penstock.serve.surfaces.chat_completions import ChatCompletions
 from penstock.upstream.remote import Remote
 
@@ -106,7 +105,7 @@ class App:
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         request = exchange.request
-        request_id = f"req_{secrets.token_hex(12)}"
+        request_id = new_request_id()
         path = _plain_path(request.path)
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
@@ -132,6 +131,8 @@ class App:
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
         elif self.draining:
             respond_failure(exchange, _DRAINING, request_id, {})
+        elif (unreadable := _unreadable(exchange.request.headers)) is not None:
+            respond_failure(exchange, unreadable, request_id, {})
         else:
             self._chat.handle(exchange, self._gateway, request_id)
 
@@ -170,6 +171,19 @@ class App:
 
     def _settle(self, call: Call) -> None:
         self._log.call(call)
+
+
+def _unreadable(headers: dict[str, str]) -> Failure | None:
+    """Why a body cannot be taken by what its headers say of it; None where it can."""
+    coding = headers.get("content-encoding", "identity").lower()
+    if coding not in ("", "identity"):
+        return _refused(415, f"a body encoded as {coding[:40]} is not taken; send it plain", "unsupported_encoding")
+    kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    from_page = "origin" in headers or "sec-fetch-site" in headers
+    if from_page and not (kind == JSON or kind.endswith("+json")):
+        # A page may post such a body anywhere without asking; JSON it may not.
+        return _refused(415, "the body must be sent as application/json", "unsupported_type")
+    return None
 
 
 def _plain_path(path: str) -> str:

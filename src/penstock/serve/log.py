@@ -4,10 +4,10 @@ The fields are an allow-list. Writing happens in a thread of its own behind a bo
 or a full disk never holds up a stream: lines that find the queue full are dropped and counted.
 """
 
+import os
 import queue
 import threading
 import time
-from typing import TextIO
 
 import msgspec
 
@@ -17,10 +17,10 @@ _MAX_WAITING = 10_000
 
 
 class Log:
-    """Writes lines to a stream that may be slow."""
+    """Writes lines to a file descriptor that may be slow. Not to a buffered stream: its lock would hold up the exit."""
 
-    def __init__(self, output: TextIO, *, pretty: bool, enabled: bool = True) -> None:
-        self._output = output
+    def __init__(self, descriptor: int, *, pretty: bool, enabled: bool = True) -> None:
+        self._descriptor = descriptor
         self._pretty = pretty
         self._enabled = enabled
         self._waiting: queue.Queue[str | None] = queue.Queue(_MAX_WAITING)
@@ -60,9 +60,8 @@ class Log:
             dropped, self._dropped = self._dropped, 0
             note = f" ({dropped} lines before this one were dropped)" if dropped else ""
             try:
-                self._output.write(f"{line}{note}\n")
-                self._output.flush()
-            except (OSError, ValueError):
+                os.write(self._descriptor, f"{line}{note}\n".encode(errors="replace"))
+            except OSError:
                 return  # nobody reads it any more
 
 

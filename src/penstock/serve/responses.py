@@ -1,5 +1,7 @@
 """Answers in OpenAI's manner: JSON, the error envelope, and the headers that every answer carries."""
 
+import secrets
+
 import msgspec
 
 from penstock.gateway.call import Call
@@ -7,6 +9,15 @@ from penstock.gateway.failure import Failure
 from penstock.http.server import Exchange
 
 JSON = "application/json"
+# What refuses a request before it is read, as a code.
+_CODES = {
+    408: "request_timeout",
+    413: "body_too_large",
+    414: "url_too_long",
+    426: "upgrade_not_supported",
+    431: "headers_too_large",
+    503: "too_many_connections",
+}
 # Proxies must neither buffer, nor cache, nor compress a stream.
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -33,10 +44,17 @@ def respond_failure(exchange: Exchange, failure: Failure, request_id: str, heade
         respond_json(exchange, failure.status, {"error": failure.error(request_id)}, headers)
 
 
-def error_page(status: int, message: str) -> tuple[str, bytes]:
-    """The body for a request that is refused before anything reads it."""
-    kind = "invalid_request_error"
-    return JSON, msgspec.json.encode({"error": {"message": message, "type": kind, "param": None, "code": str(status)}})
+def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
+    """The answer to a request that is refused before anything reads it."""
+    request_id = new_request_id()
+    code = _CODES.get(status, "bad_request")
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "request_id": request_id}
+    return {"content-type": JSON, "x-request-id": request_id}, msgspec.json.encode({"error": error})
+
+
+def new_request_id() -> str:
+    """A name for one request, which nobody can guess."""
+    return f"req_{secrets.token_hex(12)}"
 
 
 def call_headers(call: Call) -> dict[str, str]:

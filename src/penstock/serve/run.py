@@ -23,6 +23,7 @@ from penstock.serve.log import Log
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run(
@@ -31,29 +32,35 @@ def run(
     """Serve until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
     host, port = config.server.address
     if config.server.workers == 1:
-        return uvloop.run(_serve(config, load, environment, host, port, ready))
+        return uvloop.run(_serve(config, load, environment, (host, port), ready))
     reserved = _reserve(host, port)
     port = reserved.getsockname()[1]
     ready(port)
-    return _supervise(config.server.workers, lambda: uvloop.run(_serve(config, load, environment, host, port, None)))
+
+    def work(alive: int) -> int:
+        return uvloop.run(_serve(config, load, environment, (host, port), None, alive))
+
+    return _supervise(config.server.workers, work)
 
 
 async def _serve(
     config: Config,
     load: Callable[[], Config],
     environment: Mapping[str, str],
-    host: str,
-    port: int,
+    address: tuple[str, int],
     ready: Callable[[int], None] | None,
+    alive: int | None = None,
 ) -> int:
     loop = asyncio.get_running_loop()
     pretty = config.server.log == "pretty" or (config.server.log == "auto" and sys.stderr.isatty())
-    log = Log(sys.stderr, pretty=pretty, enabled=config.server.log != "off")
+    log = Log(sys.stderr.fileno(), pretty=pretty, enabled=config.server.log != "off")
     app = App(config, environment, log)
     signals: asyncio.Queue[int] = asyncio.Queue()
-    for wanted in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for wanted in _SIGNALS:
         loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
-    bound = await app.listen(host, port, reuse_port=ready is None)
+    if alive is not None:
+        loop.add_reader(alive, _orphaned, loop, alive, signals)
+    bound = await app.listen(*address, reuse_port=ready is None)
     if ready is not None:
         ready(bound)
     gc.collect()
@@ -69,6 +76,12 @@ async def _serve(
     again.cancel()
     log.close()
     return 0
+
+
+def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Queue[int]") -> None:
+    """The supervisor has died: end as if it had asked for it."""
+    loop.remove_reader(alive)
+    signals.put_nowait(int(signal.SIGTERM))
 
 
 def _reload(app: App, load: Callable[[], Config], log: Log) -> None:
@@ -90,10 +103,11 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def _supervise(count: int, work: Callable[[], int]) -> int:
-    """Keep so many workers running until a signal ends them all."""
+def _supervise(count: int, work: Callable[[int], int]) -> int:
+    """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves."""
     born: dict[int, float] = {}
     stopping = False
+    alive, lifeline = os.pipe()  # workers hold the reading end: it closes with this process
 
     def pass_on(number: int, _frame: object) -> None:
         nonlocal stopping
@@ -104,10 +118,16 @@ def _supervise(count: int, work: Callable[[], int]) -> int:
             except ProcessLookupError:
                 continue
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    def spawn() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none may come between the birth and its being noted
+        if not stopping:
+            born[_spawn(work, alive, lifeline)] = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    for number in _SIGNALS:
         signal.signal(number, pass_on)
     for _ in range(count):
-        born[_spawn(work)] = time.monotonic()
+        spawn()
     while born:
         pid, _ = os.wait()
         age = time.monotonic() - born.pop(pid, 0.0)
@@ -115,18 +135,20 @@ def _supervise(count: int, work: Callable[[], int]) -> int:
             if age < _YOUNG_S:
                 time.sleep(_YOUNG_S)
             sys.stderr.write(f"penstock: worker {pid} died; another one takes its place\n")
-            born[_spawn(work)] = time.monotonic()
+            spawn()
     return 0
 
 
-def _spawn(work: Callable[[], int]) -> int:
+def _spawn(work: Callable[[int], int], alive: int, lifeline: int) -> int:
     pid = os.fork()
     if pid:
         return pid
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    os.close(lifeline)
     status = 1
     try:
-        status = work()
+        status = work(alive)
     finally:
         os._exit(status)

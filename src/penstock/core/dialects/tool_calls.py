@@ -130,9 +130,7 @@ class ToolCalls:
             return
         if not self._identify(call, id, name, sink):
             return
-        rest = {f"other_{key}" if key in _KNOWN_KEYS else key: value for key, value in (piece | fields).items()}
-        extras = {key: value for key, value in rest.items() if value is not None}
-        self._add(call, arguments, extras, sink)
+        self._add(call, arguments, _extras(piece | fields), sink)
 
     def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
         """The common case: more arguments of a call that is known and told. Otherwise nothing, and False."""
@@ -161,7 +159,7 @@ class ToolCalls:
             return
         if not self._identify(call, "", name, sink):
             return
-        self._add(call, arguments, {key: value for key, value in piece.items() if value is not None}, sink)
+        self._add(call, arguments, _extras(piece), sink)
 
     def tell_held(self, sink: Sink) -> None:
         """Tell the calls that were held, if they have a name."""
@@ -218,7 +216,7 @@ class ToolCalls:
         contested = call.index in self._contested
         if not name or not call.name:
             stray = call.whole and arguments.strip() and any(not other.whole for other in self._calls)
-            return "unknown" if not id and (contested or stray) else call
+            return "unknown" if contested or stray else call
         if not id and name == call.name and call.id is not None and call.says(arguments):
             return call  # said again
         if name == call.name and arguments and arguments.lstrip()[:1] not in _OPENING:
@@ -327,6 +325,12 @@ def _arguments(value: object, sink: Sink) -> str | None:
             return json.dumps(value, ensure_ascii=False)
         case _:
             return None
+
+
+def _extras(fields: dict[str, object]) -> dict[str, object]:
+    """What is left in a piece when all that is known was taken out."""
+    rest = {f"other_{key}" if key in _KNOWN_KEYS else key: value for key, value in fields.items()}
+    return {key: value for key, value in rest.items() if value is not None}
 
 
 def _parsed(arguments: str) -> object:
