@@ -108,6 +108,7 @@ class Gateway:
             failure = await self._ask(relay, endpoint, body, target.timeouts.connect_s, fresh=fresh)
             if failure is None or failure.code != "upstream_stale":
                 return failure
+            attempt.code = ""  # the provider has not seen the request
         return failure
 
     async def _ask(

@@ -70,7 +70,7 @@ class Health:
         except ValueError:
             pass
         else:
-            return max(seconds, 0.0) if math.isfinite(seconds) else None
+            return None if math.isnan(seconds) else max(seconds, 0.0)
         try:
             return max(parsedate_to_datetime(retry_after).timestamp() - self._wall_clock(), 0.0)
         except (ValueError, TypeError, OverflowError):

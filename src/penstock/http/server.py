@@ -27,6 +27,8 @@ from penstock.http.limits import FrontLimits
 _HOST = re.compile(rb"[A-Za-z0-9._~\-\[\]:%]*\Z")
 _MAX_AHEAD = 65_536
 _LINGER_S = 2.0
+# The headers by which a client offers to speak another protocol.
+_OFFERS = frozenset((b"upgrade", b"connection", b"http2-settings"))
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -161,6 +163,7 @@ class ServerConnection(asyncio.Protocol):
         self._framing_bytes = 0
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
+        self._headers_size = 0
         self._body: list[bytes] = []
         self._body_size = 0
 
@@ -179,6 +182,7 @@ class ServerConnection(asyncio.Protocol):
         self.peer = peer[0] if isinstance(peer, tuple) else ""
         if len(self._connections) >= self._limits.max_connections:
             self._refuse(503, "there are too many connections")
+            transport.close()
             return
         self._connections.add(self)
         self._deadline.set(self._limits.head_timeout_s)
@@ -287,12 +291,8 @@ class ServerConnection(asyncio.Protocol):
         self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self._ready:  # an offer that is not taken up: answer, and read no further
-                self.closing = True
-                self._begin_exchange()
-            else:
-                self._refuse(426, "upgrading the connection is not supported")
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline(data[upgrade.args[0] :])
         except (httptools.HttpParserError, _RefusedError) as error:
             cause = error if isinstance(error, _RefusedError) else error.__context__
             if isinstance(cause, _RefusedError):
@@ -307,6 +307,17 @@ class ServerConnection(asyncio.Protocol):
             elif self._waiting == "body" and self._framing_bytes > self._limits.max_framing:
                 self._refuse(400, f"more than {self._limits.max_framing} bytes of chunk framing without a body")
 
+    def _decline(self, rest: bytes) -> None:
+        """The client offers another protocol, which is not taken up: read the request again, without the offer."""
+        if self._parser.get_method() == b"CONNECT" or not self._ready:
+            self._refuse(405, "there is nothing to connect to")
+            return
+        self._ready.pop()
+        kept = [(name, value) for name, value in self._headers if name not in _OFFERS]
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target), *(b"%b: %b" % pair for pair in kept)]
+        self._parser = httptools.HttpRequestParser(self)
+        self._feed(b"\r\n".join([*lines, b"", b""]) + rest)
+
     # What llhttp calls.
 
     def on_message_begin(self) -> None:
@@ -314,6 +325,7 @@ class ServerConnection(asyncio.Protocol):
         self._waiting = "head"
         self._target = b""
         self._headers = []
+        self._headers_size = 0
         self._body = []
         self._body_size = 0
 
@@ -330,6 +342,9 @@ class ServerConnection(asyncio.Protocol):
         if len(name) + len(value) > self._limits.max_header:
             raise _RefusedError(431, f"a header exceeds {self._limits.max_header} bytes")
         self._headers.append((name.lower(), value))
+        self._headers_size += len(name) + len(value)
+        if self._headers_size > self._limits.max_head:
+            raise _RefusedError(431, f"the headers exceed {self._limits.max_head} bytes")
         if len(self._headers) > self._limits.max_headers:
             raise _RefusedError(431, f"there are more than {self._limits.max_headers} headers")
 
