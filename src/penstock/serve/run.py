@@ -23,6 +23,7 @@ from penstock.serve.log import Log
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0
+_SAME_SIGNAL_S = 0.3
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -68,7 +69,7 @@ async def _serve(
     while await signals.get() == signal.SIGHUP:
         _reload(app, load, log)
     draining = loop.create_task(app.drain(app.config.server.drain_s))
-    again = loop.create_task(signals.get())
+    again = loop.create_task(_another(signals))
     await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
         draining.cancel()
@@ -76,6 +77,13 @@ async def _serve(
     again.cancel()
     log.close()
     return 0
+
+
+async def _another(signals: "asyncio.Queue[int]") -> None:
+    """Wait for a second signal to end. One that comes with the first is the same, from a terminal and a supervisor."""
+    began = asyncio.get_running_loop().time()
+    while await signals.get() == signal.SIGHUP or asyncio.get_running_loop().time() - began < _SAME_SIGNAL_S:
+        continue
 
 
 def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Queue[int]") -> None:
