@@ -5,12 +5,7 @@ One Node process reads every case, with `create({stream: true})` and with the `s
 in `node/package.json`: 6.49.0 is the last that does without Node 22.
 """
 
-import json
-import os
-import shutil
 import subprocess
-from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -19,7 +14,6 @@ from tests.judges.cases import (
     NO_CORPUS,
     NOTHING,
     RAW_SEEDS,
-    ROOT,
     Case,
     Seen,
     capture_cases,
@@ -28,13 +22,9 @@ from tests.judges.cases import (
     seed_cases,
     written_cases,
 )
+from tests.judges.packages import NODE, node_home
 from tests.judges.server import serving
 
-SOURCE = Path(__file__).parent / "node"
-CACHE = ROOT / ".cache/node-judge"
-INSTALL = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
-OFFLINE_SOON = ("--fetch-retries=0", "--fetch-timeout=20000")
-INSTALL_TIMEOUT_S = 120
 READ_TIMEOUT_S = 120
 
 OWN_CASES = seed_cases() + written_cases() + capture_cases()
@@ -64,32 +54,7 @@ Reports = dict[str, dict[str, Report]]
 
 
 @pytest.fixture(scope="module")
-def home() -> Path:
-    """The folder in which the package is installed; made on first use."""
-    if not shutil.which("node") or not shutil.which("npm"):
-        pytest.skip("no node, or no npm, on PATH")
-    package = (SOURCE / "package.json").read_bytes()
-    home = CACHE / f"openai-{json.loads(package)['dependencies']['openai']}"
-    if home.exists():
-        return home
-    beginning = CACHE / f"beginning-{os.getpid()}"
-    beginning.mkdir(parents=True, exist_ok=True)
-    (beginning / "package.json").write_bytes(package)
-    try:
-        subprocess.run(
-            [*INSTALL, *OFFLINE_SOON], cwd=beginning, check=True, capture_output=True, timeout=INSTALL_TIMEOUT_S
-        )
-        with suppress(OSError):  # tests in another process were quicker
-            beginning.rename(home)
-    except subprocess.SubprocessError as error:
-        pytest.skip(f"npm could not install the package: {error}")
-    finally:
-        shutil.rmtree(beginning, ignore_errors=True)
-    return home
-
-
-@pytest.fixture(scope="module")
-def reports(home: Path) -> Reports:
+def reports() -> Reports:
     """What Node says of every case, and of every seed unrepaired, by name."""
     streams = {case.name: case.wire for case in OWN_CASES + CORPUS_CASES}
     for number, wire in RAW_SEEDS.items():
@@ -97,9 +62,9 @@ def reports(home: Path) -> Reports:
     with serving() as server:
         models = {server.play(wire, 100): name for name, wire in streams.items()}
         request = msgspec.json.encode({"baseURL": server.base_url, "models": list(models)})
-        command = ["node", str(SOURCE / "judge.mjs")]
+        command = ["node", str(NODE / "judge.mjs")]
         result = subprocess.run(
-            command, cwd=home, input=request, check=False, capture_output=True, timeout=READ_TIMEOUT_S
+            command, cwd=node_home(), input=request, check=False, capture_output=True, timeout=READ_TIMEOUT_S
         )
     assert result.returncode == 0, result.stderr.decode()
     answers = msgspec.json.decode(result.stdout, type=Reports)

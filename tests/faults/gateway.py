@@ -1,0 +1,309 @@
+"""Gateway: the real process under test, its log, and the proof that nothing of a case is left in it."""
+
+import itertools
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
+from tests.faults.upstream import Upstream
+
+# Keys of ours that must never show in anything that the gateway writes but its requests to the provider.
+PROVIDER_KEY = "canary-of-the-provider-93ab"
+SPARE_KEY = "canary-of-the-spare-77c2"
+CANARIES = (PROVIDER_KEY, SPARE_KEY, CLIENT_KEY)
+
+_LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
+_START_S = 10.0
+_SETTLE_S = 3.0
+_STOP_S = 5.0
+
+Table = Mapping[str, object]
+
+
+def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
+    """A configuration with two patient providers, two hasty ones, and routes `pair-N` and `hasty-pair-N` over them."""
+    server: Table = {"log": "json", "keys": [CLIENT_KEY], "drain_s": 1.0} | dict(tables.pop("server", {}))
+    retries: Table = {"budget": 1.0} | dict(tables.pop("retries", {}))
+    lines = [*_table("server", server), *_table("retries", retries)]
+    for name, table in tables.items():
+        lines += _table(name, table)
+    lines += [
+        "[providers.main]",
+        f'base_url = "{url}"',
+        f'api_key = "{PROVIDER_KEY}"',
+        "[providers.spare]",
+        f'base_url = "{url}"',
+        f'api_key = "{SPARE_KEY}"',
+        "[providers.hasty]",
+        f'base_url = "{url}"',
+        f'api_key = "{PROVIDER_KEY}"',
+        "timeouts = { connect_s = 0.25, first_event_s = 0.25, gap_s = 0.25, total_s = 0.8 }",
+    ]
+    for number in range(pairs):
+        lines += [f"[routes.pair-{number}]", f'targets = ["main/pair-{number}-a", "spare/pair-{number}-b"]']
+        lines += [f"[routes.hasty-pair-{number}]", f'targets = ["hasty/pair-{number}-a", "spare/pair-{number}-b"]']
+    return "\n".join([*lines, ""])
+
+
+def _table(name: str, table: Table) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+
+
+class Gateway:
+    """One gateway and the upstream that it asks."""
+
+    def __init__(
+        self,
+        folder: Path,
+        upstream: Upstream,
+        configuration: str,
+        *,
+        arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        max_files: int | None = None,
+    ) -> None:
+        self.upstream = upstream
+        self.file = folder / "penstock.toml"
+        self.file.write_text(configuration)
+        self._arguments = arguments
+        self._environment = dict(environment or {})
+        self._max_files = max_files
+        self._process: subprocess.Popen[str] | None = None
+        self._condition = threading.Condition()
+        self._pairs = itertools.count()
+        self._reader: threading.Thread | None = None
+        self.files_at_start = 0
+        self._settled = 0
+        self.expected = 0
+        """Calls that were made since the last `quiet`: each must have its one line in the log."""
+        self.responses: list[Response] = []
+        """Answers that were read since the last `quiet`."""
+        self.output: list[str] = []
+        self.port = 0
+
+    # Starting and stopping.
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, *, read_output: bool = True) -> None:
+        """Start it, and wait until it listens."""
+        kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
+        environment = {name: os.environ[name] for name in kept if name in os.environ} | self._environment
+
+        def limit() -> None:
+            if self._max_files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self._max_files, self._max_files))
+
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "serve", "--config", str(self.file), "--port", "0", *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=limit if self._max_files is not None else None,  # noqa: PLW1509 - nothing else is started meanwhile
+            process_group=0,
+        )
+        assert self._process.stderr is not None
+        if read_output:
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+            self.until(lambda: any(_LISTENS.search(line) for line in self.output) or self._process_ended(), _START_S)
+        else:
+            self.output.append(self._process.stderr.readline())
+        found = _LISTENS.search("".join(self.output))
+        assert found, "".join(self.output)
+        self.port = int(found[1])
+        self.files_at_start = self.files()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to end, and wait for that; returns its exit status."""
+        process = self._process
+        assert process is not None
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            return self.wait()
+        finally:
+            for pid in self._processes():  # its workers too, which may outlive it
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+            if self._reader is not None:
+                self._reader.join(_SETTLE_S)
+            if process.stderr is not None:
+                process.stderr.close()
+
+    def wait(self, timeout_s: float = _STOP_S) -> int:
+        """Wait until it has ended; returns its exit status."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    def signal(self, number: int, *, group: bool = False) -> None:
+        """Send it a signal; or its whole process group, as a terminal does."""
+        os.kill(-self.pid if group else self.pid, number)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _process_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    # What it writes.
+
+    def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        with suppress(ValueError):
+            for line in self._process.stderr:
+                with self._condition:
+                    self.output.append(line)
+                    self._condition.notify_all()
+
+    def until(self, true: Callable[[], object], timeout_s: float = _SETTLE_S) -> None:
+        """Wait until something can be seen in the output."""
+        with self._condition:
+            assert self._condition.wait_for(true, timeout_s), "".join(self.output[-5:])
+
+    @property
+    def lines(self) -> list[Any]:
+        """The lines of the log, decoded."""
+        return [json.loads(line) for line in list(self.output) if line.startswith("{")]
+
+    @property
+    def calls(self) -> list[Any]:
+        """The lines about calls."""
+        return [line for line in self.lines if "request_id" in line]
+
+    def call(self, response: Response) -> Any:
+        """The one line about the call of a response."""
+        self.until(lambda: any(line["request_id"] == response.request_id for line in self.calls))
+        (line,) = [line for line in self.calls if line["request_id"] == response.request_id]
+        return line
+
+    def last_call(self) -> Any:
+        """The line about the call that was made since the last `quiet`."""
+        self.until(lambda: len(self.calls) > self._settled)
+        return self.calls[-1]
+
+    def says(self, words: str) -> None:
+        """Wait until the log says something."""
+        self.until(lambda: any(words in line for line in self.output))
+
+    # Asking.
+
+    def pair(self, first: Any, second: Any, *, hasty: bool = False) -> str:
+        """A route of two targets that play these scripts; returns its name."""
+        number = next(self._pairs)  # one for each case: so none meets what another did to a target's health
+        self.upstream.play(first, f"pair-{number}-a")
+        self.upstream.play(second, f"pair-{number}-b")
+        return f"{'hasty-' if hasty else ''}pair-{number}"
+
+    def client(self, *, receive_buffer: int | None = None) -> RawClient:
+        """A connection to it."""
+        return RawClient(self.port, receive_buffer=receive_buffer)
+
+    def begin(self, model: str, *, stream: bool, receive_buffer: int | None = None, **fields: object) -> RawClient:
+        """Send a chat request; the answer is still to be read."""
+        client = self.client(receive_buffer=receive_buffer)
+        self.expected += 1
+        client.send(post(body(model, stream=stream, **fields)))
+        return client
+
+    def ask(self, model: str, *, stream: bool, **fields: object) -> Response:
+        """Send a chat request and read the answer."""
+        with self.client() as client:
+            self.expected += 1
+            client.send(post(body(model, stream=stream, **fields)))
+            return self.keep(client.response())
+
+    def send(self, request: bytes, *, calls: int = 0) -> Response:
+        """Send bytes and read one answer; says how many calls that makes."""
+        with self.client() as client:
+            self.expected += calls
+            client.send(request)
+            return self.keep(client.response())
+
+    def keep(self, response: Response) -> Response:
+        """Remember an answer for `quiet`."""
+        self.responses.append(response)
+        return response
+
+    # What it holds.
+
+    def files(self, pid: int | None = None) -> int:
+        """How many file descriptors it has open."""
+        return len(os.listdir(f"/proc/{pid or self.pid}/fd"))
+
+    def memory(self) -> int:
+        """Its resident memory, in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+    def workers(self) -> list[int]:
+        """The processes that it has started."""
+        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+
+    def _processes(self) -> list[int]:
+        """All that run by its file, which is nobody else's."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if str(self.file).encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+        return found
+
+    def quiet(self) -> None:
+        """Nothing of what was done is left: every call has its line, nothing is open, nothing was given away."""
+        deadline = time.monotonic() + _SETTLE_S
+        self.until(lambda: len(self.calls) >= self._settled + self.expected)
+        assert len(self.calls) == self._settled + self.expected, self.calls[self._settled :]
+        for response in self.responses:
+            assert response.headers.get("x-request-id"), "an answer has no x-request-id"
+            assert not response.repeated, response.repeated
+        calls = self.calls[self._settled :]
+        assert all(line["ending"] is not None for line in calls), calls
+        self._settled += self.expected
+        self.expected = 0
+        said = "".join(self.output) + "".join(f"{each.headers}{each.body!r}" for each in self.responses)
+        self.responses = []
+        assert not [key for key in CANARIES if key in said], "a secret was given away"
+        while (found := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.005)  # nothing tells when a process has closed a descriptor
+        assert not found, found
+
+    def forget(self) -> None:
+        """Begin anew, whatever the last case has left: it has failed for that, and the next ones should not."""
+        self.upstream.drop()
+        time.sleep(0.1)  # for the gateway to notice
+        self.expected = 0
+        self.responses = []
+        self._settled = len(self.calls)
+        self.files_at_start = max(self.files_at_start, self.files())
+
+    def _left(self) -> str:
+        busy = [connection.models[-1] for connection in self.upstream.open if connection.busy and connection.models]
+        if busy:
+            return f"the upstream is still busy with {busy}"
+        files, idle = self.files(), len(self.upstream.open)
+        if files > self.files_at_start + idle:
+            return f"{files} descriptors are open: {self.files_at_start} at the start, and {idle} idle upstreams"
+        return ""

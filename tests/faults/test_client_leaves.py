@@ -1,0 +1,143 @@
+"""Clients that leave (C1, C3 to C8, C10): at every stage, in every way. The upstream knows within 50 milliseconds."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.client import RawClient, body, post
+from tests.faults.gateway import Gateway
+from tests.faults.scripts import ERROR_BODY, HELLO, WORLD, spare
+from tests.faults.upstream import JSON, Gate, Script, chunk, for_ever, hang, head, status
+from tests.streams import begins, finishes, sse
+
+AT_ONCE_S = 0.05
+both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+
+WAYS: dict[str, Callable[[RawClient], None]] = {
+    "C4 closes": RawClient.close,
+    "C5 resets": RawClient.rst,
+    "C10 closes one side": RawClient.half_close,
+}
+every_way = pytest.mark.parametrize("leave", WAYS.values(), ids=WAYS)
+
+# What the upstream has done, and what has reached a streaming client, when it leaves.
+STAGES: dict[str, tuple[Script, bytes]] = {
+    "C3 waiting for the head": ([hang()], b""),
+    "C3 waiting for the first event": ([head(), hang()], b""),
+    "C3 after the role": ([head(), chunk(sse(begins())), hang()], b""),
+    "C4 in the middle": ([head(), chunk(HELLO), hang()], b"Hello"),
+    "C4 in an event": ([head(), chunk(HELLO + WORLD[:40]), hang()], b"Hello"),
+    "C4 in full flow": ([head(), chunk(HELLO), for_ever(WORLD, 0.001)], b"world"),
+    "C6 just before the end": ([head(), chunk(HELLO + WORLD + sse(finishes())), hang()], b"world"),
+}
+
+
+@every_way
+@both
+@pytest.mark.parametrize(("script", "heard"), STAGES.values(), ids=STAGES)
+def test_the_upstream_is_left_at_once(
+    gateway: Gateway, script: Script, heard: bytes, streamed: bool, leave: Callable[[RawClient], None]
+) -> None:
+    model = gateway.upstream.play(script)
+    client = gateway.begin(f"main/{model}", stream=streamed)
+    connection = gateway.upstream.asked(model)
+    if streamed and heard:
+        client.read_until(heard)
+    elif len(script) > 1:
+        gateway.upstream.until(lambda: connection.sent)
+    assert_left_at_once(gateway, model, client, leave)
+    line = gateway.last_call()
+    assert (line["ending"], line["code"], len(line["attempts"])) == ("cancelled", "client_gone", 1)
+    assert line["status"] == (200 if streamed and heard else 499)
+
+
+def assert_left_at_once(gateway: Gateway, model: str, client: RawClient, leave: Callable[[RawClient], None]) -> None:
+    connection = gateway.upstream.connection(model)
+    assert not connection.closed_at, "it was left before the client left"
+    left_at = time.monotonic()
+    leave(client)
+    gateway.upstream.until(lambda: connection.closed_at)
+    took = connection.closed_at - left_at
+    client.close()
+    assert took < AT_ONCE_S, f"the upstream was left after {took * 1000:.0f} ms"
+
+
+REQUEST = post(body("main/left-before", stream=True))
+UNFINISHED = {
+    "connected": b"",
+    "half a request line": REQUEST[:10],
+    "half a header": REQUEST[:60],
+    "a head": REQUEST[: REQUEST.index(b"\r\n\r\n") + 4],
+    "half a body": REQUEST[:-20],
+}
+
+
+@every_way
+@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
+def test_c1_a_request_that_is_not_whole_makes_no_call(
+    gateway: Gateway, sent: bytes, leave: Callable[[RawClient], None]
+) -> None:
+    client = gateway.client()
+    client.send(sent)
+    leave(client)
+    client.close()
+    gateway.quiet()
+    assert not gateway.upstream.requests("left-before")
+
+
+@both
+def test_c8_a_client_that_leaves_between_two_targets_stops_the_second(gateway: Gateway, streamed: bool) -> None:
+    """It leaves while the first target is failing."""
+    gate = Gate()
+    route = gateway.pair([gate, status(500, JSON, ERROR_BODY)], spare())
+    client = gateway.begin(route, stream=streamed)
+    connection = gateway.upstream.asked(f"{route}-a")
+    client.close()
+    gateway.upstream.until(lambda: connection.closed_at)
+    gate.open()
+    line = gateway.last_call()
+    assert (line["ending"], [attempt["target"] for attempt in line["attempts"]]) == ("cancelled", [f"main/{route}-a"])
+    gateway.quiet()
+    assert not gateway.upstream.requests(f"{route}-b")
+
+
+@both
+def test_c8_a_client_that_leaves_the_second_target_is_noticed(gateway: Gateway, streamed: bool) -> None:
+    route = gateway.pair([status(500, JSON, ERROR_BODY)], [hang()])
+    client = gateway.begin(route, stream=streamed)
+    gateway.upstream.asked(f"{route}-b")
+    assert_left_at_once(gateway, f"{route}-b", client, RawClient.close)
+
+
+@both
+def test_a_client_that_leaves_after_it_sent_more_is_noticed(gateway: Gateway, streamed: bool) -> None:
+    """What a client sends ahead must not hide that it has left."""
+    model = gateway.upstream.play([head(), hang()])
+    client = gateway.begin(f"main/{model}", stream=streamed)
+    gateway.upstream.asked(model)
+    client.send(post(body("main/never-asked", stream=True)))
+    assert_left_at_once(gateway, model, client, RawClient.close)
+
+
+@both
+def test_a_client_that_sends_much_ahead_and_leaves_is_noticed(gateway: Gateway, streamed: bool) -> None:
+    model = gateway.upstream.play([head(), hang()])
+    client = gateway.begin(f"main/{model}", stream=streamed)
+    connection = gateway.upstream.asked(model)
+    client.send(post(body("main/never-asked", stream=True, padding="x" * 150_000)))
+    if connection.closed_at:  # the other right thing to do: to cut off who sends so much ahead
+        client.close()
+        return
+    client.close()
+    gateway.upstream.until(lambda: connection.closed_at, 1.0)
+
+
+@both
+def test_clients_that_come_and_go_leave_nothing(gateway: Gateway, streamed: bool) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    for number in range(1, 41):
+        client = gateway.begin(f"main/{model}", stream=streamed)
+        gateway.upstream.asked(model, number)
+        (client.rst if number % 2 else client.close)()
+    gateway.quiet()

@@ -1,0 +1,417 @@
+"""The process itself (G1, G2, G6, G20 to G22, G26, G30): signals, reloads, dead workers, and what runs out."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.client import RawClient, body, get, post
+from tests.faults.conftest import Starter
+from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
+from tests.faults.scripts import HELLO, REST, TEXT, WORLD, whole
+from tests.faults.upstream import Gate, Script, Upstream, chunk, hang, head, last_chunk
+
+AT_ONCE_S = 0.3
+
+
+def waiting(gate: Gate) -> Script:
+    return [head(), chunk(HELLO), gate, chunk(WORLD + REST), last_chunk()]
+
+
+def refuses(gateway: Gateway) -> bool:
+    """Whether nobody listens any more."""
+    with socket.socket() as knocking:
+        return knocking.connect_ex(("127.0.0.1", gateway.port)) != 0
+
+
+def wait_until_it_refuses(gateway: Gateway) -> float:
+    began = time.monotonic()
+    while not refuses(gateway):
+        assert time.monotonic() - began < 3.0, "it still listens"
+        time.sleep(0.005)  # nothing tells when a port is closed
+    return time.monotonic() - began
+
+
+# G1 and G2: the end.
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_g1_streams_under_way_are_finished(start: Starter, number: int) -> None:
+    gateway = start(server={"drain_s": 5.0})
+    gate = Gate()
+    model = gateway.upstream.play(waiting(gate))
+    streamed, unstreamed = (gateway.begin(f"main/{model}", stream=stream) for stream in (True, False))
+    idle = gateway.client()
+    streamed.read_until(b"Hello")
+    gateway.upstream.asked(model, 2)
+    gateway.signal(number)
+    assert wait_until_it_refuses(gateway) < AT_ONCE_S
+    idle.ends(1.0)
+    gate.open()
+    for client in (streamed, unstreamed):
+        response = gateway.keep(client.response())
+        assert (response.status, response.text, response.finish) == (200, TEXT, "stop")
+        assert response.complete
+        client.ends(1.0)
+        client.close()
+    assert gateway.wait() == 0
+    assert [line["ending"] for line in gateway.calls] == ["completed"] * 2
+    idle.close()
+
+
+def test_g1_what_does_not_finish_in_time_is_told(start: Starter) -> None:
+    gateway = start(server={"drain_s": 0.4})
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    silent = gateway.upstream.play([hang()])
+    streamed, unstreamed = (gateway.begin(f"main/{model}", stream=stream) for stream in (True, False))
+    unbegun = gateway.begin(f"main/{silent}", stream=True)
+    streamed.read_until(b"Hello")
+    gateway.upstream.asked(model, 2)
+    gateway.upstream.asked(silent)
+    began = time.monotonic()
+    gateway.signal(signal.SIGTERM)
+    response = gateway.keep(streamed.response())
+    assert (response.text, response.error["code"], response.done) == ("Hello", "gateway_draining", False)
+    assert response.complete
+    for client in (unstreamed, unbegun):
+        response = gateway.keep(client.response())
+        assert (response.status, response.error["code"]) == (503, "gateway_draining")
+        assert response.headers["retry-after"]
+    assert gateway.wait() == 0
+    assert 0.3 < time.monotonic() - began < 2.0
+    gateway.until(lambda: len(gateway.calls) == 3)
+    assert {line["code"] for line in gateway.calls} == {"gateway_draining"}
+    for client in (streamed, unstreamed, unbegun):
+        client.close()
+
+
+def test_g2_a_second_signal_does_not_wait(start: Starter) -> None:
+    gateway = start(server={"drain_s": 30.0})
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    with gateway.begin(f"main/{model}", stream=True) as client:
+        client.read_until(b"Hello")
+        gateway.signal(signal.SIGTERM)
+        wait_until_it_refuses(gateway)
+        time.sleep(0.3)  # a second signal is one that a person sends
+        began = time.monotonic()
+        gateway.signal(signal.SIGTERM)
+        response = gateway.keep(client.response())
+        assert response.error["code"] == "gateway_draining"
+        assert response.complete
+        assert gateway.wait() == 0
+        assert time.monotonic() - began < 1.5
+
+
+def test_g1_with_nothing_under_way_it_ends_at_once(start: Starter) -> None:
+    gateway = start(server={"drain_s": 30.0})
+    model = gateway.upstream.play(whole())
+    gateway.ask(f"main/{model}", stream=True)
+    began = time.monotonic()
+    assert gateway.stop() == 0
+    assert time.monotonic() - began < 1.0
+
+
+def test_g1_a_client_that_never_reads_does_not_hold_up_the_end(start: Starter) -> None:
+    gateway = start(server={"drain_s": 0.3})
+    model = gateway.upstream.play([head(), *[chunk(HELLO * 100)] * 200, hang()])
+    with gateway.begin(f"main/{model}", stream=True, receive_buffer=4096):
+        gateway.upstream.asked(model)
+        began = time.monotonic()
+        assert gateway.stop() == 0
+        assert time.monotonic() - began < 2.5
+
+
+# G6: workers.
+
+
+def pids(gateway: Gateway, count: int, without: int = 0) -> list[int]:
+    """Wait until it has so many workers, and one that is dead is not among them."""
+    deadline = time.monotonic() + 5.0
+    while len(found := [pid for pid in gateway.workers() if pid != without]) < count:
+        assert time.monotonic() < deadline, "there are not enough workers"
+        time.sleep(0.01)
+    return found
+
+
+def listening(gateway: Gateway, count: int) -> None:
+    """Wait until so many workers have opened the port."""
+    deadline = time.monotonic() + 5.0
+    port = f":{gateway.port:04X} 00000000:0000 0A"
+    while Path("/proc/net/tcp").read_text().count(port) < count:
+        assert time.monotonic() < deadline, "the workers do not listen"
+        time.sleep(0.01)
+
+
+def test_g6_a_worker_that_is_killed_is_replaced_and_the_others_do_not_notice(start: Starter) -> None:
+    gateway = start("--workers", "3", server={"drain_s": 5.0})
+    listening(gateway, 3)
+    gate = Gate()
+    model = gateway.upstream.play(waiting(gate))
+    with ExitStack() as stack:
+        clients = [stack.enter_context(gateway.begin(f"main/{model}", stream=True)) for _ in range(12)]
+        for client in clients:
+            client.read_until(b"Hello")
+        victim, *_ = pids(gateway, 3)
+        os.kill(victim, signal.SIGKILL)
+        pids(gateway, 3, without=victim)
+        listening(gateway, 3)
+        gate.open()
+        whole_ones = [each for client in clients if (each := answer(client)) is not None]
+        assert 0 < len(whole_ones) < len(clients)  # the kernel gave each worker some
+        assert {response.text for response in whole_ones} == {TEXT}
+        ok = gateway.upstream.play(whole())
+        assert [gateway.ask(f"main/{ok}", stream=True).text for _ in range(20)] == [TEXT] * 20
+    assert gateway.stop() == 0
+
+
+def answer(client: RawClient) -> Any:
+    try:
+        response = client.response()
+    except ConnectionError:
+        return None
+    return response if response.complete else None
+
+
+def test_g1_workers_finish_their_streams(start: Starter) -> None:
+    gateway = start("--workers", "2", server={"drain_s": 5.0})
+    listening(gateway, 2)
+    finishes_streams(gateway, group=False)
+
+
+def test_g1_workers_finish_their_streams_when_all_are_told(start: Starter) -> None:
+    """A terminal sends SIGINT to the whole group, a service manager SIGTERM: each worker hears it twice, as one."""
+    gateway = start("--workers", "2", server={"drain_s": 5.0})
+    listening(gateway, 2)
+    finishes_streams(gateway, group=True)
+
+
+def finishes_streams(gateway: Gateway, *, group: bool) -> None:
+    gate = Gate()
+    model = gateway.upstream.play(waiting(gate))
+    with ExitStack() as stack:
+        clients = [stack.enter_context(gateway.begin(f"main/{model}", stream=True)) for _ in range(8)]
+        for client in clients:
+            client.read_until(b"Hello")
+        gateway.signal(signal.SIGINT, group=group)
+        wait_until_it_refuses(gateway)
+        gate.open()
+        assert [client.response().text for client in clients] == [TEXT] * 8
+    assert gateway.wait() == 0
+
+
+def test_g6_a_signal_while_a_worker_is_being_replaced_ends_it_all(start: Starter) -> None:
+    gateway = start("--workers", "2")
+    victim, *_ = pids(gateway, 2)
+    os.kill(victim, signal.SIGKILL)  # young: its successor waits a second
+    time.sleep(0.1)
+    assert gateway.stop() == 0
+
+
+def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
+    gateway = start("--workers", "2")
+    listening(gateway, 2)
+    gateway.signal(signal.SIGKILL)
+    gateway.wait()
+    deadline = time.monotonic() + 2.0
+    while not refuses(gateway):
+        assert time.monotonic() < deadline, "orphans serve on"
+        time.sleep(0.02)
+
+
+# G20 to G22: reloading.
+
+
+def reload(gateway: Gateway, configuration: str, words: str = "the configuration was reloaded") -> None:
+    told = sum(words in line for line in gateway.output)
+    gateway.file.write_text(configuration)
+    gateway.signal(signal.SIGHUP)
+    gateway.until(lambda: sum(words in line for line in gateway.output) > told)
+
+
+def test_g20_streams_keep_their_snapshot_and_new_calls_get_the_new_one(start: Starter) -> None:
+    gateway = start()
+    old = gateway.file.read_text()
+    gate = Gate()
+    model = gateway.upstream.play(waiting(gate))
+    with gateway.begin(f"main/{model}", stream=True) as client, Upstream() as other:
+        client.read_until(b"Hello")
+        reload(gateway, old.replace(gateway.upstream.url, other.url))
+        ok = other.play(whole())
+        assert gateway.ask(f"main/{ok}", stream=True).text == TEXT
+        assert len(other.requests(ok)) == 1
+        gate.open()
+        assert gateway.keep(client.response()).text == TEXT
+        reload(gateway, old)
+    assert gateway.ask(f"main/{gateway.upstream.play(whole())}", stream=False).text == TEXT
+
+
+BROKEN = {
+    "no TOML": ("[server", "1"),
+    "an unknown key": ("[server]\nlisen = 'x'\n", "lisen"),
+    "an unknown provider": ("[routes.a]\ntargets = ['nobody/x']\n", "nobody"),
+    "not UTF-8": ("\udcff\udcfe", ""),
+    "empty keys beyond loopback": ("[server]\nlisten = '0.0.0.0:0'\n", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BROKEN.values(), ids=BROKEN)
+def test_g21_a_broken_file_changes_nothing_and_the_log_says_so(start: Starter, text: str, words: str) -> None:
+    gateway = start()
+    model = gateway.upstream.play(whole())
+    gateway.file.write_bytes(text.encode(errors="surrogateescape"))
+    gateway.signal(signal.SIGHUP)
+    gateway.says("the configuration was not reloaded")
+    assert words in "".join(gateway.output)
+    assert gateway.ask(f"main/{model}", stream=True).text == TEXT
+    gateway.quiet()
+
+
+def test_g21_a_file_that_is_gone_changes_nothing(start: Starter) -> None:
+    gateway = start()
+    model = gateway.upstream.play(whole())
+    gateway.file.unlink()
+    gateway.signal(signal.SIGHUP)
+    gateway.says("the configuration was not reloaded")
+    assert gateway.ask(f"main/{model}", stream=True).text == TEXT
+    gateway.quiet()
+
+
+def test_g22_a_key_is_rotated_under_load(start: Starter) -> None:
+    """No call fails, and after the reload none is made with the old key."""
+    gateway = start()
+    model = gateway.upstream.play(whole())
+    text = gateway.file.read_text()
+    failures: list[object] = []
+    stop = threading.Event()
+
+    def load() -> None:
+        while not stop.is_set():
+            response = gateway.ask(f"main/{model}", stream=True)
+            if (response.status, response.done) != (200, True):
+                failures.append(response)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    for number in range(5):
+        text = text.replace(f"{PROVIDER_KEY}{number or ''}", f"{PROVIDER_KEY}{number + 1}")
+        reload(gateway, text)
+    stop.set()
+    thread.join()
+    gateway.ask(f"main/{model}", stream=True)
+    assert not failures
+    assert f"Bearer {PROVIDER_KEY}5".encode() in gateway.upstream.requests(model)[-1]
+
+
+def test_g22_a_provider_is_removed_under_a_stream(start: Starter) -> None:
+    gateway = start()
+    gate = Gate()
+    model = gateway.upstream.play(waiting(gate))
+    with gateway.begin(f"main/{model}", stream=True) as client:
+        client.read_until(b"Hello")
+        reload(gateway, f'[server]\nlog = "json"\n[providers.other]\nbase_url = "{gateway.upstream.url}"\n')
+        assert gateway.ask(f"main/{model}", stream=True).error["code"] == "model_not_found"
+        gate.open()
+        assert gateway.keep(client.response()).text == TEXT
+    gateway.quiet()
+
+
+def test_g20_twenty_reloads_leave_nothing(start: Starter) -> None:
+    gateway = start()
+    model = gateway.upstream.play(whole())
+    text = gateway.file.read_text()
+    for _ in range(20):
+        reload(gateway, text)
+        assert gateway.ask(f"main/{model}", stream=True).text == TEXT
+    gateway.quiet()
+
+
+def test_g20_workers_reload_too(start: Starter) -> None:
+    gateway = start("--workers", "2")
+    listening(gateway, 2)
+    with Upstream() as other:
+        text = settings(other.url)
+        gateway.file.write_text(text)
+        gateway.signal(signal.SIGHUP)
+        gateway.until(lambda: sum("the configuration was reloaded" in line for line in gateway.output) == 2)
+        ok = other.play(whole())
+        assert [gateway.ask(f"main/{ok}", stream=True).text for _ in range(10)] == [TEXT] * 10
+
+
+# G26 and G30: what runs out.
+
+
+def test_g26_when_descriptors_run_out_streams_live_on_and_it_recovers(start: Starter) -> None:
+    gateway = start(max_files=40)
+    gate = Gate()
+    model = gateway.upstream.play(waiting(gate))
+    with ExitStack() as stack:
+        stream = stack.enter_context(gateway.begin(f"main/{model}", stream=True))
+        stream.read_until(b"Hello")
+        crowd = [stack.enter_context(gateway.client()) for _ in range(80)]
+        before = cpu(gateway)
+        time.sleep(0.5)  # does it turn in circles?
+        assert cpu(gateway) - before < 0.25
+        gate.open()
+        assert gateway.keep(stream.response()).text == TEXT
+        for client in crowd:
+            client.close()
+    ok = gateway.upstream.play(whole())
+    deadline = time.monotonic() + 3.0
+    while (got := attempt(gateway, ok)) != TEXT:
+        assert time.monotonic() < deadline, got
+        time.sleep(0.05)
+
+
+def attempt(gateway: Gateway, model: str) -> str:
+    try:
+        response = gateway.ask(f"main/{model}", stream=True)
+    except OSError as error:
+        return str(error)
+    return response.text if response.status == 200 else str(response.status)
+
+
+def test_g26_without_a_descriptor_for_the_upstream_the_client_is_told_and_the_target_not_blamed(start: Starter) -> None:
+    gateway = start(max_files=40)
+    ok = gateway.upstream.play(whole())
+    with ExitStack() as stack:
+        asking = [stack.enter_context(gateway.client())]
+        asking[0].send(get("/health"))
+        gateway.keep(asking[0].response())
+        crowd = [stack.enter_context(gateway.client()) for _ in range(40 - gateway.files())]
+        for client in crowd:
+            client.send(get("/health"))
+            client.response()
+        for _ in range(6):
+            asking[0].send(post(body(f"main/{ok}", stream=False)))
+            response = gateway.keep(asking[0].response())
+            assert response.status in (502, 503)
+        for client in crowd:
+            client.close()
+        time.sleep(0.1)  # for the gateway to have closed them too
+        asking[0].send(post(body(f"main/{ok}", stream=False)))
+        assert gateway.keep(asking[0].response()).status == 200
+
+
+def cpu(gateway: Gateway) -> float:
+    """The processor time that it has used, in seconds."""
+    fields = Path(f"/proc/{gateway.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_g30_a_log_that_nobody_reads_holds_nothing_up(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Upstream() as upstream:
+        gateway = Gateway(tmp_path_factory.mktemp("unread"), upstream, settings(upstream.url))
+        gateway.start(read_output=False)
+        try:
+            model = upstream.play(whole())
+            for _ in range(400):  # 64 KB of pipe, and more
+                assert gateway.ask(f"main/{model}", stream=True).text == TEXT
+        finally:
+            status = gateway.stop()
+        assert status == 0

@@ -1,0 +1,118 @@
+"""Heartbeats, and clients that wait: comments only, only between events, and never instead of an answer."""
+
+import time
+
+import pytest
+
+from tests.faults.client import body, post
+from tests.faults.conftest import Starter
+from tests.faults.gateway import Gateway
+from tests.faults.scripts import HELLO, REST, SPARE_TEXT, TEXT, WORLD, spare
+from tests.faults.upstream import Gate, Script, chunk, drip, hang, head, last_chunk, send
+
+BEAT = b": penstock\n\n"
+STAGES: dict[str, tuple[Script, Script]] = {
+    "before the head": ([], [head(), chunk(HELLO + WORLD + REST), last_chunk()]),
+    "before the first event": ([head()], [chunk(HELLO + WORLD + REST), last_chunk()]),
+    "between events": ([head(), chunk(HELLO)], [chunk(WORLD + REST), last_chunk()]),
+    "in an event": ([head(), chunk(HELLO + WORLD[:40])], [chunk(WORLD[40:] + REST), last_chunk()]),
+    "in a line end": ([head(), chunk(HELLO + WORLD[:-1])], [chunk(WORLD[-1:] + REST), last_chunk()]),
+}
+
+
+@pytest.fixture
+def beating(start: Starter) -> Gateway:
+    return start(server={"heartbeat_s": 0.1})
+
+
+@pytest.mark.parametrize(("before", "after"), STAGES.values(), ids=STAGES)
+def test_u23_a_client_that_waits_gets_comments_between_events(beating: Gateway, before: Script, after: Script) -> None:
+    gate = Gate()
+    model = beating.upstream.play([*before, gate, *after])
+    with beating.begin(f"main/{model}", stream=True) as client:
+        client.read_until(BEAT)
+        client.read_until(BEAT + b"\r\n" + b"%x\r\n" % len(BEAT) + BEAT)  # and another one
+        gate.open()
+        response = beating.keep(client.response())
+    assert (response.text, response.finish, response.done) == (TEXT, "stop", True)
+    assert response.body.count(b": penstock") >= 2
+    assert all(b": penstock" not in event for event in response.body.split(b"\n\n") if not event.startswith(b":"))
+    beating.quiet()
+
+
+def test_an_unstreamed_client_gets_no_comments(beating: Gateway) -> None:
+    gate = Gate()
+    model = beating.upstream.play([head(), gate, chunk(HELLO + WORLD + REST), last_chunk()])
+    with beating.begin(f"main/{model}", stream=False) as client:
+        beating.upstream.asked(model)
+        time.sleep(0.3)  # three heartbeats of which none may come
+        gate.open()
+        response = beating.keep(client.response())
+    assert response.text == TEXT
+    beating.quiet()
+
+
+def test_u23_after_a_heartbeat_the_next_target_may_still_answer(beating: Gateway) -> None:
+    route = beating.pair([head(), hang()], spare(), hasty=True)
+    response = beating.ask(route, stream=True)
+    assert (response.status, response.text, response.done) == (200, SPARE_TEXT, True)
+    assert response.body.startswith(BEAT)
+    assert [attempt["code"] for attempt in beating.call(response)["attempts"]] == ["upstream_timeout_idle", ""]
+    beating.quiet()
+
+
+def test_u23_after_a_heartbeat_a_failure_is_a_frame(beating: Gateway) -> None:
+    model = beating.upstream.play([head(), hang()])
+    response = beating.ask(f"hasty/{model}", stream=True)
+    assert (response.status, response.error["code"], response.done) == (200, "upstream_timeout_idle", False)
+    assert response.complete
+    line = beating.call(response)
+    assert (line["status"], line["ending"], line["code"]) == (200, "timed_out", "upstream_timeout_idle")
+    beating.quiet()
+
+
+def test_a_steady_stream_has_no_heartbeats(beating: Gateway) -> None:
+    model = beating.upstream.play([head(), drip(HELLO + WORLD + REST, 0.001, 40), last_chunk()])
+    response = beating.ask(f"main/{model}", stream=True)
+    assert response.text == TEXT
+    assert response.body.count(b": penstock") <= 1
+    beating.quiet()
+
+
+def test_each_event_is_passed_on_at_once(gateway: Gateway) -> None:
+    first, second = Gate(), Gate()
+    model = gateway.upstream.play([head(), chunk(HELLO), first, chunk(WORLD), second, chunk(REST), last_chunk()])
+    with gateway.begin(f"main/{model}", stream=True) as client:
+        client.read_until(b"Hello")
+        first.open()
+        client.read_until(b", world")
+        second.open()
+        gateway.keep(client.response())
+
+
+def test_two_answers_on_one_connection(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO + WORLD + REST), last_chunk()])
+    with gateway.client() as client:
+        for streamed in (True, False, True):
+            client.send(post(body(f"main/{model}", stream=streamed)))
+            assert gateway.keep(client.response()).text == TEXT
+            gateway.expected += 1
+
+
+def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
+    """None gets what is another's."""
+    gate = Gate()
+    models = [
+        gateway.upstream.play(
+            [head(), chunk(HELLO), gate, send(b""), chunk(WORLD.replace(b"world", b"%03d" % n) + REST), last_chunk()]
+        )
+        for n in range(100)
+    ]
+    clients = [gateway.begin(f"main/{model}", stream=True) for model in models]
+    for client in clients:
+        client.read_until(b"Hello")
+    gate.open()
+    for number, client in enumerate(clients):
+        response = gateway.keep(client.response())
+        client.close()
+        assert (response.text, response.done) == (f"Hello, {number:03}", True)

@@ -1,0 +1,79 @@
+"""Where the judges that are not Python packages of ours live: installed on first use, under `.cache/`, each pinned.
+
+A folder is named after what is in it, so a changed pin makes a new one. Where something cannot be installed (no Node,
+no network), the tests that need it are skipped.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.judges.cases import ROOT
+
+NODE = Path(__file__).parent / "node"
+LANGCHAIN = Path(__file__).parent / "gateway/langchain"
+CACHE = ROOT / ".cache"
+_NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
+_PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
+# Who has no network should not wait for it.
+_NPM_SOON = ("--fetch-retries=0", "--fetch-timeout=20000")
+_PIP_SOON = ("--retries=0", "--timeout=20")
+_TIMEOUT_S = 120
+
+
+def node_home() -> Path:
+    """The folder in which the packages for Node are installed."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("no node, or no npm, on PATH")
+    package = NODE / "package.json"
+
+    def install(folder: Path) -> None:
+        shutil.copy(package, folder)
+        _run([*_NPM, *_NPM_SOON], folder)
+
+    return _made("node-judge", package, install)
+
+
+def langchain_python() -> Path:
+    """The interpreter that has LangChain."""
+    requirements = LANGCHAIN / "requirements.txt"
+
+    def install(folder: Path) -> None:
+        _run([sys.executable, "-I", "-m", "venv", str(folder)], folder)
+        _run([str(_python(folder)), *_PIP, *_PIP_SOON, "--requirement", str(requirements)], folder)
+
+    return _python(_made("langchain-judge", requirements, install))
+
+
+def _python(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _made(name: str, pins: Path, install: Callable[[Path], None]) -> Path:
+    """The folder for these pins; it appears under its name only when it is whole."""
+    digest = hashlib.sha256(pins.read_bytes()).hexdigest()[:12]
+    home = CACHE / name / f"{digest}-{sys.version_info.major}.{sys.version_info.minor}"
+    if home.exists():
+        return home
+    beginning = home.with_name(f"beginning-{os.getpid()}")
+    beginning.mkdir(parents=True, exist_ok=True)
+    try:
+        install(beginning)
+        with suppress(OSError):  # tests in another process were quicker
+            beginning.rename(home)
+    except (subprocess.SubprocessError, OSError) as error:
+        pytest.skip(f"{name}: the packages could not be installed: {error}")
+    finally:
+        shutil.rmtree(beginning, ignore_errors=True)
+    return home
+
+
+def _run(command: list[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_TIMEOUT_S)
