@@ -77,7 +77,7 @@ class Gateway:
                 break
         wait = min(map(self._health.cooling_s, targets))
         if wait and not failure.retry_after:
-            failure = structs.replace(failure, retry_after=str(math.ceil(wait)))
+            failure = structs.replace(failure, retry_after=_whole_seconds(wait))
         client.refuse(failure)
 
     async def _try(
@@ -150,5 +150,10 @@ def _all_cooling(seconds: float) -> Failure:
         code="no_healthy_target",
         message="every provider of this model has failed and is left alone for a while",
         status=503,
-        retry_after=str(math.ceil(seconds)),
+        retry_after=_whole_seconds(seconds),
     )
+
+
+def _whole_seconds(seconds: float) -> str:
+    """At least so many, as a header says it; what a clock adds in its last digits does not count."""
+    return str(math.ceil(round(seconds, 3)))
