@@ -57,7 +57,7 @@ class Client(Protocol):
     def begin(self) -> None:
         """Send the head of a streamed answer, if it was not sent yet."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, /) -> None:
         """Send bytes of the stream."""
 
     def end(self, data: bytes) -> None:
@@ -148,7 +148,8 @@ class Relay:
         if self._reader.untouched and self._phase == "streaming":
             self._progress = self._loop.time()
             self._client.write(data)
-        elif events:
+            return
+        if events:
             if any(type(event) is not Repair for event in events):
                 self._progress = self._loop.time()
                 self._seen_event = True
@@ -207,19 +208,22 @@ class Relay:
         self._call.watch(events)
         fault = next((event for event in events if isinstance(event, Fault)), None)
         if fault is not None:
-            if self._phase == "streaming":
-                self._client.write(self._writer.write(events[: events.index(fault)]))
+            # What came before it counts as if it had come alone: nothing may depend on how reads fall.
+            self._release(events[: events.index(fault)])
             self._fail(from_fault(fault))
             return
         last = events[-1] if events else None
         if isinstance(last, End):
             self._end(events, last)
-        elif not self._client.stream:
+        else:
+            self._release(events)
+
+    def _release(self, events: list[Event]) -> None:
+        """Give events to the client, as far as they may go."""
+        if not self._client.stream:
             self._answer.extend(events)
         elif self._phase == "streaming":
-            data = self._writer.write(events)
-            if data:
-                self._client.write(data)
+            self._client.write(self._writer.write(events))
         else:
             self._hold(events)
 
@@ -235,8 +239,7 @@ class Relay:
         """The provider's stream is over."""
         if end.ending != "completed":
             message = f"the provider's stream ended before the answer was complete: {end.detail}"
-            if self._phase == "streaming":
-                self._client.write(self._writer.write(events[:-1]))
+            self._release(events[:-1])
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
             return
         self._commit()

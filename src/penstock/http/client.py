@@ -72,6 +72,8 @@ class UpstreamConnection(asyncio.Protocol):
         self.born = asyncio.get_running_loop().time()
         self.idle_since = self.born
         self._headers: dict[str, str] = {}
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # what llhttp calls for each piece of the body
         self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
         self._reset()
 
@@ -128,21 +130,23 @@ class UpstreamConnection(asyncio.Protocol):
         self._begun = True
         if not self._headed:
             self._head_bytes += len(data)
+        defect = ""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            if self._complete:
-                self._keep_alive = False  # the answer is whole; what stands behind it is not ours
-                self._finish()
-            elif self._receiver is not None:
-                self._fail("upstream_bad_response", f"the answer is not valid HTTP/1.1: {error}")
+            defect = f"the answer is not valid HTTP/1.1: {error}"
         except httptools.HttpParserUpgrade:
-            self._fail("upstream_bad_response", "the answer switches protocols")
-        else:
-            if self._head_bytes > self._limits.max_head and not self._headed:
-                self._fail("upstream_bad_response", f"the head of the answer exceeds {self._limits.max_head} bytes")
-            elif self._complete:
-                self._finish()
+            defect = "the answer switches protocols"
+        pieces = self._pieces
+        if pieces and self._receiver is not None:  # all of one read at once: that is one write to the client
+            self._receiver.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            pieces.clear()
+        if self._complete:
+            if defect:
+                self._keep_alive = False  # the answer is whole; what stands behind it is not ours
+            self._finish()
+        elif defect or not self._headed:
+            self._check(defect)
 
     def eof_received(self) -> bool:
         """The upstream has closed its side."""
@@ -192,11 +196,6 @@ class UpstreamConnection(asyncio.Protocol):
         if self._receiver is not None:
             self._receiver.on_head(status, self._headers)
 
-    def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
-        if self._receiver is not None:
-            self._receiver.on_data(data)
-
     def on_message_complete(self) -> None:
         """The answer is whole, or was only a forerunner (100, 103)."""
         if self._headed:
@@ -207,8 +206,16 @@ class UpstreamConnection(asyncio.Protocol):
     def _reset(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._headers = {}
+        self._pieces.clear()
         self._head_bytes = 0
         self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
+
+    def _check(self, defect: str) -> None:
+        """Fail if the answer has a defect, or a head without end."""
+        if not defect and self._head_bytes > self._limits.max_head:
+            defect = f"the head of the answer exceeds {self._limits.max_head} bytes"
+        if defect and self._receiver is not None:
+            self._fail("upstream_bad_response", defect)
 
     def _finish(self) -> None:
         receiver, self._receiver = self._receiver, None

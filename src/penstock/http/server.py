@@ -51,7 +51,17 @@ class ErrorPage(Protocol):
 class Exchange:
     """One request, and the answer to it. The handler sets `on_gone`, `on_pause` and `on_resume` as it needs them."""
 
-    __slots__ = ("_chunked", "_connection", "_keep_alive", "_state", "on_gone", "on_pause", "on_resume", "request")
+    __slots__ = (
+        "_chunked",
+        "_connection",
+        "_keep_alive",
+        "_state",
+        "_unsent",
+        "on_gone",
+        "on_pause",
+        "on_resume",
+        "request",
+    )
 
     def __init__(
         self, connection: "ServerConnection", request: HttpRequest, *, keep_alive: bool, chunked: bool
@@ -60,6 +70,7 @@ class Exchange:
         self._keep_alive = keep_alive
         self._chunked = chunked
         self._state = "new"
+        self._unsent = b""
         self.request = request
         self.on_gone: Callable[[], None] | None = None
         self.on_pause: Callable[[], None] | None = None
@@ -67,7 +78,7 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether the status line has been sent."""
+        """Whether the status is decided."""
         return self._state != "new"
 
     @property
@@ -93,19 +104,22 @@ class Exchange:
         if self._state == "new":
             self._state = "streaming"
             framing = {"transfer-encoding": "chunked"} if self._chunked else {}
-            self._connection.write(self._head(status, headers | framing))
+            self._unsent = self._head(status, headers | framing)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, /) -> None:
         """Send a piece of the body."""
         if self._state == "streaming" and data:
-            self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+            piece = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+            if self._unsent:
+                piece = self._unsent + piece
+                self._unsent = b""
+            self._connection.write(piece)
 
     def end(self, data: bytes = b"") -> None:
         """Send the last piece, and the end of the body."""
         if self._state == "streaming":
-            self.write(data)
-            if self._chunked:
-                self._connection.write(b"0\r\n\r\n")
+            last = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
+            self._connection.write(self._unsent + last + (b"0\r\n\r\n" if self._chunked else b""))
             self._finish()
 
     def abort(self) -> None:
@@ -150,6 +164,8 @@ class ServerConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._deadline = Deadline(self._loop, self._expire)
         self._transport: asyncio.Transport | None = None
+        self.write: Callable[[bytes], None] = _drop
+        """Sends bytes, or keeps them until the client takes them. The transport's own: it is called for every event."""
         self._exchange: Exchange | None = None
         self._ahead = b""
         self._ready: deque[Exchange] = deque()
@@ -173,6 +189,7 @@ class ServerConnection(asyncio.Protocol):
         """A client has connected."""
         transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._transport = transport
+        self.write = transport.write
         transport.set_write_buffer_limits(high=self._limits.write_buffer)
         connected = transport.get_extra_info("socket")
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
@@ -208,6 +225,7 @@ class ServerConnection(asyncio.Protocol):
         self._deadline.clear()
         self._connections.discard(self)
         self._transport = None
+        self.write = _drop
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()
@@ -230,11 +248,6 @@ class ServerConnection(asyncio.Protocol):
             self._exchange.on_resume()
 
     # What exchanges call.
-
-    def write(self, data: bytes) -> None:
-        """Send bytes, or keep them until the client takes them."""
-        if self._transport is not None:
-            self._transport.write(data)
 
     def abort(self) -> None:
         """Close at once, whatever is still to be sent."""
@@ -427,6 +440,10 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._deadline.set(self._limits.stalled_client_s)
             self._transport.close()
+
+
+def _drop(_data: bytes) -> None:
+    """Send to nobody: the client has gone."""
 
 
 class _RefusedError(Exception):

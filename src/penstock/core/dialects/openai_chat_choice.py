@@ -181,6 +181,8 @@ class ChoiceReader:
         news = {name: value for name, value in message.items() if value and _kind(name) not in self.spoken}
         if self.started:
             news.pop("role", None)
+        if "text" in news:
+            news.setdefault("content", news.pop("text"))
         if self.spoken & set(map(_kind, message)):
             self._sink.repair("message-beside-delta")
         calls = news.get("tool_calls")
@@ -203,8 +205,10 @@ class ChoiceReader:
         content = delta.pop("content", None)
         refusal = delta.pop("refusal", None)
         tool_calls = delta.pop("tool_calls", None)
-        # Beside calls in today's form, those in the legacy form say the same again: they stay among the extras.
-        function_call = None if tool_calls else delta.pop("function_call", None)
+        function_call = delta.pop("function_call", None)
+        if tool_calls and function_call:
+            # Beside calls in today's form, those in the legacy form say the same again.
+            delta["other_function_call"], function_call = function_call, None
         reasoning, reasoning_field = self._take_reasoning(delta) if delta else (None, "")
         if choice:
             self._add_extras(choice, "choice")
@@ -356,5 +360,7 @@ class ChoiceReader:
 
 
 def _kind(field: str) -> str:
-    """What a field speaks of: all fields for reasoning are one."""
-    return "reasoning" if field in REASONING_FIELDS or field == "reasoning_details" else field
+    """What a field speaks of: all fields for reasoning are one, and so are those for text."""
+    if field in REASONING_FIELDS or field == "reasoning_details":
+        return "reasoning"
+    return "content" if field == "text" else field

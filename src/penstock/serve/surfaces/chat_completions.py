@@ -10,10 +10,12 @@ from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
 from penstock.gateway.pipeline import Gateway
 from penstock.gateway.relay import Relay
-from penstock.gateway.request import RefusedError, parse
+from penstock.gateway.request import ChatRequest, RefusedError, parse
 from penstock.http.server import Exchange
 from penstock.serve.responses import JSON, STREAM_HEADERS, call_headers, respond_failure
 
+# A body of this size may take longer to read than others should wait: it is read beside the loop.
+_LARGE_BODY = 262_144
 _GONE = Failure(code="client_gone", message="the client has left", status=499, retryable=False)
 
 
@@ -26,12 +28,22 @@ class ChatCompletions:
 
     def handle(self, exchange: Exchange, gateway: Gateway, request_id: str) -> None:
         """Begin to answer a request."""
+        body = exchange.request.body
+        if len(body) > _LARGE_BODY:
+            parsing = asyncio.get_running_loop().run_in_executor(None, parse, body)
+            parsing.add_done_callback(lambda done: self._begin(exchange, gateway, request_id, done.result))
+        else:
+            self._begin(exchange, gateway, request_id, lambda: parse(body))
+
+    def _begin(self, exchange: Exchange, gateway: Gateway, request_id: str, parsed: Callable[[], ChatRequest]) -> None:
         started = asyncio.get_running_loop().time()
         try:
-            request = parse(exchange.request.body)
+            request = parsed()
         except RefusedError as refused:
             respond_failure(exchange, refused.failure, request_id, {})
             return
+        if exchange.over:
+            return  # the client left while a large body was read
         call = Call(request_id, request.model, stream=request.stream, started=started)
         client = ChatClient(exchange, call, self._over)
         self.calls.add(client)
@@ -54,6 +66,8 @@ class ChatClient:
         self._paused = False
         self.call = call
         self.stream = call.stream
+        self.write = exchange.write
+        """Sends bytes of the stream."""
         self.task: asyncio.Task[None] | None = None
         exchange.on_gone = self._gone
         exchange.on_pause = self._pause
@@ -72,10 +86,6 @@ class ChatClient:
         if not self._exchange.begun:
             self.call.status = 200
             self._exchange.start(200, STREAM_HEADERS | call_headers(self.call))
-
-    def write(self, data: bytes) -> None:
-        """Send bytes of the stream."""
-        self._exchange.write(data)
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream, and end the body."""
