@@ -79,7 +79,7 @@ def _said(draw: st.DrawFn, choice: int, called: list[int], number: int) -> list[
         case "refusal":
             return [*before, RefusalDelta(choice, text)]
         case "more arguments" if called[choice]:
-            return [ToolCallDelta(choice, draw(st.integers(0, called[choice] - 1)), text)]
+            return [ToolCallDelta(choice, called[choice] - 1, text)]
     call = called[choice]
     called[choice] += 1
     kinds: list[ToolKind] = ["function", "custom"]

@@ -215,7 +215,9 @@ class ToolCalls:
             return call  # its id comes late
         contested = call.index in self._contested
         if not name or not call.name:
-            stray = call.whole and arguments.strip() and any(not other.whole for other in self._calls)
+            stray = (
+                call.scan.closed and call.whole and arguments.strip() and any(not other.whole for other in self._calls)
+            )
             return "unknown" if contested or stray else call
         if not id and name == call.name and call.id is not None and call.says(arguments):
             return call  # said again

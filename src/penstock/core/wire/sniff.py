@@ -21,7 +21,8 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 # gzip; zstd; UTF-16, which no provider has ever sent on purpose. Others are not text in their first bytes.
 _MAGIC_NUMBERS = (_GZIP_MAGIC, b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# What no text holds, and JSON only escaped. (DEL is legal in a JSON string.)
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 # So many bytes, or the first line if it is shorter, tell text from anything else.
 _TELLING_BYTES = 16
 _WHITE_SPACE = b" \t\r\n"
