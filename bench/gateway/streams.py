@@ -1,0 +1,129 @@
+"""Very many streams at once through one gateway: what each costs in memory, and whether anything is lost.
+
+All streams are opened, and stand open together while the provider sends an event every second. A stream is whole when
+it has every event, `[DONE]` and the end of the body.
+"""
+
+import asyncio
+import re
+import resource
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import uvloop
+
+from bench.gateway import judge
+
+EVENTS = 20
+GAP_US = 1_000_000
+# Streams that are being opened at one time; more would only fill the queue of the listening socket.
+OPENING = 200
+OPEN_WITHIN_S = 120.0
+BODY = (
+    b'{"model":"%b","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}'
+    % judge.MODEL.encode()
+)
+REQUEST = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+)
+
+
+class Crowd(NamedTuple):
+    """What came of so many streams."""
+
+    streams: int
+    whole: int
+    kilobytes_each: float
+    seconds_to_open: float
+
+
+class Stream(asyncio.Protocol):
+    """The client of one stream."""
+
+    def __init__(self, begun: "asyncio.Queue[None]", over: asyncio.Future[bool]) -> None:
+        self._begun = begun
+        self._over = over
+        self._events = 0
+        self._tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(REQUEST)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._tail:
+            self._begun.put_nowait(None)
+        self._events += data.count(b'"content":"@')
+        self._tail = (self._tail + data)[-200:]
+        if self._tail.endswith(b"0\r\n\r\n") and not self._over.done():
+            self._over.set_result(self._events == EVENTS and b"[DONE]" in self._tail)
+            self._transport.close()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if not self._tail:
+            self._begun.put_nowait(None)
+        if not self._over.done():
+            self._over.set_result(False)
+
+
+def crowd(count: int) -> Crowd:
+    """Open so many streams, as far as the limit on open files allows, and wait for their ends."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    count = min(count, (most - 100) // 2)  # the gateway has two sockets for each
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        folder, port = Path(name), judge.free_port()
+        mock = subprocess.Popen([judge.build_mock(folder), str(judge.MOCK_PORT)])
+        gateway = subprocess.Popen(
+            judge.command(judge.configuration(folder, log=False), port), stderr=subprocess.DEVNULL
+        )
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/health")
+            _wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
+            return uvloop.run(_open(count, port, gateway.pid))
+        finally:
+            for process in (gateway, mock):
+                process.terminate()
+                process.wait()
+
+
+async def _open(count: int, port: int, gateway: int) -> Crowd:
+    loop = asyncio.get_running_loop()
+    before = _resident_kb(gateway)
+    started = time.monotonic()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+    overs: list[asyncio.Future[bool]] = [loop.create_future() for _ in range(count)]
+    gate = asyncio.Semaphore(OPENING)
+
+    async def one(over: asyncio.Future[bool]) -> None:
+        async with gate:
+            await loop.create_connection(lambda: Stream(begun, over), "127.0.0.1", port)
+
+    await asyncio.gather(*map(one, overs))
+    async with asyncio.timeout(OPEN_WITHIN_S):
+        for _ in range(count):
+            await begun.get()
+    opened = time.monotonic() - started
+    each = (_resident_kb(gateway) - before) / count
+    whole = sum(await asyncio.gather(*overs))
+    return Crowd(count, whole, each, opened)
+
+
+def _resident_kb(process: int) -> int:
+    found = re.search(r"Rss:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text())
+    return int(found[1]) if found else 0
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise judge.MissingError(f"nothing answers at {url}")
