@@ -203,6 +203,10 @@ class ChoiceReader:
         elif not self.started and (finish or any(value is not None for value in delta.values())):
             self._start("")
         content = delta.pop("content", None)
+        if not isinstance(content, str):
+            for fields in (choice, delta):
+                if "text" in fields:  # beside a content that is no text: kept, but not to be taken for it later
+                    fields["other_text"] = fields.pop("text")
         refusal = delta.pop("refusal", None)
         tool_calls = delta.pop("tool_calls", None)
         function_call = delta.pop("function_call", None)
