@@ -85,12 +85,12 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def _overlaid(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:
-    """`new` laid over `old`, key by key; null never covers a value."""
+    """`new` laid over `old`, key by key; null never covers a value, nor anything but an object an object."""
     merged = dict(old) if len(old) < _MAX_KEYS else {}
     for key, value in new.items():
         before = merged.get(key)
         if isinstance(value, dict) and isinstance(before, dict):
             merged[key] = _overlaid(before, value)
-        elif value is not None or key not in merged:
+        elif not isinstance(before, dict) and (value is not None or key not in merged):
             merged[key] = value
     return merged
