@@ -6,7 +6,7 @@ from penstock import Completion, StreamReader, StreamWriter
 from penstock.core.wire.frame import Frame
 from tests.legal import violations
 from tests.mutation import split
-from tests.streams import fold, read
+from tests.streams import by_event, fold, read
 
 
 class LongWay(StreamReader):
@@ -41,6 +41,8 @@ def examine(data: bytes, random: Random) -> tuple[list[str], tuple[str, str]]:
     broken = violations(events)
     if read(*split(data, random)) != events:
         broken.append("another split gives other events")
+    if read(*by_event(data)) != events:
+        broken.append("read event by event, it gives other events")
     if read(data, reader=LongWay()) != events:
         broken.append("the fast lane gives other events")
     completion = fold(events)

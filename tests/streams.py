@@ -104,6 +104,12 @@ def bytewise(wire: bytes) -> list[bytes]:
     return [wire[i : i + 1] for i in range(len(wire))]
 
 
+def by_event(wire: bytes) -> list[bytes]:
+    """The reads of a socket on which every event came alone."""
+    *events, rest = wire.split(b"\n\n")
+    return [*(event + b"\n\n" for event in events), rest]
+
+
 def repairs(events: Iterable[Event]) -> dict[str, int]:
     """How often each defect was tolerated."""
     found: dict[str, int] = {}

@@ -7,7 +7,7 @@ import pytest
 from penstock import Completion, StreamReader, StreamWriter
 from tests.corpus import CORPUS, captures
 from tests.invariants import LongWay, said
-from tests.streams import fold, read
+from tests.streams import by_event, fold, read
 
 FOLDER = Path(__file__).parent.parent
 OURS = {path.stem: path.read_bytes() for path in sorted((*FOLDER.glob("seeds/*"), *FOLDER.glob("captures/*.sse")))}
@@ -25,11 +25,6 @@ def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
         untouched += reader.untouched
     out.append(writer.write(reader.close()))
     return b"".join(out), untouched
-
-
-def by_event(wire: bytes) -> list[bytes]:
-    """The reads of a socket on which every event came alone."""
-    return [event + b"\n\n" for event in wire.split(b"\n\n")[:-1]] + [wire.rsplit(b"\n\n", 1)[-1]]
 
 
 def same(first: Completion, second: Completion) -> bool:

@@ -15,10 +15,11 @@ from msgspec import UNSET
 
 from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
+from penstock.core.dialects.openai_chat_mould import Mould, mould_of
 from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
 from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
-from penstock.core.events import Extra, Start, UsageReport
+from penstock.core.events import Event, Extra, Start, UsageReport
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
@@ -104,9 +105,7 @@ class OpenAIChatReader:
             return False
         extras = self._extras
         if (
-            len(chunk.choices) != 1
-            or chunk.object != "chat.completion.chunk"
-            or (chunk.id, chunk.model, chunk.created) != self._envelope
+            (chunk.id, chunk.model, chunk.created) != self._envelope
             or (
                 chunk.system_fingerprint is not UNSET
                 and chunk.system_fingerprint != extras.get("system_fingerprint", UNSET)
@@ -126,6 +125,10 @@ class OpenAIChatReader:
             extras["obfuscation"] = chunk.obfuscation
             events.insert(before, Extra("chunk", {"obfuscation": chunk.obfuscation}))
         return True
+
+    def mould(self, event: bytes, said: Event) -> Mould | None:
+        """The mould of a plain event that was read just now, if it can be told."""
+        return mould_of(event, said, self._extras)
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""

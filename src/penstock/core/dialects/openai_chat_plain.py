@@ -6,6 +6,8 @@ finish, usage, an unknown field) makes it refuse, and the chunk is read the long
 `tests/invariants.py` asks it of every stream that the properties and the fuzzer think of.
 """
 
+from typing import Literal
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
@@ -48,10 +50,10 @@ class PlainChunk(Struct, forbid_unknown_fields=True, gc=False):
     """A chunk that says one thing."""
 
     id: str
-    object: str
+    object: Literal["chat.completion.chunk"]
     created: int
     model: str
-    choices: list[PlainChoice]
+    choices: tuple[PlainChoice]
     usage: None = None
     system_fingerprint: str | UnsetType | None = UNSET
     service_tier: str | UnsetType | None = UNSET

@@ -1,0 +1,116 @@
+"""Mould: the bytes that every event of a steady stream repeats, around the one text that changes.
+
+Nearly all events of a healthy stream are the same but for a few words, and for the padding that some providers add
+against eavesdroppers. Once it is proved of one event that everything around those stands for itself, an event with the
+same bytes around other words says those words and nothing else: no framer and no decoder needs to look at it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import UNSET
+
+from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
+from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
+
+
+class Mould:
+    """The bytes before the text, up to its opening quote, and behind it, from its closing quote on.
+
+    If there is padding `behind` ends with its opening quote, and `tail` begins with its closing one; else `tail` is
+    empty. `extras` are those of the stream so far, of which the padding is one.
+    """
+
+    __slots__ = ("_before", "_behind", "_extras", "_said", "_tail", "frames", "last", "size")
+
+    def __init__(
+        self, before: bytes, behind: bytes, tail: bytes, said: Callable[[str], Event], extras: dict[str, object]
+    ) -> None:
+        self._before = before
+        self._behind = behind
+        self._tail = tail
+        self._said = said
+        self._extras = extras
+        self.frames = 0
+        """How many events it has read that nobody else knows of yet."""
+        self.size = 0
+        """Their bytes."""
+        self.last = b""
+        """The read that held the last of them."""
+
+    def read(self, data: bytes) -> list[Event]:
+        """What events say that were cast in this mould; nothing if there is anything else in the data.
+
+        Texts with escapes, and with characters that somebody takes for a line end, are left to the decoder.
+        """
+        before, behind, tail = self._before, self._behind, self._tail
+        padding = told = self._extras.get("obfuscation")
+        events: list[Event] = []
+        frames = end = 0
+        while data.startswith(before, end):
+            start = end + len(before)
+            quote = data.find(b'"', start)
+            if not data.startswith(behind, quote):
+                break
+            end = quote + len(behind)
+            try:
+                text = data[start:quote].decode()
+            except UnicodeDecodeError:
+                break
+            if not text.isprintable() or not text or "\\" in text:
+                break
+            if tail:
+                quote = data.find(b'"', end)
+                if not data.startswith(tail, quote):
+                    break
+                new = data[end:quote].decode("latin-1")
+                if new != padding:
+                    if not new.isalnum() or not new.isascii():
+                        break
+                    events.append(Extra("chunk", {"obfuscation": new}))
+                    padding = new
+                end = quote + len(tail)
+            events.append(self._said(text))
+            frames += 1
+            if end == len(data):
+                if padding is not told:
+                    self._extras["obfuscation"] = padding
+                self.frames += frames
+                self.size += end
+                self.last = data
+                return events
+        return []
+
+
+def mould_of(event: bytes, said: Event, extras: dict[str, object]) -> Mould | None:
+    """The mould that an event of one `data:` line was cast in, which the typed decoder has taken; if it can be proved.
+
+    The proof: with another text and another padding in the same places, the chunk differs in those two and in nothing
+    else. So the places are inside those strings, and whatever may stand in a JSON string may stand there.
+    """
+    if not isinstance(said, TextDelta | ReasoningDelta) or b"\r" in event or event.count(b"\n") != 2:
+        return None
+    chunk = PLAIN_CHUNK.decode(event.removeprefix(b"data:"))
+    before, behind = _around(event, said.text)
+    tail = b""
+    if chunk.obfuscation is not UNSET:
+        behind, tail = _around(behind, chunk.obfuscation)
+        chunk.obfuscation = "padding"
+    other = said.text + "."
+    setattr(chunk.choices[0].delta, "content" if isinstance(said, TextDelta) else said.native, other)
+    probe = before + other.encode() + behind + (b"padding" + tail if tail else b"")
+    try:
+        proved = (before + behind + tail).isascii() and PLAIN_CHUNK.decode(probe.removeprefix(b"data:")) == chunk
+    except ValueError:
+        return None
+    if isinstance(said, TextDelta):
+        make: Callable[[str], Event] = partial(TextDelta, said.choice)
+    else:
+        make = partial(ReasoningDelta, said.choice, native=said.native)
+    return Mould(before, behind, tail, make, extras) if proved else None
+
+
+def _around(data: bytes, text: str) -> tuple[bytes, bytes]:
+    """What stands before and behind a JSON string, its quotes included."""
+    before, _, behind = data.partition(b'"%b"' % text.encode())
+    return before + b'"', b'"' + behind
