@@ -46,6 +46,7 @@ class StreamReader:
         self._decode = msgspec.json.Decoder().decode
         self._seen = Sink()
         self._dialect = READERS[dialect](self._seen)
+        self._sentinel = self._dialect.sentinel.encode()
         self._grammar = Grammar()
         self._out = Sink()
         # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
@@ -161,6 +162,9 @@ class StreamReader:
         return True
 
     def _read_frame(self, frame: Frame) -> None:
+        if frame.data.strip() == self._sentinel:  # too common to be tried as JSON first
+            self._dialect.read_undecodable(frame.data, frame.event)
+            return
         if is_too_deep(frame.data):
             self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
             return

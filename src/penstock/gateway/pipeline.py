@@ -4,6 +4,7 @@ Targets are tried one after another until one commits. A second try costs a shar
 retry is on a fresh socket, when a pooled one turned out to be dead before the provider could have seen the request.
 """
 
+import asyncio
 import math
 import random
 import time
@@ -18,7 +19,7 @@ from penstock.gateway.failure import Failure, from_transport
 from penstock.gateway.relay import Client, Patience, Relay
 from penstock.gateway.request import ChatRequest
 from penstock.gateway.routing import Health, RetryBudget, in_order
-from penstock.http.client import UpstreamError
+from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.upstream.remote import Endpoint, Remote
 
 _MAX_ENDPOINTS = 1_000
@@ -35,103 +36,170 @@ class CallClient(Client, Protocol):
     def refuse(self, failure: Failure) -> None:
         """There is no answer: say why, with a real status if nothing was sent yet."""
 
+    def fail(self, error: BaseException) -> None:
+        """An error of ours: it must not leave the client waiting."""
+
 
 class Gateway:
     """Answers calls by a configuration. A reload makes a new one; calls under way keep theirs."""
 
     def __init__(self, config: Config, remote: Remote, health: Health, budget: RetryBudget) -> None:
         self.config = config
-        self._remote = remote
+        self.health = health
+        self.budget = budget
+        self.remote = remote
         self._endpoints: dict[str, Endpoint] = {}
-        self._health = health
-        self._budget = budget
         self._chance = random.Random()
 
-    async def answer(self, call: Call, request: ChatRequest, client: CallClient) -> None:
-        """Answer a call: returns when the answer is committed, complete or refused."""
-        self._budget.earn()
+    def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
+        """The attempts that will answer a call, which are to be begun; None if it was refused at once."""
+        self.budget.earn()
         route = self.config.route(request.model)
         if route is None:
             client.refuse(_unknown_model(request.model))
-            return
+            return None
         targets = in_order(route, self._chance)
-        ready = [target for target in targets if not self._health.cooling_s(target)]
+        ready = [target for target in targets if not self.health.cooling_s(target)]
         if not ready:
-            client.refuse(_all_cooling(min(map(self._health.cooling_s, targets))))
-            return
-        failure = _unknown_model(request.model)
-        for number, target in enumerate(ready[: self.config.retries.max_attempts]):
-            if number and not self._budget.spend():
-                break
-            self._health.tried(target)
-            try:
-                outcome = await self._try(call, request, route, target, client)
-            finally:
-                self._health.left(target)
-            if outcome is None:
-                self._health.succeeded(target)
-                return
-            failure = outcome
-            self._health.failed(target, failure)
-            if not failure.retryable:
-                break
-        wait = min(map(self._health.cooling_s, targets))
-        if wait and not failure.retry_after:
-            failure = structs.replace(failure, retry_after=_whole_seconds(wait))
-        client.refuse(failure)
+            client.refuse(_all_cooling(min(map(self.health.cooling_s, targets))))
+            return None
+        return Attempts(self, call, request, client, route, targets, ready[: self.config.retries.max_attempts])
 
-    async def _try(
-        self, call: Call, request: ChatRequest, route: Route, target: Target, client: CallClient
-    ) -> Failure | None:
-        attempt = Attempt(target.provider.name, target.model, target.provider.secrets())
-        call.attempts.append(attempt)
-        body = request.for_target(target.model, route.set, ask_for_usage=target.provider.include_usage)
-        endpoint = self._endpoint(target)
-        patience = Patience(
-            first_event_s=target.timeouts.first_event_s,
-            gap_s=target.timeouts.gap_s,
-            heartbeat_s=self.config.server.heartbeat_s,
-            until=call.started + target.timeouts.total_s,
-        )
-        failure: Failure | None = None
-        for fresh in (False, True):
-            max_event = route.max_event if request.stream else max(route.max_event, _MAX_BODY)
-            reader = StreamReader(target.provider.dialect, max_event=max_event)
-            writer = StreamWriter(
-                include_usage=request.include_usage,
-                id=f"chatcmpl-{call.id}",
-                model=target.model,
-                created=int(time.time()),
-            )
-            relay = Relay(call, attempt, client, reader, writer, patience)
-            client.attach(relay)
-            failure = await self._ask(relay, endpoint, body, target.timeouts.connect_s, fresh=fresh)
-            if failure is None or failure.code != "upstream_stale":
-                return failure
-            attempt.code = ""  # the provider has not seen the request
-        return failure
-
-    async def _ask(
-        self, relay: Relay, endpoint: Endpoint, body: bytes, connect_s: float, *, fresh: bool
-    ) -> Failure | None:
-        try:
-            connection = await self._remote.connect(endpoint, connect_s, fresh=fresh)
-        except UpstreamError as error:
-            failure = from_transport(error.code, error.message)
-            relay.cancel(failure)
-            return failure
-        relay.attach(connection)
-        connection.send(endpoint.request(body), relay)
-        return await relay.outcome
-
-    def _endpoint(self, target: Target) -> Endpoint:
+    def endpoint(self, target: Target) -> Endpoint:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
         endpoint = self._endpoints.get(target.name)
         if endpoint is None:
-            endpoint = self._remote.endpoint(target.provider.url(target.model), target.provider.credentials())
+            endpoint = self.remote.endpoint(target.provider.url(target.model), target.provider.credentials())
             if len(self._endpoints) < _MAX_ENDPOINTS:
                 self._endpoints[target.name] = endpoint
         return endpoint
+
+
+class Attempts:
+    """The attempts at one call, one after another, until a target commits or there is none left.
+
+    Where a connection was kept the provider is asked at once, without a task: that is nearly always.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        call: Call,
+        request: ChatRequest,
+        client: CallClient,
+        route: Route,
+        targets: list[Target],
+        ready: list[Target],
+    ) -> None:
+        self._gateway = gateway
+        self._call = call
+        self._request = request
+        self._client = client
+        self._route = route
+        self._targets = targets
+        self._ready = iter(ready)
+        self._target = next(self._ready)
+        self._fresh = False
+        self._opening: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def begin(self) -> None:
+        """Try the first target."""
+        try:
+            self._try()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self._client.fail(error)
+
+    def _try(self) -> None:
+        target = self._target
+        self._gateway.health.tried(target)
+        self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
+        self._fresh = False
+        self._ask()
+
+    def stop(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._stopped = True
+        self._gateway.health.left(self._target)
+        if self._opening is not None:
+            self._opening.cancel()
+
+    def _ask(self) -> None:
+        """Ask the target: on a connection that was kept, unless a fresh one is wanted or there is none."""
+        gateway, call, request, target, route = self._gateway, self._call, self._request, self._target, self._route
+        max_event = route.max_event if request.stream else max(route.max_event, _MAX_BODY)
+        writer = StreamWriter(
+            include_usage=request.include_usage,
+            id=f"chatcmpl-{call.id}",
+            model=target.model,
+            created=int(time.time()),
+        )
+        patience = Patience(
+            first_event_s=target.timeouts.first_event_s,
+            gap_s=target.timeouts.gap_s,
+            heartbeat_s=gateway.config.server.heartbeat_s,
+            until=call.started + target.timeouts.total_s,
+        )
+        reader = StreamReader(target.provider.dialect, max_event=max_event)
+        relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)
+        self._client.attach(relay)
+        endpoint = gateway.endpoint(target)
+        connection = None if self._fresh else gateway.remote.kept(endpoint)
+        if connection is not None:
+            self._send(relay, endpoint, connection)
+        else:
+            self._opening = asyncio.get_running_loop().create_task(self._open(relay, endpoint))
+            self._opening.add_done_callback(self._on_opened)
+
+    def _on_opened(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._client.fail(error)
+
+    async def _open(self, relay: Relay, endpoint: Endpoint) -> None:
+        try:
+            connection = await self._gateway.remote.open(endpoint, self._target.timeouts.connect_s)
+        except UpstreamError as error:
+            relay.cancel(from_transport(error.code, error.message))
+        else:
+            self._send(relay, endpoint, connection)
+
+    def _send(self, relay: Relay, endpoint: Endpoint, connection: UpstreamConnection) -> None:
+        target = self._target
+        body = self._request.for_target(target.model, self._route.set, ask_for_usage=target.provider.include_usage)
+        relay.attach(connection)
+        connection.send(endpoint.request(body), relay)
+
+    def _on_outcome(self, failure: Failure | None) -> None:
+        """The target has committed, or it has failed before it could."""
+        if self._stopped:
+            return
+        try:
+            self._go_on(failure)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self._client.fail(error)
+
+    def _go_on(self, failure: Failure | None) -> None:
+        health = self._gateway.health
+        if failure is not None and failure.code == "upstream_stale" and not self._fresh:
+            self._call.attempts[-1].code = ""  # the provider has not seen the request
+            self._fresh = True
+            self._ask()
+            return
+        health.left(self._target)
+        if failure is None:
+            health.succeeded(self._target)
+            return
+        health.failed(self._target, failure)
+        following = next(self._ready, None) if failure.retryable else None
+        if following is not None and self._gateway.budget.spend():
+            self._target = following
+            self._try()
+            return
+        wait = min(map(health.cooling_s, self._targets))
+        if wait and not failure.retry_after:
+            failure = structs.replace(failure, retry_after=_whole_seconds(wait))
+        self._client.refuse(failure)
 
 
 def _unknown_model(model: str) -> Failure:

@@ -17,6 +17,7 @@ dripping bytes do not keep a dead stream alive.
 
 import asyncio
 import zlib
+from collections.abc import Callable
 from typing import Protocol
 
 from penstock.core.completion import Accumulator, Completion
@@ -30,13 +31,15 @@ from penstock.core.events import (
     Repair,
     TextDelta,
     ToolCallStart,
+    UsageReport,
 )
 from penstock.core.stream import StreamReader, StreamWriter
-from penstock.gateway.call import Attempt, Call
+from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.http.client import UpstreamConnection, UpstreamError
 
-_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart)
+_CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
+_NOTED = frozenset((Repair, UsageReport))
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _MAX_ERROR_BODY = 65_536
@@ -85,15 +88,15 @@ class Relay:
     def __init__(
         self,
         call: Call,
-        attempt: Attempt,
         client: Client,
         reader: StreamReader,
         writer: StreamWriter,
         patience: Patience,
+        on_outcome: Callable[[Failure | None], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._call = call
-        self._attempt = attempt
+        self._attempt = call.attempts[-1]
         self._client = client
         self._reader = reader
         self._writer = writer
@@ -103,6 +106,8 @@ class Relay:
         self._answer = Accumulator()
         self._status = 0
         self._headers: dict[str, str] = {}
+        # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
+        self._odd = False
         self._error_body = b""
         self._decoder: zlib._Decompress | None = None
         self._connection: UpstreamConnection | None = None
@@ -110,8 +115,8 @@ class Relay:
         self._begun = self._progress = self._beaten = self._loop.time()
         self._seen_event = False
         self._timer: asyncio.TimerHandle | None = None
-        self.outcome: asyncio.Future[Failure | None] = self._loop.create_future()
-        """Resolved once: None when the answer is committed or complete, a failure when the next target may be tried."""
+        # Called once: with None when the answer is committed or complete, a failure when the next target may be tried.
+        self._on_outcome = on_outcome
 
     def attach(self, connection: UpstreamConnection) -> None:
         """The connection that the answer will come on."""
@@ -127,6 +132,7 @@ class Relay:
         self._status = self._attempt.status = status
         self._headers = headers
         coding = headers.get("content-encoding", "identity").lower()
+        self._odd = self._odd or status >= 300 or coding in _DECODERS
         if coding in _DECODERS:
             self._decoder = zlib.decompressobj(_DECODERS[coding])
         elif coding not in ("identity", ""):
@@ -134,28 +140,18 @@ class Relay:
                 from_transport("upstream_bad_response", f"the answer is encoded as {coding}, which was not asked for")
             )
 
-    def on_data(self, data: bytes) -> None:
+    def on_data(self, data: bytes, *, last: bool) -> None:
         """A piece of its body."""
-        if self._phase == "over":
+        if self._odd:
+            self._on_odd(data)
             return
-        if self._status >= 300:
-            self._error_body += data[: _MAX_ERROR_BODY - len(self._error_body)]
-            return
-        if self._decoder is not None:
-            self._on_encoded(data)
-            return
-        events = self._reader.feed(data)
-        if self._reader.untouched and self._phase == "streaming":
+        reader = self._reader
+        events = reader.feed(data)
+        if reader.untouched and self._phase == "streaming":
             self._progress = self._loop.time()
             self._client.write(data)
-            return
-        if events:
-            if any(type(event) is not Repair for event in events):
-                self._progress = self._loop.time()
-                self._seen_event = True
-            self._take(events)
-        if self._reader.done and self._phase != "over":
-            self._watch_time()
+        else:
+            self._on_events(events, last=last)
 
     def on_end(self) -> None:
         """The body is complete, as far as HTTP can tell."""
@@ -204,17 +200,26 @@ class Relay:
 
     # Events.
 
+    def _on_events(self, events: list[Event], *, last: bool) -> None:
+        if events:
+            self._take(events)
+        if self._reader.done and not last and self._phase != "over":
+            self._watch_time()  # the end is near, or else it is not waited for
+
     def _take(self, events: list[Event]) -> None:
-        self._call.watch(events)
-        fault = next((event for event in events if isinstance(event, Fault)), None)
-        if fault is not None:
+        kinds = set(map(type, events))
+        if kinds != {Repair}:
+            self._progress = self._loop.time()
+            self._seen_event = True
+        if not kinds.isdisjoint(_NOTED):
+            self._call.watch(events)
+        if Fault in kinds:
+            fault = next(event for event in events if isinstance(event, Fault))
             # What came before it counts as if it had come alone: nothing may depend on how reads fall.
             self._release(events[: events.index(fault)])
             self._fail(from_fault(fault))
-            return
-        last = events[-1] if events else None
-        if isinstance(last, End):
-            self._end(events, last)
+        elif isinstance(end := events[-1], End):
+            self._end(events, end)
         else:
             self._release(events)
 
@@ -230,7 +235,7 @@ class Relay:
     def _hold(self, events: list[Event]) -> None:
         """Before the commit point: hold what came, and commit when the model says something."""
         self._held += events
-        if len(self._held) > _MAX_HELD_EVENTS or any(isinstance(event, _CONTENT) for event in events):
+        if len(self._held) > _MAX_HELD_EVENTS or not _CONTENT.isdisjoint(map(type, events)):
             self._commit()
             self._client.write(self._writer.write(self._held))
             self._held = []
@@ -257,8 +262,7 @@ class Relay:
         self._call.first_event_s = self._loop.time() - self._call.started
         if self._client.stream:
             self._client.begin()
-        if not self.outcome.done():
-            self.outcome.set_result(None)
+        self._on_outcome(None)
 
     def _fail(self, failure: Failure, ending: Ending = "failed") -> None:
         if self._phase == "over":
@@ -270,12 +274,13 @@ class Relay:
         if committed:
             self._call.code = failure.code
             self._client.end(failure.frame(self._call.id))
-        elif not self.outcome.done():
-            self.outcome.set_result(failure)
+        else:
+            self._on_outcome(failure)
 
     def _finish(self, ending: Ending) -> None:
         committed = self._phase == "streaming"
         self._phase = "over"
+        self._odd = True
         self._attempt.seconds = self._loop.time() - self._begun
         if self._timer is not None:
             self._timer.cancel()
@@ -286,16 +291,25 @@ class Relay:
         if committed:
             self._call.ending = ending
 
+    def _on_odd(self, data: bytes) -> None:
+        """A piece of a body that is not a stream in the clear."""
+        if self._phase == "over":
+            return
+        if self._status >= 300:
+            self._error_body += data[: _MAX_ERROR_BODY - len(self._error_body)]
+        else:
+            self._on_encoded(data)
+
     def _on_encoded(self, data: bytes) -> None:
         """A compressed piece, although none was asked for: unpack it a little at a time, so that no bomb goes off."""
         assert self._decoder is not None
-        decoder, self._decoder = self._decoder, None
+        decoder = self._decoder
         try:
             while self._phase != "over":
                 piece = decoder.decompress(data, 65_536)
                 data = decoder.unconsumed_tail
                 if piece:
-                    self.on_data(piece)
+                    self._on_events(self._reader.feed(piece), last=False)
                 elif decoder.eof and decoder.unused_data:
                     data = decoder.unused_data  # what follows is a member of its own
                     decoder = zlib.decompressobj(_DECODERS[self._headers["content-encoding"].lower()])

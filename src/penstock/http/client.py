@@ -50,8 +50,8 @@ class Receiver(Protocol):
     def on_head(self, status: int, headers: dict[str, str]) -> None:
         """The head of the answer."""
 
-    def on_data(self, data: bytes) -> None:
-        """A piece of its body."""
+    def on_data(self, data: bytes, *, last: bool) -> None:
+        """A piece of its body; `last` if it is known that `on_end` follows at once."""
 
     def on_end(self) -> None:
         """The body is complete, as far as HTTP can tell."""
@@ -139,7 +139,7 @@ class UpstreamConnection(asyncio.Protocol):
             defect = "the answer switches protocols"
         pieces = self._pieces
         if pieces and self._receiver is not None:  # all of one read at once: that is one write to the client
-            self._receiver.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            self._receiver.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces), last=self._complete)
             pieces.clear()
         if self._complete:
             if defect:
@@ -238,22 +238,27 @@ class Pool:
     """Connections to upstreams, kept for the next request."""
 
     def __init__(self, limits: UpstreamLimits, tls: ssl.SSLContext | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._tls = tls
         self._idle: dict[Origin, deque[UpstreamConnection]] = {}
-        self.open: set[UpstreamConnection] = set()
+        self.connections: set[UpstreamConnection] = set()
         self.closed = False
 
-    async def connect(self, origin: Origin, timeout_s: float, *, fresh: bool = False) -> UpstreamConnection:
-        """A connection to the origin: one that was kept, unless a fresh one is wanted, else a new one."""
-        now = asyncio.get_running_loop().time()
+    def kept(self, origin: Origin) -> UpstreamConnection | None:
+        """A connection to the origin that was kept, if there is one that can still be used."""
+        now = self._loop.time()
         idle = self._idle.get(origin)
-        while idle and not fresh:
+        while idle:
             connection = idle.pop()
             young = now - connection.born < self._limits.max_age_s and now - connection.idle_since < self._limits.idle_s
             if connection.alive and young:
                 return connection
             connection.close()
+        return None
+
+    async def open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
+        """A fresh connection to the origin."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._open(origin)
@@ -279,7 +284,7 @@ class Pool:
                 connections.pop().close()
 
     async def _open(self, origin: Origin) -> UpstreamConnection:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
 
         def make() -> UpstreamConnection:
             return UpstreamConnection(self._limits, lambda connection: self._take_back(origin, connection))
@@ -293,7 +298,7 @@ class Pool:
             _, connection = await loop.create_connection(make, sock=tunnel, ssl=tls, server_hostname=name)
         else:
             _, connection = await loop.create_connection(make, origin.host, origin.port, ssl=tls, server_hostname=name)
-        self.open.add(connection)
+        self.connections.add(connection)
         return connection
 
     def _context(self) -> ssl.SSLContext:
@@ -303,13 +308,13 @@ class Pool:
 
     def _take_back(self, origin: Origin, connection: UpstreamConnection) -> None:
         if not connection.alive:
-            self.open.discard(connection)
+            self.connections.discard(connection)
             return
         idle = self._idle.setdefault(origin, deque())
         if self.closed or len(idle) >= self._limits.max_idle:
             connection.close()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.idle_since = self._loop.time()
         idle.append(connection)
 
 

@@ -1,11 +1,13 @@
 """Deadline: a time-out that is cheap to move.
 
-Streams move their time-outs with every event. Moving one here only stores a number; the loop's timer is armed again at
-most once per period, when it fires early.
+Streams move their time-outs with every event, and connections with every request. Moving one here only stores a number;
+the loop's timer is armed again when it fires early.
 """
 
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
+
+_NEVER = float("inf")
 
 
 class Deadline:
@@ -30,13 +32,20 @@ class Deadline:
             self._handle = self._loop.call_at(self._at, self._fire)
 
     def clear(self) -> None:
-        """There is no deadline any more."""
+        """There is no deadline for now."""
+        self._at = _NEVER
+
+    def end(self) -> None:
+        """There will be no deadline any more."""
+        self._at = _NEVER
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def _fire(self) -> None:
         self._handle = None
+        if self._at == _NEVER:
+            return
         if self._loop.time() < self._at:
             self._handle = self._loop.call_at(self._at, self._fire)
         else:

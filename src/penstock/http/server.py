@@ -179,7 +179,6 @@ class ServerConnection(asyncio.Protocol):
         self._framing_bytes = 0
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._headers_size = 0
         self._body: list[bytes] = []
         self._body_size = 0
 
@@ -222,7 +221,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The connection is gone."""
-        self._deadline.clear()
+        self._deadline.end()
         self._connections.discard(self)
         self._transport = None
         self.write = _drop
@@ -338,7 +337,6 @@ class ServerConnection(asyncio.Protocol):
         self._waiting = "head"
         self._target = b""
         self._headers = []
-        self._headers_size = 0
         self._body = []
         self._body_size = 0
 
@@ -349,33 +347,40 @@ class ServerConnection(asyncio.Protocol):
             raise _RefusedError(414, f"the URL exceeds {self._limits.max_target} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        if self._waiting == "body":
-            return  # a trailer: nobody needs one
-        if len(name) + len(value) > self._limits.max_header:
-            raise _RefusedError(431, f"a header exceeds {self._limits.max_header} bytes")
-        self._headers.append((name.lower(), value))
-        self._headers_size += len(name) + len(value)
-        if self._headers_size > self._limits.max_head:
-            raise _RefusedError(431, f"the headers exceed {self._limits.max_head} bytes")
-        if len(self._headers) > self._limits.max_headers:
-            raise _RefusedError(431, f"there are more than {self._limits.max_headers} headers")
+        """One header. (How many they are, and how large, is asked when all are here: `_feed` bounds what may come.)"""
+        if self._waiting == "head":  # else it is a trailer: nobody needs one
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        hosts = [value for name, value in self._headers if name == b"host"]
-        if len(hosts) > 1 or (not hosts and self._parser.get_http_version() != "1.0"):
-            raise _RefusedError(400, "there must be exactly one Host header")
-        if hosts and not _HOST.match(hosts[0]):
+        self._check_sizes()
+        headers = dict(self._headers)
+        host = headers.get(b"host")
+        if host is None:
+            if self._parser.get_http_version() != "1.0":
+                raise _RefusedError(400, "there must be exactly one Host header")
+        elif not _HOST.match(host):
             raise _RefusedError(400, "the Host header is not a host")
-        length = next((value for name, value in self._headers if name == b"content-length"), b"")
+        elif len(headers) < len(self._headers) and [name for name, _ in self._headers].count(b"host") > 1:
+            raise _RefusedError(400, "there must be exactly one Host header")
+        length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > self._limits.max_body:
             raise _RefusedError(413, f"the body exceeds {self._limits.max_body} bytes")
         self._waiting = "body"
         self._framing_bytes = 0
         self._deadline.set(self._limits.body_timeout_s)
-        if any(name == b"expect" and value.lower() == b"100-continue" for name, value in self._headers):
+        if headers.get(b"expect", b"").lower() == b"100-continue":
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_sizes(self) -> None:
+        limits = self._limits
+        sizes = [len(name) + len(value) for name, value in self._headers]
+        if len(sizes) > limits.max_headers:
+            raise _RefusedError(431, f"there are more than {limits.max_headers} headers")
+        if sum(sizes) > limits.max_head:
+            raise _RefusedError(431, f"the headers exceed {limits.max_head} bytes")
+        if max(sizes, default=0) > limits.max_header:
+            raise _RefusedError(431, f"a header exceeds {limits.max_header} bytes")
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""

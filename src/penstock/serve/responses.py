@@ -18,6 +18,7 @@ _CODES = {
     431: "headers_too_large",
     503: "too_many_connections",
 }
+_MAX_HEADER = 200
 # Proxies must neither buffer, nor cache, nor compress a stream.
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -70,7 +71,9 @@ def call_headers(call: Call) -> dict[str, str]:
 
 def _one_line(value: str) -> str:
     """A value that is safe in a header."""
-    return "".join(character if " " <= character <= "~" else "?" for character in value)[:200]
+    if value.isascii() and value.isprintable() and len(value) <= _MAX_HEADER:
+        return value
+    return "".join(character if " " <= character <= "~" else "?" for character in value)[:_MAX_HEADER]
 
 
 def _is_envelope(body: bytes) -> bool:

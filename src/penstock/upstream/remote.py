@@ -52,9 +52,13 @@ class Remote:
         ]
         return Endpoint(origin, "\r\n".join(lines).encode("latin-1"))
 
-    async def connect(self, endpoint: Endpoint, timeout_s: float, *, fresh: bool) -> UpstreamConnection:
-        """A connection to the endpoint; raises UpstreamError."""
-        return await self._pool.connect(endpoint.origin, timeout_s, fresh=fresh)
+    def kept(self, endpoint: Endpoint) -> UpstreamConnection | None:
+        """A connection to the endpoint that was kept, if there is one."""
+        return self._pool.kept(endpoint.origin)
+
+    async def open(self, endpoint: Endpoint, timeout_s: float) -> UpstreamConnection:
+        """A fresh connection to the endpoint; raises UpstreamError."""
+        return await self._pool.open(endpoint.origin, timeout_s)
 
     def _proxy(self, scheme: str, host: str, port: int) -> tuple[str, int] | None:
         """The proxy to go through, by the usual variables; None for none."""

@@ -110,9 +110,11 @@ class ChoiceReader:
         error = choice.pop("error", None)
         if error:
             self.fail("provider-error", *error_of(error, choice))
-        logprobs = choice.get("logprobs")
-        if logprobs is not None and not isinstance(logprobs, dict):
-            self._sink.repair("logprobs-mistyped", shown(choice.pop("logprobs")))
+        logprobs = choice.pop("logprobs", None)
+        if isinstance(logprobs, dict):
+            choice["logprobs"] = logprobs
+        elif logprobs is not None:
+            self._sink.repair("logprobs-mistyped", shown(logprobs))
         message = choice.pop("message", None)
         if type(delta) is dict:
             says = any(value for name, value in delta.items() if name != "role")
@@ -357,7 +359,7 @@ class ChoiceReader:
 
     def _tell_halves(self) -> None:
         """Tell halves of characters whose other half never came."""
-        for field in TEXT_FIELDS:
+        for field in TEXT_FIELDS if self._joiner.held else ():
             if self._joiner.held.pop((self.index, field), ""):
                 self._sink.repair("lone-surrogate")
                 self.speak(field, "\N{REPLACEMENT CHARACTER}")

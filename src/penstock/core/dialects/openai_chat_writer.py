@@ -128,6 +128,8 @@ class OpenAIChatWriter:
 
     def _write_extra(self, extra: Extra) -> None:
         match extra:
+            case Extra("chunk", fields):
+                self._add_extras(fields)
             case Extra("choice", fields, int(choice)):
                 self._open(_CHOICE_EXTRA, choice)
                 assert self._choice is not None  # _open has made it
@@ -137,10 +139,14 @@ class OpenAIChatWriter:
             case Extra("tool", fields, int(choice), int(call)):
                 delta = self._call_delta(choice, call, "", fields)
                 self._open(_SPEECH, choice).update(delta)
-            case Extra(fields=fields):
-                self._flush()
-                self._envelope.update({key: fields[key] for key in _STICKY if key in fields})
-                self._extras |= fields
+            case Extra(fields=fields):  # without its choice or call it can only be the chunk's
+                self._add_extras(fields)
+
+    def _add_extras(self, fields: dict[str, object]) -> None:
+        """Extras of the chunk that comes next."""
+        self._flush()
+        self._envelope.update({key: fields[key] for key in _STICKY if key in fields})
+        self._extras |= fields
 
     def _write_usage(self, usage: Usage) -> None:
         if not self._include_usage or self._failed:

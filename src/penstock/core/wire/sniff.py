@@ -77,6 +77,12 @@ class Sniffer:
     def _decide(self, *, final: bool) -> list[Framed]:
         """Choose the framer if the bytes held suffice for it, and hand them over."""
         held = self._held
+        telling = held[:_TELLING_BYTES]
+        if len(telling) == _TELLING_BYTES and telling.startswith(b"data: {") and telling.isascii():
+            if telling.decode().isprintable():  # the common case
+                self._held = b""
+                self._framer = SseReader(self._max_event)
+                return self._framer.feed(held)
         if not final and held == _BOM[: len(held)]:
             return []
         items: list[Framed] = []

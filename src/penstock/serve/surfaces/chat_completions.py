@@ -3,12 +3,13 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.openai_chat_body import write_body
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
-from penstock.gateway.pipeline import Gateway
+from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.relay import Relay
 from penstock.gateway.request import ChatRequest, RefusedError, parse
 from penstock.http.server import Exchange
@@ -16,6 +17,7 @@ from penstock.serve.responses import JSON, STREAM_HEADERS, call_headers, respond
 
 # A body of this size may take longer to read than others should wait: it is read beside the loop.
 _LARGE_BODY = 262_144
+_BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
 _GONE = Failure(code="client_gone", message="the client has left", status=499, retryable=False)
 
 
@@ -23,6 +25,7 @@ class ChatCompletions:
     """The surface: takes requests, and keeps the calls that are under way."""
 
     def __init__(self, settle: Callable[[Call], None]) -> None:
+        self._loop = asyncio.get_running_loop()
         self._settle = settle
         self.calls: set[ChatClient] = set()
 
@@ -30,13 +33,13 @@ class ChatCompletions:
         """Begin to answer a request."""
         body = exchange.request.body
         if len(body) > _LARGE_BODY:
-            parsing = asyncio.get_running_loop().run_in_executor(None, parse, body)
+            parsing = self._loop.run_in_executor(None, parse, body)
             parsing.add_done_callback(lambda done: self._begin(exchange, gateway, request_id, done.result))
         else:
-            self._begin(exchange, gateway, request_id, lambda: parse(body))
+            self._begin(exchange, gateway, request_id, partial(parse, body))
 
     def _begin(self, exchange: Exchange, gateway: Gateway, request_id: str, parsed: Callable[[], ChatRequest]) -> None:
-        started = asyncio.get_running_loop().time()
+        started = self._loop.time()
         try:
             request = parsed()
         except RefusedError as refused:
@@ -47,11 +50,13 @@ class ChatCompletions:
         call = Call(request_id, request.model, stream=request.stream, started=started)
         client = ChatClient(exchange, call, self._over)
         self.calls.add(client)
-        client.task = asyncio.get_running_loop().create_task(gateway.answer(call, request, client))
-        client.task.add_done_callback(client.ended)
+        client.attempts = gateway.answer(call, request, client)
+        if client.attempts is not None:
+            client.attempts.begin()
 
     def _over(self, client: "ChatClient") -> None:
         self.calls.discard(client)
+        client.call.total_s = self._loop.time() - client.call.started
         self._settle(client.call)
 
 
@@ -68,7 +73,7 @@ class ChatClient:
         self.stream = call.stream
         self.write = exchange.write
         """Sends bytes of the stream."""
-        self.task: asyncio.Task[None] | None = None
+        self.attempts: Attempts | None = None
         exchange.on_gone = self._gone
         exchange.on_pause = self._pause
         exchange.on_resume = self._resume
@@ -115,21 +120,15 @@ class ChatClient:
     # What the server calls.
 
     def cut(self, failure: Failure) -> None:
-        """The gateway is going: tell the client, and let go of the provider."""
+        """The gateway is going, or broken: tell the client, and let go of the provider."""
         self._stop(failure)
         if not self._settled:
             self.refuse(failure)
 
-    def ended(self, task: asyncio.Task[None]) -> None:
-        """The pipeline is done with the call. An error of ours in it must not leave the client waiting."""
-        if task.cancelled() or task.exception() is None:
-            return
-        self.call.code = "internal_error"
-        if self._relay is not None:
-            self._relay.cancel(_GONE)
-        if not self._settled:
-            self.refuse(Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error"))
-        task.get_loop().call_exception_handler({"message": "a call failed", "exception": task.exception()})
+    def fail(self, error: BaseException) -> None:
+        """An error of ours: it must not leave the client waiting."""
+        self.cut(_BROKEN)
+        asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
 
     def _gone(self) -> None:
         self.call.ending = "cancelled"
@@ -141,8 +140,8 @@ class ChatClient:
         self._settle()
 
     def _stop(self, failure: Failure) -> None:
-        if self.task is not None:
-            self.task.cancel()
+        if self.attempts is not None:
+            self.attempts.stop()
         if self._relay is not None:
             self._relay.cancel(failure)
 
@@ -159,5 +158,4 @@ class ChatClient:
     def _settle(self) -> None:
         if not self._settled:
             self._settled = True
-            self.call.total_s = asyncio.get_running_loop().time() - self.call.started
             self._over(self)
