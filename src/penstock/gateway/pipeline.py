@@ -63,7 +63,7 @@ class Gateway:
         if not ready:
             client.refuse(_all_cooling(min(map(self.health.cooling_s, targets))))
             return None
-        return Attempts(self, call, request, client, route, targets, ready[: self.config.retries.max_attempts])
+        return Attempts(self, call, request, client, route, ready[: self.config.retries.max_attempts])
 
     def endpoint(self, target: Target) -> Endpoint:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
@@ -88,7 +88,6 @@ class Attempts:
         request: ChatRequest,
         client: CallClient,
         route: Route,
-        targets: list[Target],
         ready: list[Target],
     ) -> None:
         self._gateway = gateway
@@ -96,7 +95,6 @@ class Attempts:
         self._request = request
         self._client = client
         self._route = route
-        self._targets = targets
         self._ready = iter(ready)
         self._target = next(self._ready)
         self._fresh = False
@@ -196,7 +194,7 @@ class Attempts:
             self._target = following
             self._try()
             return
-        wait = min(map(health.cooling_s, self._targets))
+        wait = min(map(health.cooling_s, self._route.targets))
         if wait and not failure.retry_after:
             failure = structs.replace(failure, retry_after=_whole_seconds(wait))
         self._client.refuse(failure)

@@ -25,6 +25,8 @@ _MAGIC_NUMBERS = (_GZIP_MAGIC, b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 # So many bytes, or the first line if it is shorter, tell text from anything else.
 _TELLING_BYTES = 16
+# How nearly all streams begin.
+_USUAL = re.compile(rb"data: \{[ -~]{%d}" % (_TELLING_BYTES - len("data: {")))
 _WHITE_SPACE = b" \t\r\n"
 # Enough for a title and the first sentences of an error page; the rest is mark-up.
 _PAGE_BYTES = 4096
@@ -77,12 +79,10 @@ class Sniffer:
     def _decide(self, *, final: bool) -> list[Framed]:
         """Choose the framer if the bytes held suffice for it, and hand them over."""
         held = self._held
-        telling = held[:_TELLING_BYTES]
-        if len(telling) == _TELLING_BYTES and telling.startswith(b"data: {") and telling.isascii():
-            if telling.decode().isprintable():  # the common case
-                self._held = b""
-                self._framer = SseReader(self._max_event)
-                return self._framer.feed(held)
+        if _USUAL.match(held):
+            self._held = b""
+            self._framer = SseReader(self._max_event)
+            return self._framer.feed(held)
         if not final and held == _BOM[: len(held)]:
             return []
         items: list[Framed] = []
