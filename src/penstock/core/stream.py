@@ -113,14 +113,14 @@ class StreamReader:
 
     def _catch_up(self) -> None:
         """Tell the framer of the events that were read without it."""
-        mould = self._mould
-        if mould is not None and mould.frames:
-            offset, line = self._framer.skip(mould.frames, mould.size)
-            last = mould.last.removesuffix(b"\n\n").rpartition(b"\n\n")[2]
-            self._seen.offset = self._out.offset = offset - len(last) - 2
+        if self._mould is None:
+            return
+        frames, size, last = self._mould.hand_over()
+        if frames:
+            offset, line = self._framer.skip(frames, size)
+            self._seen.offset = self._out.offset = offset - last
             self._seen.line = self._out.line = line - 2
-            self._framed += mould.frames
-            mould.frames = mould.size = 0
+            self._framed += frames
 
     def _make_mould(self, data: bytes, item: Framed, said: Event) -> None:
         """Make the mould in which the last event of a healthy read was cast."""

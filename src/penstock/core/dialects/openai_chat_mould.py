@@ -21,7 +21,7 @@ class Mould:
     empty. `extras` are those of the stream so far, of which the padding is one.
     """
 
-    __slots__ = ("_before", "_behind", "_extras", "_said", "_tail", "frames", "last", "size")
+    __slots__ = ("_before", "_behind", "_extras", "_last", "_rest", "_said", "_size", "_tail", "frames")
 
     def __init__(
         self, before: bytes, behind: bytes, tail: bytes, said: Callable[[str], Event], extras: dict[str, object]
@@ -31,18 +31,40 @@ class Mould:
         self._tail = tail
         self._said = said
         self._extras = extras
+        # What stood behind the text of the last event; empty when others have read events since.
+        self._rest = b""
         self.frames = 0
         """How many events it has read that nobody else knows of yet."""
-        self.size = 0
-        """Their bytes."""
-        self.last = b""
-        """The read that held the last of them."""
+        self._size = 0
+        self._last = b""
+
+    def hand_over(self) -> tuple[int, int, int]:
+        """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
+        frames, size = self.frames, self._size
+        last = self._last.removesuffix(b"\n\n").rpartition(b"\n\n")[2] + b"\n\n"
+        self.frames = self._size = 0
+        self._rest = b""
+        return frames, size, len(last)
 
     def read(self, data: bytes) -> list[Event]:
         """What events say that were cast in this mould; nothing if there is anything else in the data.
 
         Texts with escapes, and with characters that somebody takes for a line end, are left to the decoder.
         """
+        if data.startswith(self._before):
+            start = len(self._before)
+            quote = data.find(b'"', start)
+            if data[quote:] == self._rest:  # the common case: one event, and its padding is not new
+                text = _plain(data[start:quote])
+                if text:
+                    self.frames += 1
+                    self._size += len(data)
+                    self._last = data
+                    return [self._said(text)]
+        return self._read_all(data)
+
+    def _read_all(self, data: bytes) -> list[Event]:
+        """The same, of any number of events with any padding."""
         before, behind, tail = self._before, self._behind, self._tail
         padding = told = self._extras.get("obfuscation")
         events: list[Event] = []
@@ -50,36 +72,39 @@ class Mould:
         while data.startswith(before, end):
             start = end + len(before)
             quote = data.find(b'"', start)
-            if not data.startswith(behind, quote):
+            text = _plain(data[start:quote])
+            if not text or not data.startswith(behind, quote):
                 break
             end = quote + len(behind)
-            try:
-                text = data[start:quote].decode()
-            except UnicodeDecodeError:
-                break
-            if not text.isprintable() or not text or "\\" in text:
-                break
             if tail:
-                quote = data.find(b'"', end)
-                if not data.startswith(tail, quote):
+                closing = data.find(b'"', end)
+                new = data[end:closing]
+                if not new.isalnum() or not data.startswith(tail, closing):
                     break
-                new = data[end:quote].decode("latin-1")
-                if new != padding:
-                    if not new.isalnum() or not new.isascii():
-                        break
-                    events.append(Extra("chunk", {"obfuscation": new}))
-                    padding = new
-                end = quote + len(tail)
+                if new.decode() != padding:
+                    padding = new.decode()
+                    events.append(Extra("chunk", {"obfuscation": padding}))
+                end = closing + len(tail)
             events.append(self._said(text))
             frames += 1
             if end == len(data):
                 if padding is not told:
                     self._extras["obfuscation"] = padding
                 self.frames += frames
-                self.size += end
-                self.last = data
+                self._size += end
+                self._last = data
+                self._rest = data[quote:]
                 return events
         return []
+
+
+def _plain(data: bytes) -> str:
+    """The text of a JSON string without its quotes; empty if it has anything in it that must be looked at twice."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return ""
+    return text if text.isprintable() and "\\" not in text else ""
 
 
 def mould_of(event: bytes, said: Event, extras: dict[str, object]) -> Mould | None:
