@@ -2,8 +2,8 @@
 
 from random import Random
 
-from penstock import Completion, StreamReader, StreamWriter
-from penstock.core.wire.frame import Frame
+from penstock import Completion, Event, StreamReader, StreamWriter
+from penstock.core.wire.frame import Frame, Framed
 from tests.legal import violations
 from tests.mutation import split
 from tests.streams import by_event, fold, read
@@ -13,6 +13,9 @@ class LongWay(StreamReader):
     """A reader without its fast lane."""
 
     def _read_plain(self, _frame: Frame) -> bool:
+        return False
+
+    def _is_head(self, _data: bytes, _items: list[Framed], _events: list[Event]) -> bool:
         return False
 
 

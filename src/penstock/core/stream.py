@@ -7,7 +7,7 @@ import msgspec
 from penstock.core.dialects.openai_chat import OpenAIChatReader
 from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
-from penstock.core.events import Event, Fault
+from penstock.core.events import Event, Fault, Repair
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
 from penstock.core.text import LINE_ENDS_TO_SOME
@@ -22,6 +22,8 @@ WRITERS = {"openai_chat": OpenAIChatWriter}
 MAX_EVENT = 1_000_000
 # After so many frames that are not plain in a row, the fast lane looks at one in so many only.
 _MAX_MISSES = 16
+# No chunk with all its fields is shorter; `[DONE]` is.
+_LEAST_PLAIN = 60
 # A mould that does not fit is made anew at one frame in so many.
 _NEW_MOULD = 8
 
@@ -40,7 +42,7 @@ class StreamReader:
         _check(dialect)
         self.closed = False
         self.untouched = False
-        """Whether what was fed last is healthy text and nothing else, so that its bytes may be sent on as they are."""
+        """Whether what was fed last is healthy text or the usual beginning, and nothing else: it may go on as it is."""
         self._max_event = max_event
         self._framer = Sniffer(max_event)
         self._decode = msgspec.json.Decoder().decode
@@ -86,9 +88,9 @@ class StreamReader:
         items = self._framer.feed(data)
         self._read(items)
         events = self._out.take()
-        # Nothing but healthy text, whole frames of it, and no line end that is one only to some clients.
+        # Nothing but healthy text, whole frames of it.
         healthy = idle and self._framer.idle and 0 < len(items) == self._plain - plain
-        self.untouched = healthy and (data.isascii() or not any(end in data for end in LINE_ENDS_TO_SOME))
+        self.untouched = (healthy or self._is_head(data, items, events)) and not _has_odd_line_ends(data)
         if not healthy:
             self._mould = None
         elif self._mould is None or self._framed % _NEW_MOULD == 0:
@@ -110,6 +112,13 @@ class StreamReader:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
+
+    def _is_head(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
+        """Whether this is the first read, and the usual beginning of an answer."""
+        if self._framed != 1 or len(items) != 1 or not isinstance(item := items[0], Frame):
+            return False
+        whole = data == b"data:%b\n" % item.data and b"\r" not in data and self._framer.idle
+        return whole and not any(type(event) is Repair for event in events) and self._dialect.is_head(item.data)
 
     def _catch_up(self) -> None:
         """Tell the framer of the events that were read without it."""
@@ -153,6 +162,8 @@ class StreamReader:
         if self._misses > _MAX_MISSES and self._framed % _MAX_MISSES:
             return False  # this stream has other things in its chunks; look again now and then
         if not self._grammar.expects_text or not self._dialect.expects_text or frame.event:
+            return False
+        if len(frame.data) < _LEAST_PLAIN:
             return False
         if not self._dialect.read_plain(frame.data):
             self._misses += 1
@@ -208,6 +219,15 @@ class StreamWriter:
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events; whole, so that they can be sent at once."""
         return self._writer.write(events)
+
+    def note(self, events: Iterable[Event]) -> None:
+        """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""
+        self._writer.note(events)
+
+
+def _has_odd_line_ends(data: bytes) -> bool:
+    """Whether the data holds characters that are line ends to some clients only."""
+    return not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME)
 
 
 def _check(dialect: str) -> None:

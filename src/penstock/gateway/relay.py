@@ -43,8 +43,8 @@ _NOTED = frozenset((Repair, UsageReport))
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _MAX_ERROR_BODY = 65_536
-# What comes before the first content: a role, some extras. More than this is an answer without content.
-_MAX_HELD_EVENTS = 1_000
+# What comes before the first content: a role, some extras. More bytes than this are an answer without content.
+_MAX_HELD = 65_536
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
 _AFTER_DONE_S = 0.5
 _HEARTBEAT = b": penstock\n\n"
@@ -102,7 +102,7 @@ class Relay:
         self._writer = writer
         self._patience = patience
         self._phase = "waiting"
-        self._held: list[Event] = []
+        self._held = b""
         self._answer = Accumulator()
         self._status = 0
         self._headers: dict[str, str] = {}
@@ -147,11 +147,13 @@ class Relay:
             return
         reader = self._reader
         events = reader.feed(data)
-        if reader.untouched and self._phase == "streaming":
+        if not reader.untouched:
+            self._on_events(events, last=last)
+        elif self._phase == "streaming":
             self._progress = self._loop.time()
             self._client.write(data)
         else:
-            self._on_events(events, last=last)
+            self._take(events, data)
 
     def on_end(self) -> None:
         """The body is complete, as far as HTTP can tell."""
@@ -206,7 +208,8 @@ class Relay:
         if self._reader.done and not last and self._phase != "over":
             self._watch_time()  # the end is near, or else it is not waited for
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, events: list[Event], data: bytes = b"") -> None:
+        """Take what the provider said; `data` is given if it may go on as it came."""
         kinds = set(map(type, events))
         if kinds != {Repair}:
             self._progress = self._loop.time()
@@ -221,24 +224,24 @@ class Relay:
         elif isinstance(end := events[-1], End):
             self._end(events, end)
         else:
-            self._release(events)
+            self._release(events, data)
 
-    def _release(self, events: list[Event]) -> None:
-        """Give events to the client, as far as they may go."""
+    def _release(self, events: list[Event], data: bytes = b"") -> None:
+        """Give events to the client. They are held until the commit point, which is when the model says something."""
         if not self._client.stream:
             self._answer.extend(events)
-        elif self._phase == "streaming":
-            self._client.write(self._writer.write(events))
+            return
+        if data:
+            self._writer.note(events)
         else:
-            self._hold(events)
-
-    def _hold(self, events: list[Event]) -> None:
-        """Before the commit point: hold what came, and commit when the model says something."""
-        self._held += events
-        if len(self._held) > _MAX_HELD_EVENTS or not _CONTENT.isdisjoint(map(type, events)):
+            data = self._writer.write(events)
+        if self._phase == "waiting":
+            self._held += data
+            if len(self._held) <= _MAX_HELD and _CONTENT.isdisjoint(map(type, events)):
+                return
+            data, self._held = self._held, b""
             self._commit()
-            self._client.write(self._writer.write(self._held))
-            self._held = []
+        self._client.write(data)
 
     def _end(self, events: list[Event], end: End) -> None:
         """The provider's stream is over."""
@@ -250,7 +253,7 @@ class Relay:
         self._commit()
         self._finish("completed")
         if self._client.stream:
-            self._client.end(self._writer.write([*self._held, *events]))
+            self._client.end(self._held + self._writer.write(events))
         else:
             self._answer.extend(events)
             self._client.answer(self._answer.completion)

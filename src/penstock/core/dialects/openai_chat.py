@@ -16,7 +16,7 @@ from msgspec import UNSET
 from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_mould import Mould, mould_of
-from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
+from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK
 from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.events import Event, Extra, Start, UsageReport
@@ -105,7 +105,8 @@ class OpenAIChatReader:
             return False
         extras = self._extras
         if (
-            (chunk.id, chunk.model, chunk.created) != self._envelope
+            not chunk.plain
+            or (chunk.id, chunk.model, chunk.created) != self._envelope
             or (
                 chunk.system_fingerprint is not UNSET
                 and chunk.system_fingerprint != extras.get("system_fingerprint", UNSET)
@@ -124,6 +125,14 @@ class OpenAIChatReader:
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation
             events.insert(before, Extra("chunk", {"obfuscation": chunk.obfuscation}))
+        return True
+
+    def is_head(self, data: bytes) -> bool:
+        """Whether the data of a frame is the usual beginning of an answer, and nothing else."""
+        try:
+            HEAD_CHUNK.decode(data)
+        except ValueError:
+            return False
         return True
 
     def mould(self, event: bytes, said: Event) -> Mould | None:

@@ -75,6 +75,14 @@ class OpenAIChatWriter:
         out, self._out = self._out, []
         return b"".join(out)
 
+    def note(self, events: Iterable[Event]) -> None:
+        """Take note of events that the client gets by other means: what is written later goes with them."""
+        for event in events:
+            if isinstance(event, Start):
+                self._write(event)
+            elif isinstance(event, Extra) and event.place == "chunk":
+                self._envelope.update({key: event.fields[key] for key in _STICKY if key in event.fields})
+
     def _write(self, event: Event) -> None:
         match event:
             case Start(id, model, created):
