@@ -2,8 +2,9 @@
 
 from random import Random
 
-from penstock import Completion, Event, StreamReader, StreamWriter
-from penstock.core.wire.frame import Frame, Framed
+from penstock import Completion, StreamReader, StreamWriter
+from penstock.core.dialects.openai_chat_plain import Taken
+from penstock.core.wire.frame import Frame
 from tests.legal import violations
 from tests.mutation import split
 from tests.streams import by_event, fold, read
@@ -12,10 +13,10 @@ from tests.streams import by_event, fold, read
 class LongWay(StreamReader):
     """A reader without its fast lane."""
 
-    def _read_plain(self, _frame: Frame) -> bool:
-        return False
+    def _read_plain(self, _frame: Frame) -> Taken:
+        return Taken.NOT
 
-    def _is_head(self, _data: bytes, _items: list[Framed], _events: list[Event]) -> bool:
+    def _read_head(self, _frame: Frame) -> bool:
         return False
 
 

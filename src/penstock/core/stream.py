@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.core.dialects.openai_chat import OpenAIChatReader
 from penstock.core.dialects.openai_chat_mould import Mould
+from penstock.core.dialects.openai_chat_plain import Taken
 from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
 from penstock.core.events import Event, Fault, Repair
 from penstock.core.grammar import Grammar
@@ -53,6 +54,7 @@ class StreamReader:
         self._out = Sink()
         # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
         self._framed = 0
+        self._usual = False  # whether the first one was the usual beginning
         self._plain = 0
         self._misses = 0
         self._mould: Mould | None = None  # of the next event, if all is well
@@ -118,7 +120,7 @@ class StreamReader:
         if self._framed != 1 or len(items) != 1 or not isinstance(item := items[0], Frame):
             return False
         whole = data == b"data:%b\n" % item.data and b"\r" not in data and self._framer.idle
-        return whole and not any(type(event) is Repair for event in events) and self._dialect.is_head(item.data)
+        return self._usual and whole and not any(type(event) is Repair for event in events)
 
     def _catch_up(self) -> None:
         """Tell the framer of the events that were read without it."""
@@ -144,10 +146,12 @@ class StreamReader:
             seen.line = out.line = item.line
             if isinstance(item, Frame):
                 self._framed += 1
-                if self._read_plain(item):
-                    out.events += seen.events
+                taken = self._read_plain(item)
+                if taken is Taken.AS_TEXT:
+                    out.events += seen.events  # legal as they stand
                 else:
-                    self._read_frame(item)
+                    if taken is Taken.NOT and (self._framed > 1 or not self._read_head(item)):
+                        self._read_frame(item)
                     self._grammar.order(seen.events, out)
                 seen.events = []
             elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
@@ -157,20 +161,26 @@ class StreamReader:
                     self._dialect.tell_held()
                 self._grammar.order([*seen.take(), item], out)
 
-    def _read_plain(self, frame: Frame) -> bool:
+    def _read_plain(self, frame: Frame) -> Taken:
         """The fast lane; returns whether it took the frame."""
         if self._misses > _MAX_MISSES and self._framed % _MAX_MISSES:
-            return False  # this stream has other things in its chunks; look again now and then
+            return Taken.NOT  # this stream has other things in its chunks; look again now and then
         if not self._grammar.expects_text or not self._dialect.expects_text or frame.event:
-            return False
+            return Taken.NOT
         if len(frame.data) < _LEAST_PLAIN:
-            return False
-        if not self._dialect.read_plain(frame.data):
+            return Taken.NOT
+        taken = self._dialect.read_plain(frame.data)
+        if taken is Taken.NOT:
             self._misses += 1
-            return False
-        self._misses = 0
-        self._plain += 1
-        return True
+        else:
+            self._misses = 0
+            self._plain += taken is Taken.AS_TEXT
+        return taken
+
+    def _read_head(self, frame: Frame) -> bool:
+        """The fast lane for the first frame; returns whether it took it."""
+        self._usual = not frame.event and self._dialect.read_head(frame.data)
+        return self._usual
 
     def _read_frame(self, frame: Frame) -> None:
         if frame.data.strip() == self._sentinel:  # too common to be tried as JSON first

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_mould import Mould, mould_of
-from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK
+from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, extras_of
 from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.events import Event, Extra, Start, UsageReport
@@ -97,42 +97,47 @@ class OpenAIChatReader:
         """Whether the stream is in a state in which `read_plain` may be tried."""
         return not self.done and not self._surrogates and bool(self._choices)
 
-    def read_plain(self, data: bytes) -> bool:
-        """Take in the data of one frame if it says one thing and no more; otherwise do nothing and return False."""
+    def read_plain(self, data: bytes) -> Taken:
+        """Take in the data of one frame if it says one thing and no more; otherwise do nothing."""
         try:
             chunk = PLAIN_CHUNK.decode(data)
         except ValueError:
-            return False
+            return Taken.NOT
         extras = self._extras
         if (
-            not chunk.plain
-            or (chunk.id, chunk.model, chunk.created) != self._envelope
+            (chunk.id, chunk.model, chunk.created) != self._envelope
             or (
                 chunk.system_fingerprint is not UNSET
                 and chunk.system_fingerprint != extras.get("system_fingerprint", UNSET)
             )
             or (chunk.service_tier is not UNSET and chunk.service_tier != extras.get("service_tier", UNSET))
         ):
-            return False
+            return Taken.NOT
         choice = chunk.choices[0]
         reader = self._choices.get(choice.index)
         if reader is None or not reader.expects_speech:
-            return False
+            return Taken.NOT
         events = self._sink.events
         before = len(events)
-        if not reader.read_plain(choice.delta):
-            return False
+        finish = choice.finish_reason
+        if not (reader.read_plain(choice.delta) if finish is None else reader.read_plain_finish(choice.delta, finish)):
+            return Taken.NOT
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation
             events.insert(before, Extra("chunk", {"obfuscation": chunk.obfuscation}))
-        return True
+        return Taken.AS_TEXT if finish is None else Taken.AS_FINISH
 
-    def is_head(self, data: bytes) -> bool:
-        """Whether the data of a frame is the usual beginning of an answer, and nothing else."""
+    def read_head(self, data: bytes) -> bool:
+        """Take in the data of the first frame if it is the usual beginning; otherwise do nothing and return False."""
         try:
-            HEAD_CHUNK.decode(data)
+            chunk = HEAD_CHUNK.decode(data)
         except ValueError:
             return False
+        self._read_envelope((chunk.id, chunk.model, chunk.created))
+        self._read_extras(extras_of(chunk))
+        choice = chunk.choices[0]
+        reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink, self._joiner)
+        reader.start(choice.delta.role)
         return True
 
     def mould(self, event: bytes, said: Event) -> Mould | None:

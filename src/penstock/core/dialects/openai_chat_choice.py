@@ -59,6 +59,7 @@ FAILURES = frozenset(
     )
 )
 _MAX_JOINED_CALLS = 100
+_SILENCE = PlainDelta()
 # Where providers put the text of the model's thinking, in the order of preference.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
@@ -104,6 +105,13 @@ class ChoiceReader:
         if not calls or len(calls) > 1 or content or reasoning or self._calls is None:
             return False
         return self._calls.read_more(calls[0].index, calls[0].function.arguments, self._sink)
+
+    def read_plain_finish(self, delta: PlainDelta, finish: str) -> bool:
+        """Take in a finish beside which nothing is said; otherwise do nothing and return False."""
+        if delta != _SILENCE or not finish:
+            return False
+        self._read_finish(finish, None)
+        return True
 
     def read(self, choice: dict[str, object], delta: object, finish: object, *, surrogates: bool) -> None:
         """Take in the choice of one chunk, without its delta and finish reason, which are given apart."""
@@ -201,9 +209,9 @@ class ChoiceReader:
         native = choice.pop("native_finish_reason", None)
         role = delta.pop("role", None)
         if isinstance(role, str) and role:
-            self._start(role)
+            self.start(role)
         elif not self.started and (finish or any(value is not None for value in delta.values())):
-            self._start("")
+            self.start("")
         content = delta.pop("content", None)
         if not isinstance(content, str):
             for fields in (choice, delta):
@@ -236,7 +244,8 @@ class ChoiceReader:
         if finish:
             self._read_finish(finish, native)
 
-    def _start(self, role: str) -> None:
+    def start(self, role: str) -> None:
+        """The choice begins."""
         self.started = True
         self._sink.events.append(ChoiceStart(self.index, role))
 

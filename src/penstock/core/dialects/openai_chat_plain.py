@@ -1,16 +1,25 @@
 """The fast lane of the OpenAI chat dialect: chunks that say one thing, recognised by a typed decoder.
 
 Most chunks of most streams hold one piece of text, of reasoning or of a tool call's arguments, and nothing else that
-means anything. The decoder here accepts those, in half a microsecond, and a few more that are common enough not to be
-worth an exception (`PlainChunk.plain` tells them apart); whatever else a chunk holds makes it refuse, and the chunk is
-read the long way. Both ways give the same events:
+means anything, until the one that finishes the answer. The decoder here accepts those, in half a microsecond; whatever
+else a chunk holds (usage, an unknown field) makes it refuse, and the chunk is read the long way. The chunk that opens a
+stream has a decoder of its own. Both ways give the same events:
 `tests/invariants.py` asks it of every stream that the properties and the fuzzer think of.
 """
 
+from enum import Enum
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+
+
+class Taken(Enum):
+    """What the fast lane did with a frame."""
+
+    NOT = 0
+    AS_TEXT = 1
+    AS_FINISH = 2
 
 
 class PlainFunction(Struct, forbid_unknown_fields=True, gc=False):
@@ -39,7 +48,7 @@ class PlainDelta(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainChoice(Struct, forbid_unknown_fields=True, gc=False):
-    """A choice that goes on."""
+    """A choice that goes on, or is finished."""
 
     index: int
     delta: PlainDelta
@@ -54,16 +63,11 @@ class PlainChunk(Struct, forbid_unknown_fields=True, gc=False):
     object: Literal["chat.completion.chunk"]
     created: int
     model: str
-    choices: list[PlainChoice]
-    usage: msgspec.Raw | None = None
+    choices: tuple[PlainChoice]
+    usage: None = None
     system_fingerprint: str | UnsetType | None = UNSET
     service_tier: str | UnsetType | None = UNSET
     obfuscation: str | UnsetType = UNSET
-
-    @property
-    def plain(self) -> bool:
-        """Whether it holds neither finish nor usage."""
-        return len(self.choices) == 1 and self.choices[0].finish_reason is None and self.usage is None
 
 
 class HeadDelta(Struct, forbid_unknown_fields=True, gc=False):
@@ -92,9 +96,19 @@ class HeadChunk(Struct, forbid_unknown_fields=True, gc=False):
     model: str
     choices: tuple[HeadChoice]
     usage: None = None
-    system_fingerprint: str | None = None
-    service_tier: str | None = None
-    obfuscation: str | None = None
+    system_fingerprint: str | UnsetType | None = UNSET
+    service_tier: str | UnsetType | None = UNSET
+    obfuscation: str | UnsetType | None = UNSET
+
+
+def extras_of(head: HeadChunk) -> dict[str, object]:
+    """What has no meaning to us in the first chunk."""
+    fields = {
+        "service_tier": head.service_tier,
+        "system_fingerprint": head.system_fingerprint,
+        "obfuscation": head.obfuscation,
+    }
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 HEAD_CHUNK = msgspec.json.Decoder(HeadChunk)
