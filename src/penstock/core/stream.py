@@ -57,7 +57,8 @@ class StreamReader:
         self._usual = False  # whether the first one was the usual beginning
         self._plain = 0
         self._misses = 0
-        self._mould: Mould | None = None  # of the next event, if all is well
+        self.mould: Mould | None = None
+        """The mould of the next event, if all is well. Who has it may let it take events, in place of `feed`."""
 
     @property
     def done(self) -> bool:
@@ -67,7 +68,7 @@ class StreamReader:
     @property
     def frames(self) -> int:
         """How many frames there were so far."""
-        return self._framed + (self._mould.frames if self._mould else 0)
+        return self._framed + (self.mould.frames if self.mould else 0)
 
     @property
     def framing(self) -> str:
@@ -78,8 +79,8 @@ class StreamReader:
         """Take in bytes, however they were split; return the events that they complete."""
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
-        if self._mould is not None and len(data) <= self._max_event:
-            events = self._mould.read(data)
+        if self.mould is not None and len(data) <= self._max_event:
+            events = self.mould.read(data)
             if events:
                 self.untouched = True
                 return events
@@ -94,8 +95,8 @@ class StreamReader:
         healthy = idle and self._framer.idle and 0 < len(items) == self._plain - plain
         self.untouched = (healthy or self._is_head(data, items, events)) and not _has_odd_line_ends(data)
         if not healthy:
-            self._mould = None
-        elif self._mould is None or self._framed % _NEW_MOULD == 0:
+            self.mould = None
+        elif self.mould is None or self._framed % _NEW_MOULD == 0:
             self._make_mould(data, items[-1], events[-1])
         return events
 
@@ -105,7 +106,7 @@ class StreamReader:
             return []
         self.closed = True
         self._catch_up()
-        self._mould = None
+        self.mould = None
         self._read(self._framer.close())
         self._dialect.close()
         self._grammar.order(self._seen.take(), self._out)
@@ -124,9 +125,9 @@ class StreamReader:
 
     def _catch_up(self) -> None:
         """Tell the framer of the events that were read without it."""
-        if self._mould is None:
+        if self.mould is None:
             return
-        frames, size, last = self._mould.hand_over()
+        frames, size, last = self.mould.hand_over()
         if frames:
             offset, line = self._framer.skip(frames, size)
             self._seen.offset = self._out.offset = offset - last
@@ -137,7 +138,7 @@ class StreamReader:
         """Make the mould in which the last event of a healthy read was cast."""
         event = b"data:%b\n" % item.data if isinstance(item, Frame) else b""
         if event and data.endswith(event):
-            self._mould = self._dialect.mould(event, said)
+            self.mould = self._dialect.mould(event, said)
 
     def _read(self, items: list[Framed]) -> None:
         seen, out = self._seen, self._out

@@ -63,6 +63,9 @@ class Client(Protocol):
     def write(self, data: bytes, /) -> None:
         """Send bytes of the stream."""
 
+    def chunk_writer(self) -> Callable[[bytes], None] | None:
+        """What sends HTTP chunks of the stream as they are; None where they cannot go out so."""
+
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream, and end the body."""
 
@@ -84,6 +87,32 @@ class Patience:
 
 class Relay:
     """Takes a provider's answer, as it arrives, and gives it to the client."""
+
+    __slots__ = (
+        "_answer",
+        "_attempt",
+        "_beaten",
+        "_begun",
+        "_call",
+        "_client",
+        "_connection",
+        "_decoder",
+        "_error_body",
+        "_headers",
+        "_held",
+        "_loop",
+        "_odd",
+        "_on_outcome",
+        "_patience",
+        "_paused",
+        "_phase",
+        "_progress",
+        "_reader",
+        "_seen_event",
+        "_status",
+        "_timer",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -152,6 +181,7 @@ class Relay:
         elif self._phase == "streaming":
             self._progress = self._loop.time()
             self._client.write(data)
+            self._offer_shortcut()
         else:
             self._take(events, data)
 
@@ -180,6 +210,22 @@ class Relay:
             return
         ending: Ending = "truncated" if error.code in _CUTS else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
+
+    def _offer_shortcut(self) -> None:
+        """The stream is steady. What comes in the same HTTP chunks and the same mould needs no parser any more."""
+        connection, mould, write = self._connection, self._reader.mould, self._client.chunk_writer()
+        if connection is None or not connection.between or mould is None or write is None:
+            return
+        text, read, time = mould.text, mould.read, self._loop.time
+
+        def shortcut(chunk: bytes, start: int, end: int) -> bool:
+            if not text(chunk, start, end) and not read(chunk[start:end]):
+                return False
+            self._progress = time()
+            write(chunk)
+            return True
+
+        connection.shortcut = shortcut
 
     # What the client's side calls.
 

@@ -71,6 +71,11 @@ class UpstreamConnection(asyncio.Protocol):
         self.used = 0
         self.born = asyncio.get_running_loop().time()
         self.idle_since = self.born
+        self.between = False
+        """Whether the answer stands between two HTTP chunks, as far as it was parsed."""
+        self.shortcut: Callable[[bytes, int, int], bool] | None = None
+        """Given while the answer stands between two chunks; asked with each read that is one whole chunk, and where its
+        body begins and ends. If it takes the chunk, the parser need not see it: it stands where it stood."""
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # what llhttp calls for each piece of the body
@@ -109,6 +114,7 @@ class UpstreamConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close at once; the receiver hears nothing more."""
         self._receiver = None
+        self.shortcut = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -124,6 +130,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
+        shortcut = self.shortcut
+        if shortcut is not None:
+            start, end = data.find(b"\r\n") + 2, len(data) - 2
+            if data[:start] == b"%x\r\n" % (end - start) and data[end:] == b"\r\n" and shortcut(data, start, end):
+                return
         if self._receiver is None:
             self.close()  # nobody asked
             return
@@ -138,6 +149,9 @@ class UpstreamConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             defect = "the answer switches protocols"
         pieces = self._pieces
+        # A read that is one chunk, by its own bytes and by the parser's reading, begins and ends between two chunks.
+        self.between = len(pieces) == 1 and data == b"%x\r\n%b\r\n" % (len(pieces[0]), pieces[0])
+        self.shortcut = None
         if pieces and self._receiver is not None:  # all of one read at once: that is one write to the client
             self._receiver.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces), last=self._complete)
             pieces.clear()
@@ -207,6 +221,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._headers = {}
         self._pieces.clear()
+        self.between = False
+        self.shortcut = None
         self._head_bytes = 0
         self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
 
@@ -219,6 +235,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _finish(self) -> None:
         receiver, self._receiver = self._receiver, None
+        self.shortcut = None
         if not self._keep_alive and self._transport is not None:
             self._transport.abort()
         self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
@@ -228,6 +245,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _fail(self, code: str, message: str) -> None:
         receiver, self._receiver = self._receiver, None
+        self.shortcut = None
         if self._transport is not None:
             self._transport.abort()
         if receiver is not None:

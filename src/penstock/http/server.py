@@ -115,6 +115,10 @@ class Exchange:
                 self._unsent = b""
             self._connection.write(piece)
 
+    def chunk_writer(self) -> Callable[[bytes], None] | None:
+        """What sends HTTP chunks as they are, until the answer ends; None where they cannot go out so."""
+        return self._connection.write if self._state == "streaming" and self._chunked and not self._unsent else None
+
     def end(self, data: bytes = b"") -> None:
         """Send the last piece, and the end of the body."""
         if self._state == "streaming":

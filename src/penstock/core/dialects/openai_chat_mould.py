@@ -35,33 +35,37 @@ class Mould:
         self._rest = b""
         self.frames = 0
         """How many events it has read that nobody else knows of yet."""
-        self._size = 0
-        self._last = b""
+        self._size = self._last = 0
 
     def hand_over(self) -> tuple[int, int, int]:
         """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
         frames, size = self.frames, self._size
-        last = self._last.removesuffix(b"\n\n").rpartition(b"\n\n")[2] + b"\n\n"
         self.frames = self._size = 0
         self._rest = b""
-        return frames, size, len(last)
+        return frames, size, self._last
 
     def read(self, data: bytes) -> list[Event]:
         """What events say that were cast in this mould; nothing if there is anything else in the data.
 
         Texts with escapes, and with characters that somebody takes for a line end, are left to the decoder.
         """
-        if data.startswith(self._before):
-            start = len(self._before)
-            quote = data.find(b'"', start)
-            if data[quote:] == self._rest:  # the common case: one event, and its padding is not new
-                text = _plain(data[start:quote])
-                if text:
-                    self.frames += 1
-                    self._size += len(data)
-                    self._last = data
-                    return [self._said(text)]
-        return self._read_all(data)
+        text = self.text(data, 0, len(data))
+        return [self._said(text)] if text else self._read_all(data)
+
+    def text(self, data: bytes, start: int, end: int) -> str:
+        """The common case: what one event says that stands in the data, and has the same padding as the last one."""
+        if not data.startswith(self._before, start):
+            return ""
+        opening = start + len(self._before)
+        closing = data.find(b'"', opening)
+        if data[closing:end] != self._rest:
+            return ""
+        text = _plain(data[opening:closing])
+        if text:
+            self.frames += 1
+            self._size += end - start
+            self._last = end - start
+        return text
 
     def _read_all(self, data: bytes) -> list[Event]:
         """The same, of any number of events with any padding."""
@@ -70,9 +74,9 @@ class Mould:
         events: list[Event] = []
         frames = end = 0
         while data.startswith(before, end):
-            start = end + len(before)
-            quote = data.find(b'"', start)
-            text = _plain(data[start:quote])
+            start, opening = end, end + len(before)
+            quote = data.find(b'"', opening)
+            text = _plain(data[opening:quote])
             if not text or not data.startswith(behind, quote):
                 break
             end = quote + len(behind)
@@ -92,7 +96,7 @@ class Mould:
                     self._extras["obfuscation"] = padding
                 self.frames += frames
                 self._size += end
-                self._last = data
+                self._last = end - start
                 self._rest = data[quote:]
                 return events
         return []

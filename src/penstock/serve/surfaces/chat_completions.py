@@ -73,6 +73,8 @@ class ChatClient:
         self.stream = call.stream
         self.write = exchange.write
         """Sends bytes of the stream."""
+        self.chunk_writer = exchange.chunk_writer
+        """What sends HTTP chunks as they are, for now."""
         self.attempts: Attempts | None = None
         exchange.on_gone = self._gone
         exchange.on_pause = self._pause
