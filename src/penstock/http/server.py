@@ -139,6 +139,10 @@ class Exchange:
             if self.on_gone is not None:
                 self.on_gone()
 
+    def forget(self) -> None:
+        """The handler wants to hear nothing more."""
+        self.on_gone = self.on_pause = self.on_resume = None
+
     def _head(self, status: int, headers: dict[str, str]) -> bytes:
         lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -160,4 +160,7 @@ class ChatClient:
     def _settle(self) -> None:
         if not self._settled:
             self._settled = True
+            # Nobody calls anybody any more. Let go, so that the call is freed now and not by the garbage collector.
+            self._exchange.forget()
+            self._relay = self.attempts = None
             self._over(self)
