@@ -71,6 +71,15 @@ def test_u23_after_a_heartbeat_a_failure_is_a_frame(beating: Gateway) -> None:
     beating.quiet()
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_gap_is_noticed_although_the_first_event_may_take_long(start: Starter, stream: bool) -> None:
+    gateway = start(server={"heartbeat_s": 30.0}, timeouts={"first_event_s": 30.0, "gap_s": 0.2})
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    response = gateway.ask(f"main/{model}", stream=stream)  # which waits for ten seconds at most
+    assert response.error["code"] == "upstream_timeout_idle"
+    gateway.quiet()
+
+
 def test_a_steady_stream_has_no_heartbeats(beating: Gateway) -> None:
     model = beating.upstream.play([head(), drip(HELLO + WORLD + REST, 0.001, 40), last_chunk()])
     response = beating.ask(f"main/{model}", stream=True)

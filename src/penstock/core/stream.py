@@ -17,6 +17,7 @@ from penstock.core.wire.payload import MAX_DEPTH, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
 from penstock.errors import ClosedReaderError, UnknownDialectError
 
+_JSON = msgspec.json.Decoder()
 READERS = {"openai_chat": OpenAIChatReader}
 WRITERS = {"openai_chat": OpenAIChatWriter}
 # Above any chunk seen (the longest of thousands of recorded streams is 12 KB), far below what hurts.
@@ -46,7 +47,6 @@ class StreamReader:
         """Whether what was fed last is healthy text or the usual beginning, and nothing else: it may go on as it is."""
         self._max_event = max_event
         self._framer = Sniffer(max_event)
-        self._decode = msgspec.json.Decoder().decode
         self._seen = Sink()
         self._dialect = READERS[dialect](self._seen)
         self._sentinel = self._dialect.sentinel.encode()
@@ -191,7 +191,7 @@ class StreamReader:
             self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
             return
         try:
-            value = self._decode(frame.data)
+            value = _JSON.decode(frame.data)
         except ValueError:
             self._read_leniently(frame)
         else:

@@ -1,7 +1,5 @@
 """Call: one client request from admission to settlement; Attempt: one try at one target. Both are what is logged."""
 
-from collections import Counter
-
 from penstock.core.events import Ending, Event, Repair, UsageReport
 from penstock.core.usage import Usage
 
@@ -50,12 +48,12 @@ class Call:
         self.first_event_s: float | None = None
         self.total_s = 0.0
         self.usage: Usage | None = None
-        self.repairs: Counter[str] = Counter()
+        self.repairs: dict[str, int] = {}
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage."""
         for event in events:
             if type(event) is Repair:
-                self.repairs[event.code] += 1
+                self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
             elif type(event) is UsageReport:
                 self.usage = event.usage

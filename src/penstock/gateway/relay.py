@@ -258,8 +258,11 @@ class Relay:
         """Take what the provider said; `data` is given if it may go on as it came."""
         kinds = set(map(type, events))
         if kinds != {Repair}:
-            self._progress = self._loop.time()
-            self._seen_event = True
+            self._progress = now = self._loop.time()
+            if not self._seen_event:
+                self._seen_event = True
+                if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
+                    self._watch_time()
         if not kinds.isdisjoint(_NOTED):
             self._call.watch(events)
         if Fault in kinds:

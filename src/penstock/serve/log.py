@@ -95,7 +95,7 @@ def _fields(call: Call) -> dict[str, object]:
         "output": usage.output if usage else None,
         "first_event_s": round(call.first_event_s, 4) if call.first_event_s is not None else None,
         "total_s": round(call.total_s, 4),
-        "repairs": dict(call.repairs),
+        "repairs": call.repairs,
     }
 
 
