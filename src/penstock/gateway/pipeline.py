@@ -7,19 +7,21 @@ retry is on a fresh socket, when a pooled one turned out to be dead before the p
 import math
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from msgspec import structs
 
 from penstock.core.stream import StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.config import Config, Route, Target
+from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
-from penstock.gateway.relay import Client, Patience, Relay
+from penstock.gateway.relay import Client, Connection, Patience, Relay
 from penstock.gateway.request import ChatRequest
 from penstock.gateway.routing import Health, RetryBudget, in_order
-from penstock.http.client import UpstreamError
-from penstock.upstream.remote import Endpoint, Remote
+from penstock.gateway.tape import Asked, Recorder, Tape
+from penstock.http.client import Receiver, UpstreamError
 
 _MAX_ENDPOINTS = 1_000
 # An unstreamed answer is one event to the reader, and may hold images or sound.
@@ -36,12 +38,45 @@ class CallClient(Client, Protocol):
         """There is no answer: say why, with a real status if nothing was sent yet."""
 
 
+class AskedConnection(Connection, Protocol):
+    """A connection, as the pipeline sees it."""
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; its answer goes to the receiver."""
+
+
+class Endpoint(Protocol):
+    """Where a target is asked."""
+
+    def request(self, body: bytes) -> bytes:
+        """The whole request that carries the body."""
+
+    async def connect(self, timeout_s: float, *, fresh: bool) -> AskedConnection:
+        """A connection to it; raises `UpstreamError`."""
+
+
+class Upstream(Protocol):
+    """Who answers for a provider."""
+
+    def endpoint(self, url: str, headers: dict[str, str]) -> Endpoint:
+        """The endpoint at a URL, with these headers on every request to it."""
+
+
 class Gateway:
     """Answers calls by a configuration. A reload makes a new one; calls under way keep theirs."""
 
-    def __init__(self, config: Config, remote: Remote, health: Health, budget: RetryBudget) -> None:
+    def __init__(
+        self,
+        config: Config,
+        upstream: Callable[[Provider], Upstream],
+        health: Health,
+        budget: RetryBudget,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.config = config
-        self._remote = remote
+        self._upstream = upstream
+        self._recorder = recorder
+        self._secrets = config.secrets()
         self._endpoints: dict[str, Endpoint] = {}
         self._health = health
         self._budget = budget
@@ -105,30 +140,58 @@ class Gateway:
             )
             relay = Relay(call, attempt, client, reader, writer, patience)
             client.attach(relay)
-            failure = await self._ask(relay, endpoint, body, target.timeouts.connect_s, fresh=fresh)
+            tape = partial(self._tape, call, route, target, body, relay)
+            failure = await self._ask(relay, endpoint, body, target.timeouts.connect_s, fresh=fresh, tape=tape)
             if failure is None or failure.code != "upstream_stale":
                 return failure
             attempt.code = ""  # the provider has not seen the request
         return failure
 
     async def _ask(
-        self, relay: Relay, endpoint: Endpoint, body: bytes, connect_s: float, *, fresh: bool
+        self,
+        relay: Relay,
+        endpoint: Endpoint,
+        body: bytes,
+        connect_s: float,
+        *,
+        fresh: bool,
+        tape: Callable[[], Tape | None],
     ) -> Failure | None:
         try:
-            connection = await self._remote.connect(endpoint, connect_s, fresh=fresh)
+            connection = await endpoint.connect(connect_s, fresh=fresh)
         except UpstreamError as error:
             failure = from_transport(error.code, error.message)
             relay.cancel(failure)
             return failure
-        relay.attach(connection)
-        connection.send(endpoint.request(body), relay)
+        recorded = tape()
+        relay.attach(connection, recorded)
+        connection.send(endpoint.request(body), relay if recorded is None else recorded)
         return await relay.outcome
+
+    def _tape(self, call: Call, route: Route, target: Target, body: bytes, relay: Relay) -> Tape | None:
+        """A tape to record the attempt on, if it is to be recorded."""
+        directory = self.config.server.record if route.record is None else route.record
+        if self._recorder is None or not directory:
+            return None
+        asked = Asked(
+            directory=directory,
+            at=time.time(),
+            call=call.id,
+            attempt=len(call.attempts),
+            provider=target.provider.name,
+            model=target.model,
+            url=target.provider.url(target.model),
+            body=body,
+            secrets=self._secrets,
+        )
+        return self._recorder.tape(asked, relay)
 
     def _endpoint(self, target: Target) -> Endpoint:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
         endpoint = self._endpoints.get(target.name)
         if endpoint is None:
-            endpoint = self._remote.endpoint(target.provider.url(target.model), target.provider.credentials())
+            upstream = self._upstream(target.provider)
+            endpoint = upstream.endpoint(target.provider.url(target.model), target.provider.credentials())
             if len(self._endpoints) < _MAX_ENDPOINTS:
                 self._endpoints[target.name] = endpoint
         return endpoint

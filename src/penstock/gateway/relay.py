@@ -34,7 +34,8 @@ from penstock.core.events import (
 from penstock.core.stream import StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
-from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.gateway.tape import Tape
+from penstock.http.client import Receiver, UpstreamError
 
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart)
 # How a connection breaks off in the middle of an answer.
@@ -46,6 +47,19 @@ _MAX_HELD_EVENTS = 1_000
 _AFTER_DONE_S = 0.5
 _HEARTBEAT = b": penstock\n\n"
 _DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+
+class Connection(Protocol):
+    """What the answer comes on, as a relay sees it."""
+
+    def pause(self) -> None:
+        """Read no more until `resume`."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+    def abandon(self, receiver: Receiver) -> None:
+        """The receiver wants no more."""
 
 
 class Client(Protocol):
@@ -105,7 +119,8 @@ class Relay:
         self._headers: dict[str, str] = {}
         self._error_body = b""
         self._decoder: zlib._Decompress | None = None
-        self._connection: UpstreamConnection | None = None
+        self._connection: Connection | None = None
+        self._tape: Tape | None = None
         self._paused = False
         self._begun = self._progress = self._beaten = self._loop.time()
         self._seen_event = False
@@ -113,9 +128,10 @@ class Relay:
         self.outcome: asyncio.Future[Failure | None] = self._loop.create_future()
         """Resolved once: None when the answer is committed or complete, a failure when the next target may be tried."""
 
-    def attach(self, connection: UpstreamConnection) -> None:
-        """The connection that the answer will come on."""
+    def attach(self, connection: Connection, tape: Tape | None = None) -> None:
+        """The connection that the answer will come on, and the tape that it passes, if it is recorded."""
         self._connection = connection
+        self._tape = tape
         if self._paused:
             connection.pause()
         self._watch_time()
@@ -282,7 +298,9 @@ class Relay:
             self._timer = None
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.abandon(self)
+            connection.abandon(self if self._tape is None else self._tape)
+        if self._tape is not None:
+            self._tape.stop(ending)
         if committed:
             self._call.ending = ending
 

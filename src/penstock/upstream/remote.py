@@ -14,12 +14,17 @@ _PORTS = {"http": 80, "https": 443}
 class Endpoint(Struct, frozen=True):
     """One URL to which requests are posted. Its head holds the credential, so it is never shown."""
 
+    pool: Pool
     origin: Origin
     head: bytes
 
     def request(self, body: bytes) -> bytes:
         """The whole request that carries the body."""
         return b"%bcontent-length: %d\r\n\r\n%b" % (self.head, len(body), body)
+
+    async def connect(self, timeout_s: float, *, fresh: bool) -> UpstreamConnection:
+        """A connection to it; raises `UpstreamError`."""
+        return await self.pool.connect(self.origin, timeout_s, fresh=fresh)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.origin!r})"
@@ -50,11 +55,7 @@ class Remote:
             *(f"{name}: {value}" for name, value in headers.items()),
             "",
         ]
-        return Endpoint(origin, "\r\n".join(lines).encode("latin-1"))
-
-    async def connect(self, endpoint: Endpoint, timeout_s: float, *, fresh: bool) -> UpstreamConnection:
-        """A connection to the endpoint; raises UpstreamError."""
-        return await self._pool.connect(endpoint.origin, timeout_s, fresh=fresh)
+        return Endpoint(self._pool, origin, "\r\n".join(lines).encode("latin-1"))
 
     def _proxy(self, scheme: str, host: str, port: int) -> tuple[str, int] | None:
         """The proxy to go through, by the usual variables; None for none."""
