@@ -73,7 +73,7 @@ class CaptureHeader(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     headers: dict[str, str] = {}
 
 
-class Read(Struct, frozen=True):
+class Read(Struct, frozen=True, gc=False):
     """What one read brought, and how many seconds after the request; None where nobody knows."""
 
     at_s: float | None

@@ -1,4 +1,4 @@
-"""A few streams of every provider in the corpus can be captured, replayed and read back; `scripts/replay` does all."""
+"""A few streams of each provider in the corpus are captured, replayed and read back; `scripts/corpus-replay` does all."""
 
 from pathlib import Path
 

@@ -21,6 +21,9 @@ from penstock.serve.scrub import Secrets
 from penstock.serve.shelf import Shelf
 
 _EVERY_S = 0.1
+# After so many items, which take a fraction of a millisecond, the thread rests, so that the loop's can go on.
+_BATCH = 32
+_REST_S = 0.0002
 # What may wait for the thread, in bytes: a few seconds of more than one process relays.
 _MAX_WAITING = 33_554_432
 _ITEM_BYTES = 300
@@ -84,10 +87,11 @@ class Recorder:
         while not stopping:
             stopping = self._stopping.wait(_EVERY_S)
             while self._items:
-                tape, item = self._items.popleft()
-                self._taken_bytes += _size(item)
-                self._take(tape, item)
-                time.sleep(0)  # the loop's thread goes first
+                for _ in range(min(len(self._items), _BATCH)):
+                    tape, item = self._items.popleft()
+                    self._taken_bytes += _size(item)
+                    self._take(tape, item)
+                time.sleep(_REST_S)
             self._write_out(everything=stopping)
             for directory, shelf in self._shelves.items():
                 if shelf.is_due(self.limits):
