@@ -68,7 +68,7 @@ class CaptureHeader(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     provider: str = ""
     model: str = ""
     request: CaptureRequest | None = None
-    status: Annotated[int, Meta(ge=100, le=999)] | None = None
+    status: Annotated[int, Meta(ge=200, le=999)] | None = None
     head_s: Annotated[float, Meta(ge=0)] | None = None
     headers: dict[str, str] = {}
 

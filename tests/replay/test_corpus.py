@@ -1,4 +1,4 @@
-"""A few streams of each provider in the corpus are captured, replayed and read back; `scripts/corpus-replay` does all."""
+"""Some streams of each provider in the corpus are captured, replayed and read back. All: `scripts/corpus-replay`."""
 
 from pathlib import Path
 

@@ -208,6 +208,12 @@ def test_a_secret_that_a_provider_quotes_is_not_kept(world: Gateway, captures: P
     assert PROVIDER_KEY.encode() in world.upstream.requests(model)[0]
 
 
+def test_a_secret_as_a_model_is_in_no_name(world: Gateway, captures: Path) -> None:
+    world.ask(f"main/{PROVIDER_KEY}/{CLIENT_KEY}", stream=True)
+    (file,) = recorded_files(captures)
+    assert not [key for key in CANARIES if key in file.name or key.encode() in file.read_bytes()]
+
+
 def test_a_compressed_answer_is_kept_unpacked(world: Gateway, captures: Path) -> None:
     headers = {**EVENT_STREAM, "content-encoding": "gzip"}
     packed = gzip.compress(HELLO + WORLD + REST)

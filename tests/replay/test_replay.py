@@ -68,13 +68,10 @@ def test_a_recorded_ending_is_played(player: Player, how: How | None, expected: 
 def test_a_time_out_is_silence(player: Player) -> None:
     with player.begin("timed-out") as client:
         client.read_until(b"world")
-        client._socket.settimeout(0.3)
         with pytest.raises(TimeoutError):
-            client._socket.recv(1)
-    with player.begin("silent") as client:
-        client._socket.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            client._socket.recv(1)
+            client.ends(0.3)
+    with player.begin("silent") as client, pytest.raises(TimeoutError):
+        client.ends(0.3)
     assert player.ask("complete").complete  # whoever waits holds up nobody else
 
 
@@ -152,11 +149,11 @@ def seconds(player: Player) -> float:
 def test_the_speed_is_the_recorded_one_or_another(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", *PIECES, gap_s=0.1)
     with Player(tmp_path) as player:
-        assert 0.35 < seconds(player) < 0.8
+        assert seconds(player) > 0.39
     with Player(tmp_path, "--speed", "10x") as player:
-        assert 0.03 < seconds(player) < 0.3
+        assert 0.039 < seconds(player) < 0.35
     with Player(tmp_path, "--speed", "max") as player:
-        assert seconds(player) < 0.25
+        assert seconds(player) < 0.35
 
 
 @pytest.mark.parametrize("split", ["reads", "bytes", "random", "events"])

@@ -59,7 +59,7 @@ class CaptureFile:
         self._created = False
         self._how: How | None = None
         self._max_bytes = max_bytes
-        self.path = Path(os.path.expanduser(asked.directory)) / _name(asked)
+        self.path = Path(os.path.expanduser(asked.directory)) / _name(asked, secrets)
         self.buffer = bytearray()
         self.size = 0
         self.written_at = time.monotonic()
@@ -169,9 +169,10 @@ def _is_kept(name: str) -> bool:
     return name in _KEPT or name.startswith(_KEPT_PREFIXES)
 
 
-def _name(asked: Asked) -> str:
+def _name(asked: Asked, secrets: Secrets) -> str:
     """What the file is called: when, who, which call. In the order of time, and nobody else's."""
-    words = (f"{asked.provider}-{asked.model[:60]}", asked.call, str(asked.attempt))
+    model = secrets.mask(asked.model.encode()).decode()  # which a client may have put anything into
+    words = (f"{asked.provider}-{model[:60]}", asked.call, str(asked.attempt))
     named = "-".join(_NOT_IN_NAMES.sub("-", word) for word in words)
     return f"{_stamp(asked.at, '%Y%m%dT%H%M%S', 3)}-{named}.capture"
 

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
 from msgspec import structs
 
 from penstock.capture import Closing, Read
@@ -118,7 +119,7 @@ class Recorder:
                     self._store(tape, file)
                 case Discard():
                     self._drop(tape, file)
-        except OSError as error:
+        except (OSError, msgspec.DecodeError) as error:
             self._drop(tape, file, error)
 
     def _write_out(self, *, everything: bool) -> None:
@@ -137,10 +138,10 @@ class Recorder:
         shelf = self._shelves.setdefault(str(file.path.parent), Shelf())
         shelf.total += file.size
 
-    def _drop(self, tape: Tape, file: CaptureFile, error: OSError | None = None) -> None:
+    def _drop(self, tape: Tape, file: CaptureFile, error: Exception | None = None) -> None:
         self._files.pop(tape, None)
         if error is not None:
-            self._not_kept[error.strerror or str(error)] += 1
+            self._not_kept[getattr(error, "strerror", None) or str(error)] += 1
         with suppress(OSError):
             file.remove()
 
