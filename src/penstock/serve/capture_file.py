@@ -81,7 +81,7 @@ class CaptureFile:
             request=_request(asked),
             status=head.status if head is not None else None,
             head_s=round(head.at_s, 6) if head is not None else None,
-            headers={name: value[:_MAX_VALUE] for name, value in headers.items() if _is_kept(name)},
+            headers={name: self._masked(value)[:_MAX_VALUE] for name, value in headers.items() if _is_kept(name)},
         )
         try:
             self.buffer += self._writer.begin(self._secrets.mask(msgspec.json.encode(header)))
@@ -131,6 +131,9 @@ class CaptureFile:
         """Leave nothing of it."""
         if self._created:
             self.path.unlink(missing_ok=True)
+
+    def _masked(self, text: str) -> str:
+        return self._secrets.mask(text.encode()).decode()
 
     def _write(self, reads: list[Read]) -> None:
         for read in reads:

@@ -40,7 +40,7 @@ class Player:
     def start(self) -> None:
         """Begin: this is the moment of the request."""
         self._due = self._last = self._begun = self._loop.time()
-        self._schedule()
+        self._go_on()
 
     def pause(self) -> None:
         """Hold on: whoever takes the answer is slow."""
@@ -87,7 +87,7 @@ class Player:
 
     def _send_piece(self) -> None:
         self._timer = None
-        piece: Piece = self._playback.pieces[self._next]
+        piece = self._playback.pieces[self._next]
         self._next += 1
         self._due += piece.after_s
         self._last = self._loop.time()
@@ -180,20 +180,25 @@ class ReplayConnection:
         self._answer = answer
         self._receiver: Receiver | None = None
         self._player: Player | None = None
+        self._paused = False
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Choose a capture, and begin to play it."""
         self._receiver = receiver
         self._player = Player(self._answer(request).playback, receiver)
+        if self._paused:
+            self._player.pause()
         self._player.start()
 
     def pause(self) -> None:
         """Play on only after `resume`."""
+        self._paused = True
         if self._player is not None:
             self._player.pause()
 
     def resume(self) -> None:
         """Play on."""
+        self._paused = False
         if self._player is not None:
             self._player.resume()
 
