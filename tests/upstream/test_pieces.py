@@ -5,12 +5,15 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from penstock.capture import Capture, CaptureHeader, Closing, Read
 from penstock.upstream.pieces import (
     APART_S,
     AS_FAST_AS_POSSIBLE,
+    Manner,
     Piece,
+    Playback,
     Split,
     parse_speed,
     pieces_of,
@@ -31,20 +34,20 @@ def test_pieces_are_the_reads_and_their_distances() -> None:
 
 
 def test_a_factor_shortens_every_wait() -> None:
-    assert [piece.after_s for piece in pieces_of(CAPTURE, speed=10.0)] == pytest.approx([0.05, 0.1, 0.025])
-    playback = playback_of(CAPTURE, speed=10.0)
+    assert [piece.after_s for piece in pieces_of(CAPTURE, Manner(speed=10.0))] == pytest.approx([0.05, 0.1, 0.025])
+    playback = playback_of(CAPTURE, Manner(speed=10.0))
     assert (playback.head_s, playback.ending_after_s) == pytest.approx((0.025, 0.025))
     assert playback.apart_s == APART_S
 
 
 def test_as_fast_as_possible_waits_for_nothing() -> None:
-    playback = playback_of(CAPTURE, speed=AS_FAST_AS_POSSIBLE)
+    playback = playback_of(CAPTURE, Manner(speed=AS_FAST_AS_POSSIBLE))
     waits = [piece.after_s for piece in playback.pieces]
     assert {playback.head_s, playback.ending_after_s, playback.apart_s, *waits} == {0.0}
 
 
 def test_an_event_leaves_when_its_last_byte_had_come() -> None:
-    assert pieces_of(CAPTURE, split="events") == [
+    assert pieces_of(CAPTURE, Manner(split="events")) == [
         Piece(0.5, b"data: 1\n\n"),
         Piece(1.0, b"data: 2\n\n"),
         Piece(0.25, b"data: 3\n\n"),
@@ -64,17 +67,17 @@ def test_an_event_leaves_when_its_last_byte_had_come() -> None:
 )
 def test_events_end_where_lines_or_blank_lines_do(wire: bytes, expected: list[bytes]) -> None:
     capture = Capture(HEADER, (Read(None, wire),))
-    assert [piece.data for piece in pieces_of(capture, split="events")] == expected
+    assert [piece.data for piece in pieces_of(capture, Manner(split="events"))] == expected
 
 
 def test_every_byte_may_be_a_piece() -> None:
-    pieces = pieces_of(CAPTURE, split="bytes")
+    pieces = pieces_of(CAPTURE, Manner(split="bytes"))
     assert {len(piece.data) for piece in pieces} == {1}
     assert sum(piece.after_s for piece in pieces[:13]) == 0.5
 
 
 def test_random_pieces_are_the_same_for_the_same_chance() -> None:
-    first, again, other = (pieces_of(CAPTURE, split="random", chance=random.Random(seed)) for seed in (1, 1, 2))
+    first, again, other = (pieces_of(CAPTURE, Manner(split="random"), random.Random(seed)) for seed in (1, 1, 2))
     assert first == again != other
 
 
@@ -86,7 +89,7 @@ def test_random_pieces_are_the_same_for_the_same_chance() -> None:
 def test_nothing_is_lost_and_nothing_comes_early(reads: list[tuple[float, bytes]], split: Split, speed: float) -> None:
     times = sorted(at_s for at_s, _ in reads)
     recorded = [Read(at_s, data) for at_s, (_, data) in zip(times, reads, strict=True)]
-    pieces = pieces_of(Capture(HEADER, tuple(recorded)), speed=speed, split=split)
+    pieces = pieces_of(Capture(HEADER, tuple(recorded)), Manner(speed=speed, split=split))
     assert b"".join(piece.data for piece in pieces) == b"".join(read.data for read in recorded)
     assert all(piece.data and piece.after_s >= 0 for piece in pieces)
     bytes_at = [(read.at_s or 0.0) / speed for read in recorded for _ in read.data]
@@ -98,6 +101,20 @@ def test_nothing_is_lost_and_nothing_comes_early(reads: list[tuple[float, bytes]
 
 def test_a_capture_without_an_end_ends_too_early() -> None:
     assert playback_of(Capture(HEADER, CAPTURE.reads)).ending == "closed"
+
+
+def shouted(pieces: list[Piece]) -> list[Piece]:
+    return [Piece(piece.after_s, piece.data.upper()) for piece in pieces]
+
+
+def cut(playback: Playback) -> Playback:
+    return structs.replace(playback, pieces=playback.pieces[:1], ending="reset")
+
+
+def test_a_body_may_be_rewritten_before_it_is_split_and_an_answer_spoiled_behind_that() -> None:
+    playback = playback_of(CAPTURE, Manner(speed=2.0, split="events", rewrite=shouted, spoil=cut))
+    assert playback.pieces == [Piece(0.25, b"DATA: 1\n\n")]
+    assert playback.ending == "reset"
 
 
 CONTENT_TYPES = {

@@ -7,7 +7,7 @@ import click
 
 from penstock.cli.text import counted, one_line
 from penstock.upstream.library import EVERY_PICK, Library, Pick, load
-from penstock.upstream.pieces import Split, parse_speed
+from penstock.upstream.pieces import Manner, Split, parse_speed
 
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
 
@@ -40,7 +40,7 @@ def command(paths: tuple[Path, ...], pick: Pick | None, *, speed: float, split: 
 
     library = _load(paths, (pick,) if pick else EVERY_PICK)
     log = Log(sys.stderr.fileno(), pretty=True)
-    replay = Replay(library, speed, split)
+    replay = Replay(library, Manner(speed=speed, split=split))
     try:
         status = run(replay, log, (host, port), lambda bound: _announce(library, host, bound))
     except OSError as error:

@@ -1,7 +1,7 @@
 """Pieces: what a player sends, and when. Pure: a list of them can be made, changed and looked at without a clock.
 
-`playback_of` makes one answer of a capture; `pieces_of` makes its body. Whoever wants another body puts a function from
-list to list in between.
+`playback_of` makes one answer of a capture; `pieces_of` makes its body. Whoever wants another one gives a `Manner` that
+rewrites the list of pieces, or spoils the whole answer.
 """
 
 import math
@@ -52,44 +52,74 @@ class Playback(Struct, frozen=True, kw_only=True):
     apart_s: float = APART_S
 
 
-def playback_of(
-    capture: Capture, *, speed: float = 1.0, split: Split = "reads", chance: random.Random | None = None
-) -> Playback:
+Rewrite: TypeAlias = Callable[[list[Piece]], list[Piece]]
+"""Makes another body of a body, at recorded speed and in recorded pieces: both are changed behind it."""
+
+Spoil: TypeAlias = Callable[[Playback], Playback]
+"""Makes another answer of an answer, last of all: its pieces are those that would be sent, with their real waits."""
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How captures are played: how fast, in which pieces, and what is changed on the way."""
+
+    speed: float = 1.0
+    split: Split = "reads"
+    rewrite: Rewrite | None = None
+    spoil: Spoil | None = None
+
+
+AS_RECORDED = Manner()
+
+
+def playback_of(capture: Capture, manner: Manner = AS_RECORDED, chance: random.Random | None = None) -> Playback:
     """The answer that a capture holds. What was cut off ends as a connection that is closed too early."""
     header, closing = capture.header, capture.closing
-    pieces = pieces_of(capture, speed=speed, split=split, chance=chance)
-    last_s = sum(piece.after_s for piece in pieces)
-    ends_s = closing.at_s / speed if closing is not None and closing.at_s is not None else last_s
-    return Playback(
+    ended_s = closing.at_s if closing is not None else None
+    last_s = max((read.at_s or 0.0 for read in capture.reads), default=0.0)
+    playback = Playback(
         status=header.status,
         headers=_headers(capture),
-        head_s=(header.head_s or 0.0) / speed,
-        pieces=pieces,
+        head_s=(header.head_s or 0.0) / manner.speed,
+        pieces=pieces_of(capture, manner, chance),
         ending=closing.how if closing is not None else "closed",
-        ending_after_s=max(ends_s - last_s, 0.0),
-        apart_s=0.0 if speed == AS_FAST_AS_POSSIBLE else APART_S,
+        ending_after_s=max((ended_s or 0.0) - last_s, 0.0) / manner.speed,
+        apart_s=0.0 if manner.speed == AS_FAST_AS_POSSIBLE else APART_S,
     )
+    return playback if manner.spoil is None else manner.spoil(playback)
 
 
-def pieces_of(
-    capture: Capture, *, speed: float = 1.0, split: Split = "reads", chance: random.Random | None = None
-) -> list[Piece]:
-    """The body of a capture in pieces: as it was read, or split anew. A piece leaves when its last byte had come."""
-    reads = [read for read in capture.reads if read.data]
-    times = [(read.at_s or 0.0) / speed for read in reads]
-    data = capture.data
-    ends = list(accumulate(len(read.data) for read in reads))
-    cuts = ends if split == "reads" else [*_SPLITS[split](data, chance or random.Random(0)), len(data)]
+def pieces_of(capture: Capture, manner: Manner = AS_RECORDED, chance: random.Random | None = None) -> list[Piece]:
+    """The body of a capture in pieces: as it was read, rewritten, split anew, and sped up."""
     pieces: list[Piece] = []
-    before_s, number = 0.0, 0
-    for start, end in pairwise([0, *cuts]):
-        while number < len(ends) and ends[number] < end:
-            number += 1
-        at_s = max(times[number] if number < len(times) else before_s, before_s)
-        if end > start:
-            pieces.append(Piece(at_s - before_s, data[start:end]))
+    before_s = 0.0
+    for read in capture.reads:
+        if read.data:
+            at_s = before_s if read.at_s is None else read.at_s
+            pieces.append(Piece(at_s - before_s, read.data))
             before_s = at_s
-    return pieces
+    if manner.rewrite is not None:
+        pieces = manner.rewrite(pieces)
+    pieces = split_up(pieces, manner.split, chance or random.Random(0))
+    return [Piece(piece.after_s / manner.speed, piece.data) for piece in pieces]
+
+
+def split_up(pieces: list[Piece], split: Split, chance: random.Random) -> list[Piece]:
+    """The same bytes in other pieces. Each leaves when its last byte would have left."""
+    if split == "reads":
+        return pieces
+    data = b"".join(piece.data for piece in pieces)
+    ends = list(accumulate(len(piece.data) for piece in pieces))
+    times = list(accumulate(piece.after_s for piece in pieces))
+    made: list[Piece] = []
+    before_s, number = 0.0, 0
+    for start, end in pairwise([0, *_SPLITS[split](data, chance), len(data)]):
+        if end == start:
+            continue
+        while ends[number] < end:
+            number += 1
+        made.append(Piece(times[number] - before_s, data[start:end]))
+        before_s = times[number]
+    return made
 
 
 def parse_speed(text: str) -> float:

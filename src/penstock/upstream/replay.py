@@ -14,7 +14,7 @@ from penstock.capture import How, parse
 from penstock.errors import CaptureError
 from penstock.http.client import Receiver, UpstreamError
 from penstock.upstream.library import Library
-from penstock.upstream.pieces import Piece, Playback, Split, playback_of
+from penstock.upstream.pieces import AS_RECORDED, Manner, Piece, Playback, playback_of
 
 # A reset overtakes what the peer has not read yet; so much time it has for that.
 _BEFORE_RESET_S = 0.03
@@ -128,10 +128,9 @@ class Played(Struct, frozen=True):
 class Replay:
     """An upstream that answers from a library of captures."""
 
-    def __init__(self, library: Library, speed: float = 1.0, split: Split = "reads") -> None:
+    def __init__(self, library: Library, manner: Manner = AS_RECORDED) -> None:
         self._library = library
-        self._speed = speed
-        self._split: Split = split
+        self._manner = manner
         self._chance = random.Random(0)  # the same pieces in every run
 
     def endpoint(self, _url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
@@ -154,8 +153,7 @@ class Replay:
         except (OSError, CaptureError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return Played(_refusal(502, f"the capture {name} cannot be read any more: {reason}"))
-        playback = playback_of(capture, speed=self._speed, split=self._split, chance=self._chance)
-        return Played(playback, name, f"by {choice.why}")
+        return Played(playback_of(capture, self._manner, self._chance), name, f"by {choice.why}")
 
 
 class ReplayEndpoint:
