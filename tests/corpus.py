@@ -27,6 +27,7 @@ class Capture:
     file: str
     vendor: str
     has_reads: bool
+    status: int
 
     @property
     def data(self) -> bytes:
@@ -59,7 +60,11 @@ def captures() -> list[Capture]:
     if not index.exists():
         return []
     rows = map(json.loads, index.read_text().splitlines())
-    return [Capture(row["file"], row["vendor"], row["has_reads"]) for row in rows if row["api"] == "chat"]
+    return [
+        Capture(row["file"], row["vendor"], row["has_reads"], row["status"] or 200)
+        for row in rows
+        if row["api"] == "chat"
+    ]
 
 
 def judge(capture: Capture) -> Verdict:

@@ -4,6 +4,7 @@
     ├── UnknownDialectError     no dialect of that name: choose one of those the message lists
     ├── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
+    ├── CaptureError            a file is no capture, or was changed: its message names the line
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
@@ -27,6 +28,14 @@ class ClosedReaderError(PenstockError):
 
 class UnknownTargetError(PenstockError, LookupError):
     """No provider answers to that name."""
+
+
+class CaptureError(PenstockError, ValueError):
+    """A capture cannot be read; `line` is where in its file."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(f"line {line}: {message}")
+        self.line = line
 
 
 class Problem(Struct, frozen=True):

@@ -112,6 +112,7 @@ def test_json_says_the_same(folder: Path) -> None:
         "name": "acme",
         "base_url": "http://127.0.0.1:9000/v1",
         "dialect": "openai_chat",
+        "replay": None,
         "key": "penstock.toml",
     }
     assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)

@@ -128,6 +128,7 @@ def test_json_has_exactly_the_documented_fields() -> None:
         },
         "repairs": [{"code": "finish-mapped", "count": 1, "line": 7, "offset": CALLING.rindex(b"data:")}],
         "frames": 6,
+        "capture": None,
     }
 
 

@@ -72,13 +72,14 @@ class Gateway:
         arguments: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
         max_files: int | None = None,
+        max_file_size: int | None = None,
     ) -> None:
         self.upstream = upstream
         self.file = folder / "penstock.toml"
         self.file.write_text(configuration)
         self._arguments = arguments
         self._environment = dict(environment or {})
-        self._max_files = max_files
+        self._limits = {resource.RLIMIT_NOFILE: max_files, resource.RLIMIT_FSIZE: max_file_size}
         self._process: subprocess.Popen[str] | None = None
         self._condition = threading.Condition()
         self._pairs = itertools.count()
@@ -106,9 +107,11 @@ class Gateway:
         kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
         environment = {name: os.environ[name] for name in kept if name in os.environ} | self._environment
 
+        limited = {number: limit for number, limit in self._limits.items() if limit is not None}
+
         def limit() -> None:
-            if self._max_files is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (self._max_files, self._max_files))
+            for number, most in limited.items():
+                resource.setrlimit(number, (most, most))
 
         self._process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "serve", "--config", str(self.file), "--port", "0", *self._arguments],
@@ -117,7 +120,7 @@ class Gateway:
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
-            preexec_fn=limit if self._max_files is not None else None,  # noqa: PLW1509 - nothing else is started meanwhile
+            preexec_fn=limit if limited else None,  # noqa: PLW1509 - nothing else is started meanwhile
             process_group=0,
         )
         assert self._process.stderr is not None

@@ -59,6 +59,7 @@ def describe(config: Config) -> dict[str, object]:
                 "name": provider.name,
                 "base_url": provider.base_url,
                 "dialect": provider.dialect,
+                "replay": provider.replay or None,
                 "key": provider.api_key.source if provider.api_key else None,
             }
             for provider in config.providers.values()
@@ -84,11 +85,15 @@ def _report(config: Config) -> str:
     count = f", {counted(len(config.warnings), 'warning')}" if config.warnings else ""
     lines = [f"{warning} [warning]" for warning in config.warnings]
     lines.append(f"{config.source}: ok{count}")
-    providers = [(name, provider.base_url, _key(provider, config)) for name, provider in config.providers.items()]
+    providers = [(name, _place(provider), _key(provider, config)) for name, provider in config.providers.items()]
     routes = [(name, _targets(route)) for name, route in config.routes.items()]
     lines += _table(("provider", "base URL", "key"), providers)
     lines += _table(("route", "targets"), routes)
     return "\n".join(map(one_line, lines))
+
+
+def _place(provider: Provider) -> str:
+    return f"replays {provider.replay}" if provider.replay else provider.base_url
 
 
 def _key(provider: Provider, config: Config) -> str:

@@ -40,10 +40,12 @@ def lint(reading: Reading, *, repairs: Severity) -> Linted:
     for repair in completion.repairs:
         wrong = explain_repair(repair).removesuffix(".")
         message = f"{wrong} ({repair.count} times)" if repair.count > 1 else wrong
-        findings.append(Finding(reading.file, repair.line, repair.offset, repair.code, repairs, message, repair.count))
+        line = reading.line_in_file(repair.line, repair.offset)
+        findings.append(Finding(reading.file, line, repair.offset, repair.code, repairs, message, repair.count))
     if fault is not None:
         message = explain_fault(fault).removesuffix(".")
-        findings.append(Finding(reading.file, fault.line, fault.offset, fault.code, "error", message, 1))
+        line = reading.line_in_file(fault.line, fault.offset)
+        findings.append(Finding(reading.file, line, fault.offset, fault.code, "error", message, 1))
     elif completion.ending != "completed":
         ending, detail = str(completion.ending), one_line(completion.ending_detail)
         findings.append(Finding(reading.file, reading.lines, reading.size, ending, "error", detail, 1))

@@ -5,10 +5,12 @@ import sys
 import click
 
 from penstock import Choice
+from penstock.capture import Capture
 from penstock.cli import plain
 from penstock.cli.reading import Reading, read_all, takes_files
 from penstock.cli.summary import summarize
 from penstock.cli.text import to_json
+from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
 DIALECT = "openai_chat"
@@ -20,10 +22,10 @@ COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, each on its line.")
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> None:
-    """Explain streams that were recorded in files, or piped in (-).
+    """Explain streams and captures that were recorded in files, or piped in (-).
 
     Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
-    bytes, how the stream ended, and every defect that was repaired, with its line and byte.
+    bytes, how the stream ended, and every defect that was repaired, with its line and byte; of a capture, its times.
 
     \b
     Exit status:  0  every stream is completed
@@ -59,7 +61,23 @@ def describe(reading: Reading) -> dict[str, object]:
         "fault": fault and _fields(fault, "code", "message", "line", "offset", "provider"),
         "repairs": [_fields(repair, "code", "count", "line", "offset") for repair in completion.repairs],
         "frames": reading.frames,
+        "capture": reading.capture and _describe_capture(reading.capture, reading.times),
     }
+
+
+def _describe_capture(capture: Capture, times: Times | None) -> dict[str, object]:
+    header, closing = capture.header, capture.closing
+    return {
+        **_fields(header, "at", "call", "attempt", "provider", "model", "status"),
+        "reads": len(capture.reads),
+        "closing": closing and closing.how,
+        "cut_off": capture.cut_off or None,
+        "times": times and {name: _rounded(getattr(times, name)) for name in times.__struct_fields__},
+    }
+
+
+def _rounded(value: object) -> object:
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _describe_choice(choice: Choice) -> dict[str, object]:

@@ -23,7 +23,7 @@ CLEAN, ERRORS, UNREADABLE = 0, 1, 2
 @click.option("--strict", is_flag=True, help="Count defects that were repaired as errors too.")
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], *, form: str, strict: bool) -> None:
-    """List what is wrong with streams that were recorded in files, or piped in (-).
+    """List what is wrong with streams and captures in files, or piped in (-).
 
     A defect that was repaired is a warning. A stream that failed or was cut off is an error.
 

@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("penstock.cli.check", "Check the configuration, without starting."),
     "inspect": ("penstock.cli.inspect", "Explain a stream: the answer, its usage, its ending, its defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
+    "replay": ("penstock.cli.replay", "Serve captures, as the providers that they are of."),
 }
 # As shells report a program that Ctrl-C ended: 128 + SIGINT.
 INTERRUPTED = 130

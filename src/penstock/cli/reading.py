@@ -1,7 +1,8 @@
 """Reading: one file or standard input, read to its end, and what both commands want to know about it.
 
-A file is read in blocks, so that it may be larger than memory as long as its answer is not. One that cannot be opened
-is told on standard error, with what to do about it, and the others are read all the same.
+A bare stream is read in blocks, so that it may be larger than memory as long as its answer is not. A capture, which its
+first line tells, is read as it came, read by read. A file that cannot be opened, or is no good as a capture, is told on
+standard error, with what to do about it, and the others are read all the same.
 """
 
 import sys
@@ -9,16 +10,25 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from penstock import Accumulator, Completion, Fault, StreamReader
+from penstock import Accumulator, Completion, Ending, Fault, StreamReader
+from penstock.capture import Capture, is_capture, locate
 from penstock.cli.text import file_name, one_line
+from penstock.cli.times import Stopwatch, Times
+from penstock.errors import CaptureError
 
 STDIN = "-"
 # Large enough that the calls cost nothing, small enough that nobody notices the memory.
 BLOCK = 1 << 18
 # After these faults nothing that follows can count, not even usage.
 HOPELESS = frozenset(("binary", "html-page", "event-too-large"))
+
+# How a capture ended that was not the stream's own doing: the ending, and why.
+WHY: dict[str, tuple[Ending, str]] = {
+    "cancelled": ("cancelled", "the client left"),
+    "timed-out": ("timed_out", "the provider took too long"),
+}
 
 ADVICE: tuple[tuple[type[OSError], str], ...] = (
     (FileNotFoundError, "no such file; check the path, or give - to read standard input"),
@@ -28,7 +38,10 @@ ADVICE: tuple[tuple[type[OSError], str], ...] = (
 
 
 class Reading(Struct, frozen=True):
-    """A stream read to its end. `lines` counts an unterminated last line too."""
+    """A stream read to its end. `lines` counts an unterminated last line too.
+
+    Of a capture there is more: `starts` are the lines of the file on which its reads begin.
+    """
 
     file: str
     completion: Completion
@@ -36,11 +49,26 @@ class Reading(Struct, frozen=True):
     frames: int
     size: int
     lines: int
+    capture: Capture | None = None
+    starts: tuple[int, ...] = ()
+    times: Times | None = None
 
     @property
     def unreadable(self) -> bool:
         """Whether the bytes are no text at all."""
         return self.completion.fault is not None and self.completion.fault.code == "binary"
+
+    def line_in_file(self, line: int, offset: int) -> int:
+        """Where in the file a place in the stream is: in a capture, other lines stand between those of the stream."""
+        if self.capture is None:
+            return line
+        at = 1
+        for read, start in zip(self.capture.reads, self.starts, strict=True):
+            at = start + read.data.count(b"\n", 0, offset)
+            if offset < len(read.data):
+                break
+            offset -= len(read.data)
+        return at
 
 
 class Readable(Protocol):
@@ -69,19 +97,27 @@ def read_all(files: tuple[str, ...]) -> Iterator[Reading | None]:
         try:
             with click.open_file(path, "rb") as source:
                 reading = read(file_name(path), source)
-        except OSError as error:
-            click.echo(f"penstock: {one_line(file_name(path))}: {_advice(error)}", err=True)
+        except (OSError, CaptureError) as error:
+            advice = _advice(error) if isinstance(error, OSError) else one_line(str(error))
+            click.echo(f"penstock: {one_line(file_name(path))}: {advice}", err=True)
             yield None
         else:
             yield reading
 
 
 def read(name: str, source: Readable) -> Reading:
-    """Read a stream to its end, or to where nothing more can count."""
+    """Read a stream to its end, or to where nothing more can count; raises `CaptureError` for a bad capture."""
+    first = source.read(BLOCK)
+    if is_capture(first):
+        return _read_capture(name, first + b"".join(iter(lambda: source.read(BLOCK), b"")))
+    return _read_bare(name, first, source)
+
+
+def _read_bare(name: str, data: bytes, source: Readable) -> Reading:
     reader, answer = StreamReader(), Accumulator()
     size = ends = 0
     last = b""
-    while data := source.read(BLOCK):
+    while data:
         size += len(data)
         # A line ends with LF, CR or CRLF, also where one block ends with the CR and the next begins with the LF.
         ends += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n") - (last == b"\r" and data[:1] == b"\n")
@@ -90,9 +126,42 @@ def read(name: str, source: Readable) -> Reading:
         answer.extend(events)
         if any(isinstance(event, Fault) and event.code in HOPELESS for event in events):
             break
+        data = source.read(BLOCK)
     answer.extend(reader.close())
     lines = ends + (last not in (b"\n", b"\r"))
     return Reading(name, answer.completion, reader.framing, reader.frames, size, lines)
+
+
+def _read_capture(name: str, data: bytes) -> Reading:
+    capture, starts = locate(data)
+    reader, answer, watch = StreamReader(), Accumulator(), Stopwatch()
+    for part in capture.reads:
+        events = reader.feed(part.data)
+        answer.extend(events)
+        watch.note(part.at_s, events, reader.frames)
+    answer.extend(reader.close())
+    completion = _as_it_ended(answer.completion, capture)
+    size = sum(len(part.data) for part in capture.reads)
+    return Reading(
+        name,
+        completion,
+        reader.framing,
+        reader.frames,
+        size,
+        data.count(b"\n"),
+        capture=capture,
+        starts=tuple(starts),
+        times=watch.times(capture, completion),
+    )
+
+
+def _as_it_ended(completion: Completion, capture: Capture) -> Completion:
+    """A stream that stops too early says not why; its capture may."""
+    how = capture.closing.how if capture.closing is not None else None
+    if completion.ending != "truncated" or how not in WHY:
+        return completion
+    ending, detail = WHY[how]
+    return structs.replace(completion, ending=ending, ending_detail=f"{detail}: {completion.ending_detail}")
 
 
 def _advice(error: OSError) -> str:

@@ -9,9 +9,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from penstock import Choice, Completion, Ending, Fault, Usage
+from penstock.capture import Capture, How
 from penstock.cli.explain import explain_fault, explain_repair
 from penstock.cli.reading import Reading
 from penstock.cli.text import counted, one_line, to_json, visible
+from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
 Tone: TypeAlias = Literal["", "good", "doubtful", "bad"]
@@ -23,6 +25,18 @@ TONES: dict[Ending, Tone] = {
     "failed": "bad",
     "cancelled": "doubtful",
     "timed_out": "doubtful",
+}
+
+
+HOW_IT_ENDED: dict[How, str] = {
+    "complete": "the body is complete",
+    "closed": "the provider closed the connection too early",
+    "reset": "the provider reset the connection",
+    "timed-out": "the provider took too long",
+    "cancelled": "the client left",
+    "abandoned": "Penstock wanted no more",
+    "invalid": "what came was not valid HTTP",
+    "limit": "the rest was too large to be kept",
 }
 
 
@@ -109,9 +123,37 @@ def _facts(reading: Reading) -> list[Fact]:
         ]
     facts += [
         Fact("framing", reading.framing or "none", counted(reading.frames, "frame")),
+        *(_recorded(reading.capture) if reading.capture is not None else []),
+        *(_times(reading.times) if reading.times is not None else []),
         _repairs(completion),
     ]
     return facts
+
+
+def _recorded(capture: Capture) -> list[Fact]:
+    header, closing = capture.header, capture.closing
+    target = "/".join(filter(None, (header.provider, header.model)))
+    status = f"status {header.status}" if header.status is not None else "no answer began"
+    known = [one_line(word) for word in (header.at, target, status) if word]
+    if closing is None:
+        reads = Fact("reads", str(len(capture.reads)), f"cut off: {capture.cut_off}", "doubtful")
+    else:
+        reads = Fact("reads", str(len(capture.reads)), HOW_IT_ENDED[closing.how])
+    return [Fact("recorded", ", ".join(known)), reads]
+
+
+def _times(times: Times) -> list[Fact]:
+    told = [f"first event {_seconds(times.first_event_s)}"] if times.first_event_s is not None else []
+    if times.longest_gap_s is not None and times.longest_gap_at_s is not None:
+        told.append(f"longest gap {_seconds(times.longest_gap_s)} at {_seconds(times.longest_gap_at_s)}")
+    told.append(f"total {_seconds(times.total_s)}")
+    if times.tokens_per_s is not None:
+        told.append(f"{times.tokens_per_s:.3g} tokens/s")
+    return [Fact("times", ", ".join(told)), Fact("timeline", times.drawn(), f"{_seconds(times.slot_s)} each")]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def _ending(completion: Completion) -> Fact:

@@ -8,19 +8,20 @@ import asyncio
 import math
 import random
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import structs
 
 from penstock.core.stream import StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.config import Config, Route, Target
+from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
-from penstock.gateway.relay import Client, Patience, Relay
+from penstock.gateway.relay import Client, Connection, Patience, Relay
 from penstock.gateway.request import ChatRequest
 from penstock.gateway.routing import Health, RetryBudget, in_order
-from penstock.http.client import UpstreamConnection, UpstreamError
-from penstock.upstream.remote import Endpoint, Remote
+from penstock.gateway.tape import Asked, Recorder, Tape
+from penstock.http.client import Receiver, UpstreamError
 
 _MAX_ENDPOINTS = 1_000
 # An unstreamed answer is one event to the reader, and may hold images or sound.
@@ -40,14 +41,50 @@ class CallClient(Client, Protocol):
         """An error of ours: it must not leave the client waiting."""
 
 
+class AskedConnection(Connection, Protocol):
+    """A connection, as the pipeline sees it."""
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; its answer goes to the receiver."""
+
+
+class Endpoint(Protocol):
+    """Where a target is asked."""
+
+    def request(self, body: bytes) -> bytes:
+        """The whole request that carries the body."""
+
+    def kept(self) -> AskedConnection | None:
+        """A connection to it that was kept, if there is one."""
+
+    async def open(self, timeout_s: float) -> AskedConnection:
+        """A fresh connection to it; raises `UpstreamError`."""
+
+
+class Upstream(Protocol):
+    """Who answers for a provider."""
+
+    def endpoint(self, url: str, headers: dict[str, str]) -> Endpoint:
+        """The endpoint at a URL, with these headers on every request to it."""
+
+
 class Gateway:
     """Answers calls by a configuration. A reload makes a new one; calls under way keep theirs."""
 
-    def __init__(self, config: Config, remote: Remote, health: Health, budget: RetryBudget) -> None:
+    def __init__(
+        self,
+        config: Config,
+        upstream: Callable[[Provider], Upstream],
+        health: Health,
+        budget: RetryBudget,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.config = config
         self.health = health
         self.budget = budget
-        self.remote = remote
+        self._upstream = upstream
+        self._recorder = recorder
+        self._secrets = config.secrets()
         self._endpoints: dict[str, Endpoint] = {}
         self._chance = random.Random()
 
@@ -69,10 +106,29 @@ class Gateway:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
         endpoint = self._endpoints.get(target.name)
         if endpoint is None:
-            endpoint = self.remote.endpoint(target.provider.url(target.model), target.provider.credentials())
+            upstream = self._upstream(target.provider)
+            endpoint = upstream.endpoint(target.provider.url(target.model), target.provider.credentials())
             if len(self._endpoints) < _MAX_ENDPOINTS:
                 self._endpoints[target.name] = endpoint
         return endpoint
+
+    def tape(self, call: Call, route: Route, target: Target, body: bytes, relay: Relay) -> Tape | None:
+        """A tape to record the attempt on, if it is to be recorded."""
+        directory = self.config.server.record if route.record is None else route.record
+        if self._recorder is None or not directory:
+            return None
+        asked = Asked(
+            directory=directory,
+            at=time.time(),
+            call=call.id,
+            attempt=len(call.attempts),
+            provider=target.provider.name,
+            model=target.model,
+            url=target.provider.url(target.model),
+            body=body,
+            secrets=self._secrets,
+        )
+        return self._recorder.tape(asked, relay)
 
 
 class Attempts:
@@ -142,7 +198,7 @@ class Attempts:
         relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)
         self._client.attach(relay)
         endpoint = gateway.endpoint(target)
-        connection = None if self._fresh else gateway.remote.kept(endpoint)
+        connection = None if self._fresh else endpoint.kept()
         if connection is not None:
             self._send(relay, endpoint, connection)
         else:
@@ -156,17 +212,18 @@ class Attempts:
 
     async def _open(self, relay: Relay, endpoint: Endpoint) -> None:
         try:
-            connection = await self._gateway.remote.open(endpoint, self._target.timeouts.connect_s)
+            connection = await endpoint.open(self._target.timeouts.connect_s)
         except UpstreamError as error:
             relay.cancel(from_transport(error.code, error.message))
         else:
             self._send(relay, endpoint, connection)
 
-    def _send(self, relay: Relay, endpoint: Endpoint, connection: UpstreamConnection) -> None:
+    def _send(self, relay: Relay, endpoint: Endpoint, connection: AskedConnection) -> None:
         target = self._target
         body = self._request.for_target(target.model, self._route.set, ask_for_usage=target.provider.include_usage)
-        relay.attach(connection)
-        connection.send(endpoint.request(body), relay)
+        tape = self._gateway.tape(self._call, self._route, target, body, relay)
+        relay.attach(connection, tape)
+        connection.send(endpoint.request(body), relay if tape is None else tape)
 
     def _on_outcome(self, failure: Failure | None) -> None:
         """The target has committed, or it has failed before it could."""

@@ -36,7 +36,8 @@ from penstock.core.events import (
 from penstock.core.stream import StreamReader, StreamWriter
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
-from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.gateway.tape import Tape
+from penstock.http.client import Receiver, UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
 _NOTED = frozenset((Repair, UsageReport))
@@ -49,6 +50,24 @@ _MAX_HELD = 65_536
 _AFTER_DONE_S = 0.5
 _HEARTBEAT = b": penstock\n\n"
 _DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+
+class Connection(Protocol):
+    """What the answer comes on, as a relay sees it."""
+
+    between: bool
+    """Whether the answer stands between two HTTP chunks."""
+    shortcut: Callable[[bytes, int, int], bool] | None
+    """Who is asked with each chunk before it is parsed."""
+
+    def pause(self) -> None:
+        """Read no more until `resume`."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+    def abandon(self, receiver: Receiver) -> None:
+        """The receiver wants no more."""
 
 
 class Client(Protocol):
@@ -110,6 +129,7 @@ class Relay:
         "_reader",
         "_seen_event",
         "_status",
+        "_tape",
         "_timer",
         "_writer",
     )
@@ -139,7 +159,8 @@ class Relay:
         self._odd = False
         self._error_body = b""
         self._decoder: zlib._Decompress | None = None
-        self._connection: UpstreamConnection | None = None
+        self._connection: Connection | None = None
+        self._tape: Tape | None = None
         self._paused = False
         self._begun = self._progress = self._beaten = self._loop.time()
         self._seen_event = False
@@ -147,9 +168,10 @@ class Relay:
         # Called once: with None when the answer is committed or complete, a failure when the next target may be tried.
         self._on_outcome = on_outcome
 
-    def attach(self, connection: UpstreamConnection) -> None:
-        """The connection that the answer will come on."""
+    def attach(self, connection: Connection, tape: Tape | None = None) -> None:
+        """The connection that the answer will come on, and the tape that it passes, if it is recorded."""
         self._connection = connection
+        self._tape = tape
         if self._paused:
             connection.pause()
         self._watch_time()
@@ -169,7 +191,7 @@ class Relay:
                 from_transport("upstream_bad_response", f"the answer is encoded as {coding}, which was not asked for")
             )
 
-    def on_data(self, data: bytes, *, last: bool) -> None:
+    def on_data(self, data: bytes, *, last: bool = False) -> None:
         """A piece of its body."""
         if self._odd:
             self._on_odd(data)
@@ -214,7 +236,7 @@ class Relay:
     def _offer_shortcut(self) -> None:
         """The stream is steady. What comes in the same HTTP chunks and the same mould needs no parser any more."""
         connection, mould, write = self._connection, self._reader.mould, self._client.chunk_writer()
-        if connection is None or not connection.between or mould is None or write is None:
+        if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
             return
         text, read, time = mould.text, mould.read, self._loop.time
 
@@ -339,7 +361,9 @@ class Relay:
             self._timer = None
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.abandon(self)
+            connection.abandon(self if self._tape is None else self._tape)
+        if self._tape is not None:
+            self._tape.stop(ending)
         if committed:
             self._call.ending = ending
 

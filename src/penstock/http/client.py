@@ -50,7 +50,7 @@ class Receiver(Protocol):
     def on_head(self, status: int, headers: dict[str, str]) -> None:
         """The head of the answer."""
 
-    def on_data(self, data: bytes, *, last: bool) -> None:
+    def on_data(self, data: bytes, *, last: bool = False) -> None:
         """A piece of its body; `last` if it is known that `on_end` follows at once."""
 
     def on_end(self) -> None:

@@ -13,6 +13,7 @@ llhttp parses; this file keeps what no parser keeps: sizes, seconds, order and f
 import asyncio
 import re
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
@@ -29,6 +30,8 @@ _MAX_AHEAD = 65_536
 _LINGER_S = 2.0
 # The headers by which a client offers to speak another protocol.
 _OFFERS = frozenset((b"upgrade", b"connection", b"http2-settings"))
+# Of SO_LINGER: closing resets the connection.
+_NO_FAREWELL = struct.pack("ii", 1, 0)
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -119,6 +122,12 @@ class Exchange:
         """What sends HTTP chunks as they are, until the answer ends; None where they cannot go out so."""
         return self._connection.write if self._state == "streaming" and self._chunked and not self._unsent else None
 
+    def flush(self) -> None:
+        """Send the head now, if it still waits for the first piece."""
+        if self._state == "streaming" and self._unsent:
+            self._connection.write(self._unsent)
+            self._unsent = b""
+
     def end(self, data: bytes = b"") -> None:
         """Send the last piece, and the end of the body."""
         if self._state == "streaming":
@@ -131,6 +140,12 @@ class Exchange:
         if self._state != "over":
             self._state = "over"
             self._connection.abort()
+
+    def cut(self, *, reset: bool) -> None:
+        """Break the answer off behind what was written: close the connection, or reset it."""
+        if self._state != "over":
+            self._state = "over"
+            self._connection.cut(reset=reset)
 
     def gone(self) -> None:
         """The client has left (called by the connection)."""
@@ -260,6 +275,18 @@ class ServerConnection(asyncio.Protocol):
         """Close at once, whatever is still to be sent."""
         if self._transport is not None:
             self._transport.abort()
+
+    def cut(self, *, reset: bool) -> None:
+        """Close once what was written has been sent, or reset."""
+        if self._transport is None:
+            return
+        if reset:
+            connected = self._transport.get_extra_info("socket")
+            if connected is not None:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_FAREWELL)
+            self._transport.abort()
+        else:
+            self._close()
 
     def finished(self, *, keep_alive: bool) -> None:
         """The answer is complete: wait for the next request, or close."""

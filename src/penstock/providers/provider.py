@@ -64,6 +64,12 @@ class Provider(Struct, frozen=True, kw_only=True):
     insecure: Annotated[
         bool, Meta(description="Send the key over http:// beyond this machine: only inside a network you trust.")
     ] = False
+    replay: Annotated[
+        str, Meta(description="A capture, or a directory of captures, that answers instead; nobody is called.")
+    ] = ""
+    replay_speed: Annotated[
+        str, Meta(description="How fast captures are played: recorded, a factor such as 10x, or max.")
+    ] = "recorded"
     enabled: Annotated[bool, Meta(description="false leaves out a provider that the environment would bring in.")] = (
         True
     )

@@ -6,19 +6,28 @@ import hmac
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import structs
 
 from penstock.gateway.call import Call
-from penstock.gateway.config import Config
+from penstock.gateway.config import Config, Provider
 from penstock.gateway.failure import Failure
-from penstock.gateway.pipeline import Gateway
+from penstock.gateway.pipeline import Gateway, Upstream
 from penstock.gateway.routing import Health, RetryBudget
 from penstock.http.client import Pool
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import Exchange, ServerConnection
 from penstock.serve.log import Log
+from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
+from penstock.serve.shelf import prepare
 from penstock.serve.surfaces.chat_completions import ChatCompletions
+from penstock.upstream.library import load
+from penstock.upstream.pieces import Manner, parse_speed
 from penstock.upstream.remote import Remote
+from penstock.upstream.replay import Replay
 
 _DRAINING = Failure(
     code="gateway_draining",
@@ -46,14 +55,20 @@ class App:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._started = int(time.time())
+        self._recorder: Recorder | None = None
         self._chat = ChatCompletions(self._settle)
         self.draining = False
         self.use(config)
 
     def use(self, config: Config) -> None:
-        """Serve by this configuration from now on; calls under way keep the one that they began with."""
+        """Serve by this configuration from now on; calls under way keep the one that they began with.
+
+        Raises `ConfigError` where captures cannot be written as it says; then nothing has changed.
+        """
         loop = asyncio.get_running_loop()
-        self.config = config
+        prepare(config)
+        replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
+        self.config = config = _with_models(config, replays)
         limits = config.limits
         self._front = FrontLimits(
             max_head=limits.max_head,
@@ -66,7 +81,27 @@ class App:
         )
         self._keys = [hashlib.sha256(key.reveal().encode()).digest() for key in config.server.keys]
         health = Health(config.retries, loop.time, time.time)
-        self._gateway = Gateway(config, self._remote, health, RetryBudget(config.retries.budget))
+        self._record(config)
+
+        def upstream(provider: Provider) -> Upstream:
+            return replays.get(provider.name, self._remote)
+
+        self._gateway = Gateway(config, upstream, health, RetryBudget(config.retries.budget), self._recorder)
+
+    def _record(self, config: Config) -> None:
+        """Have a recorder, if anything is to be recorded."""
+        if self._recorder is not None:
+            self._recorder.limits = config.captures
+        elif config.server.record or any(route.record for route in config.routes.values()):
+            self._recorder = Recorder(config.captures, self._log.say)
+
+    def _replay(self, provider: Provider) -> Replay:
+        library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"))
+        for file in unusable:
+            self._log.say(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
+        if not library.entries:
+            self._log.say(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
+        return Replay(library, Manner(speed=parse_speed(provider.replay_speed)))
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Begin to take connections; returns the port."""
@@ -96,6 +131,8 @@ class App:
         for connection in list(self._connections):
             connection.abort()
         self._pool.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
@@ -171,6 +208,17 @@ class App:
 
     def _settle(self, call: Call) -> None:
         self._log.call(call)
+
+
+def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
+    """The configuration, in which a provider that replays has the models of its captures, unless it names others."""
+    providers = {
+        name: structs.replace(provider, models=replays[name].models)
+        if name in replays and not provider.models
+        else provider
+        for name, provider in config.providers.items()
+    }
+    return structs.replace(config, providers=MappingProxyType(providers))
 
 
 def _unreadable(headers: dict[str, str]) -> Failure | None:

@@ -36,7 +36,7 @@ def respond_failure(exchange: Exchange, failure: Failure, request_id: str, heade
     """Answer with a failure: a provider's own refusal as it is, anything else in the envelope."""
     headers = {"x-request-id": request_id, **headers}
     if failure.retry_after:
-        headers["retry-after"] = _one_line(failure.retry_after)
+        headers["retry-after"] = header_value(failure.retry_after)
     if not failure.retryable or not failure.passing:
         headers["x-should-retry"] = "false"
     if failure.body and _is_envelope(failure.body):
@@ -62,14 +62,14 @@ def call_headers(call: Call) -> dict[str, str]:
     """What the client is told about how its call was answered."""
     headers = {"x-request-id": call.id, "x-penstock-attempts": str(len(call.attempts))}
     if call.attempts:
-        headers["x-penstock-provider"] = _one_line(call.attempts[-1].provider)
-        headers["x-penstock-model"] = _one_line(call.attempts[-1].model)
+        headers["x-penstock-provider"] = header_value(call.attempts[-1].provider)
+        headers["x-penstock-model"] = header_value(call.attempts[-1].model)
     if call.repairs:
         headers["x-penstock-repairs"] = ",".join(f"{code}={count}" for code, count in call.repairs.items())
     return headers
 
 
-def _one_line(value: str) -> str:
+def header_value(value: str) -> str:
     """A value that is safe in a header."""
     if value.isascii() and value.isprintable() and len(value) <= _MAX_HEADER:
         return value

@@ -20,6 +20,7 @@ from penstock.errors import ConfigError
 from penstock.gateway.config import Config
 from penstock.serve.app import App
 from penstock.serve.log import Log
+from penstock.serve.shelf import prepare
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0
@@ -32,7 +33,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def run(
     config: Config, load: Callable[[], Config], environment: Mapping[str, str], ready: Callable[[int], None]
 ) -> int:
-    """Serve until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
+    """Serve until a signal ends it; returns the exit status. `ready` is told the port once it is open.
+
+    Raises `ConfigError` where captures cannot be written as the configuration says.
+    """
+    prepare(config)
     host, port = config.server.address
     if config.server.workers == 1:
         return uvloop.run(_serve(config, load, environment, (host, port), ready))

@@ -1,1 +1,1 @@
-"""Who answers: a remote provider, later an embedded model or a capture."""
+"""Who answers: a remote provider, or a capture; later an embedded model."""

@@ -14,12 +14,21 @@ _PORTS = {"http": 80, "https": 443}
 class Endpoint(Struct, frozen=True):
     """One URL to which requests are posted. Its head holds the credential, so it is never shown."""
 
+    pool: Pool
     origin: Origin
     head: bytes
 
     def request(self, body: bytes) -> bytes:
         """The whole request that carries the body."""
         return b"%bcontent-length: %d\r\n\r\n%b" % (self.head, len(body), body)
+
+    def kept(self) -> UpstreamConnection | None:
+        """A connection to it that was kept, if there is one."""
+        return self.pool.kept(self.origin)
+
+    async def open(self, timeout_s: float) -> UpstreamConnection:
+        """A fresh connection to it; raises `UpstreamError`."""
+        return await self.pool.open(self.origin, timeout_s)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.origin!r})"
@@ -50,15 +59,7 @@ class Remote:
             *(f"{name}: {value}" for name, value in headers.items()),
             "",
         ]
-        return Endpoint(origin, "\r\n".join(lines).encode("latin-1"))
-
-    def kept(self, endpoint: Endpoint) -> UpstreamConnection | None:
-        """A connection to the endpoint that was kept, if there is one."""
-        return self._pool.kept(endpoint.origin)
-
-    async def open(self, endpoint: Endpoint, timeout_s: float) -> UpstreamConnection:
-        """A fresh connection to the endpoint; raises UpstreamError."""
-        return await self._pool.open(endpoint.origin, timeout_s)
+        return Endpoint(self._pool, origin, "\r\n".join(lines).encode("latin-1"))
 
     def _proxy(self, scheme: str, host: str, port: int) -> tuple[str, int] | None:
         """The proxy to go through, by the usual variables; None for none."""

@@ -12,6 +12,7 @@
 from penstock.gateway.config.load import DEFAULT_FILE, default_file, load
 from penstock.gateway.config.schema import json_schema
 from penstock.gateway.config.settings import (
+    Captures,
     Config,
     Limits,
     Provider,
@@ -25,6 +26,7 @@ from penstock.gateway.config.settings import (
 
 __all__ = [
     "DEFAULT_FILE",
+    "Captures",
     "Config",
     "Limits",
     "Provider",

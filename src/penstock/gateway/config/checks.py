@@ -3,6 +3,7 @@
 Each check takes what the tables gave, and tells `Problems` what is wrong with it. None of them shows a secret.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from penstock.core.stream import READERS
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
+from penstock.upstream.pieces import parse_speed
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8
@@ -55,6 +57,8 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
     for index, model in enumerate(given.get("models", ())):
         if isinstance(model, str) and not is_name(model):
             problems.error((*path, "models", index), "must be a model's name")
+    if given.get("replay"):
+        _check_replay(given, path, problems)
     _check_headers(given, path, problems)
     _check_key(given.get("api_key"), (*path, "api_key"), problems)
 
@@ -98,6 +102,15 @@ def _check_path(text: str, path: Path, problems: Problems) -> None:
         problems.error(path, "has a space, a # or a character that no URL has")
     elif _BRACE.search(text.replace("{model}", "")):
         problems.error(path, "has braces in it; only {model} is filled in")
+
+
+def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> None:
+    if not os.path.exists(os.path.expanduser(given["replay"])):
+        problems.error((*path, "replay"), "is not there; name a capture, or a directory of captures")
+    try:
+        parse_speed(given.get("replay_speed", "recorded"))
+    except ValueError as error:
+        problems.error((*path, "replay_speed"), str(error))
 
 
 def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> None:

@@ -21,7 +21,7 @@ from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
 from penstock.gateway.config.schema import shape
-from penstock.gateway.config.settings import Config, Limits, Retries, Server, Timeouts
+from penstock.gateway.config.settings import Captures, Config, Limits, Retries, Server, Timeouts
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.providers.catalog import brought_in, catalog
@@ -39,8 +39,9 @@ def load(
     host: str | None = None,
     port: int | None = None,
     workers: int | None = None,
+    record: str | None = None,
 ) -> Config:
-    """Load a file, or only the environment where there is none. Host, port and workers go over the file's own.
+    """Load a file, or only the environment where there is none. What else is given goes over [server] of the file.
 
     Raises `ConfigError` with everything that is wrong, or `UnreadableConfigError`.
     """
@@ -50,10 +51,12 @@ def load(
     given = reader.read(_with_built_ins(document.data, env))
     _check_missing(reader.missing, problems)
 
-    server = _server(given.get("server", {}), problems, host=host, port=port, workers=workers)
+    own = {name: value for name, value in (("workers", workers), ("record", record)) if value is not None}
+    server = _server({**given.get("server", {}), **own}, problems, host=host, port=port)
     timeouts = Timeouts(**given.get("timeouts", {}))
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
+    captures = Captures(**given.get("captures", {}))
     providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
     routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
     providers.warn()
@@ -67,6 +70,7 @@ def load(
         timeouts=timeouts,
         limits=limits,
         retries=retries,
+        captures=captures,
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
     )
@@ -123,9 +127,7 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
             problems.error(path, f"the variable {variable} is not set, or empty")
 
 
-def _server(
-    given: dict[str, Any], problems: Problems, *, host: str | None, port: int | None, workers: int | None
-) -> Server:
+def _server(given: dict[str, Any], problems: Problems, *, host: str | None, port: int | None) -> Server:
     server = Server(**given)
     check_keys(server.keys, problems)
     try:
@@ -141,7 +143,7 @@ def _server(
             f"on {address} anybody could spend your providers' keys; "
             'set [server] keys = ["${PENSTOCK_KEY}"], or listen on 127.0.0.1',
         )
-    return structs.replace(server, listen=str(address), workers=server.workers if workers is None else workers)
+    return structs.replace(server, listen=str(address))
 
 
 def _retries(given: dict[str, Any], problems: Problems) -> Retries:

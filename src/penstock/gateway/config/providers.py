@@ -34,7 +34,7 @@ class ProviderLoader:
             provider = self._provider(name, table, timeouts)
             if provider is None:
                 continue
-            if same_place(server.address, parse_url(provider.base_url)):
+            if not provider.replay and same_place(server.address, parse_url(provider.base_url)):
                 message = f"is where Penstock itself listens ({server.address}); one of the two has to move"
                 self._problems.error(("providers", name, "base_url"), message)
             self.usable[name] = provider
@@ -79,8 +79,13 @@ class ProviderLoader:
             return None
         told = len(self._problems.errors)
         check_provider(name, given, self._problems)
-        base_url = self._base_url(name, given)
-        api_key = self._api_key(name, given, base_url)
+        base_url: str | None = ""
+        api_key: Secret | None = None
+        if given.get("replay"):
+            self._lacking.pop(name, None)  # nobody is called: neither address nor key is needed
+        else:
+            base_url = self._base_url(name, given)
+            api_key = self._api_key(name, given, base_url)
         if base_url and api_key and not given.get("insecure") and _is_exposed(base_url):
             message = "would carry the key in the open over http://; use https://, or set insecure = true"
             self._problems.error(("providers", name, "base_url"), message)

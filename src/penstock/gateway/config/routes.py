@@ -41,6 +41,7 @@ class RouteLoader:
             targets=tuple(targets),
             max_event=given.get("max_event", self._limits.max_event),
             set=MappingProxyType(given.get("set", {})),
+            record=given.get("record"),
         )
 
     def _check_name(self, name: str, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, inspect
 
 from penstock.core.stream import READERS
-from penstock.gateway.config.settings import Limits, Provider, Retries, Server, Timeouts
+from penstock.gateway.config.settings import Captures, Limits, Provider, Retries, Server, Timeouts
 from penstock.gateway.config.tables import fields, plain
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
@@ -36,6 +36,9 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     max_event: Annotated[
         Annotated[int, Meta(ge=1024)] | None, Meta(description="Bytes of one event, if not limits.max_event.")
     ] = None
+    record: Annotated[
+        str | None, Meta(description='Where its captures go, if not to server.record; "" for nowhere.')
+    ] = None
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -50,6 +53,7 @@ class File(Struct, frozen=True, kw_only=True):
     timeouts: Annotated[Timeouts, Meta(description="How long an attempt may take.")] = Timeouts()
     limits: Annotated[Limits, Meta(description="What one client or one stream may cost.")] = Limits()
     retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
+    captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
 
 
 def shape() -> inspect.StructType:

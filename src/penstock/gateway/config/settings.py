@@ -15,7 +15,7 @@ from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
-__all__ = ["Config", "Limits", "Provider", "Retries", "Route", "Secret", "Server", "Target", "Timeouts"]
+__all__ = ["Captures", "Config", "Limits", "Provider", "Retries", "Route", "Secret", "Server", "Target", "Timeouts"]
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -37,6 +37,9 @@ class Server(Struct, frozen=True, kw_only=True):
         Literal["auto", "json", "pretty", "off"],
         Meta(description="One line per call on standard error: pretty on a terminal, else JSON, if auto."),
     ] = "auto"
+    record: Annotated[
+        str, Meta(description="A directory for captures of what providers send. Without one, nothing is recorded.")
+    ] = ""
 
     @property
     def address(self) -> Address:
@@ -75,6 +78,19 @@ class Retries(Struct, frozen=True, kw_only=True):
     max_cooldown_s: Annotated[Seconds, Meta(description="How long at most, however often it fails.")] = 300.0
 
 
+class Captures(Struct, frozen=True, kw_only=True):
+    """How much is kept of what is recorded."""
+
+    # A long answer has a few hundred KB; this has room for an unstreamed picture.
+    max_capture: Annotated[int, Meta(ge=1024, description="Bytes of one answer; what exceeds them is cut off.")] = (
+        10_000_000
+    )
+    max_total: Annotated[int, Meta(ge=1024, description="Bytes in one directory; the oldest captures go first.")] = (
+        1_000_000_000
+    )
+    max_age_days: Annotated[float, Meta(gt=0, le=36_500, description="After which a capture is removed.")] = 30.0
+
+
 class Target(Struct, frozen=True, kw_only=True):
     """One provider and one of its models. `timeouts` are complete: the route's, the provider's, else everybody's."""
 
@@ -105,6 +121,8 @@ class Route(Struct, frozen=True, kw_only=True):
     max_event: int
     # Fields of the request that the route overrides.
     set: Mapping[str, object] = MappingProxyType({})
+    # Where its captures go: None for where all others go, "" for nowhere.
+    record: str | None = None
 
     @property
     def weighted(self) -> bool:
@@ -121,6 +139,7 @@ class Config(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     retries: Retries = Retries()
+    captures: Captures = Captures()
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
 
@@ -138,6 +157,11 @@ class Config(Struct, frozen=True, kw_only=True):
             return Route(name=name, targets=(self.target(name),), max_event=self.limits.max_event)
         except UnknownTargetError:
             return None
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret that the gateway knows: the providers' and the clients'."""
+        own = (secret for provider in self.providers.values() for secret in provider.secrets())
+        return tuple(dict.fromkeys((*own, *(key.reveal() for key in self.server.keys))))
 
     def models(self) -> tuple[str, ...]:
         """The names to list in /v1/models: routes first, then known models of each provider unless `only_routes`."""

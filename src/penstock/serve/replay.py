@@ -1,0 +1,130 @@
+"""A server that plays captures: an OpenAI-compatible API in front of a `Replay`, and nothing else.
+
+    POST …/chat/completions     plays a capture, as it was recorded
+    GET  …/models               the models that there are captures of; …/models/NAME is one of them
+
+No key is asked for: nothing can be spent here.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+import uvloop
+
+from penstock.gateway.failure import Failure
+from penstock.http.client import UpstreamError
+from penstock.http.limits import FrontLimits
+from penstock.http.server import Exchange, ServerConnection
+from penstock.serve.log import Log
+from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
+from penstock.upstream.replay import Player, Replay
+
+
+class ReplayApp:
+    """Answers requests from a replay."""
+
+    def __init__(self, replay: Replay, log: Log) -> None:
+        self._replay = replay
+        self._log = log
+        self._connections: set[ServerConnection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Begin to take connections; returns the port."""
+        limits = FrontLimits()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: ServerConnection(self.handle, error_page, limits, self._connections), host, port, backlog=1024
+        )
+        bound = self._server.sockets[0].getsockname()[1]
+        assert isinstance(bound, int)
+        return bound
+
+    async def close(self) -> None:
+        """Take no more, and break off what is under way."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drain()
+        await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        method, path = exchange.request.method, exchange.request.path
+        if path.endswith("/chat/completions"):
+            if method == "POST":
+                self._play(exchange)
+            else:
+                _refuse(exchange, 405, f"{method} is not possible here; POST is", "method_not_allowed")
+        elif path.endswith("/models"):
+            data = [_model(name) for name in self._replay.models]
+            respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
+        elif (wanted := path.rpartition("/models/")[2]) in self._replay.models:
+            respond_json(exchange, 200, _model(wanted), {"x-request-id": new_request_id()})
+        elif path in ("/health", "/livez", "/readyz"):
+            respond_json(exchange, 200, {"status": "ok"})
+        else:
+            _refuse(exchange, 404, f"there is nothing at {path[:200]}", "not_found")
+
+    def _play(self, exchange: Exchange) -> None:
+        played = self._replay.answer(exchange.request.body)
+        player = Player(played.playback, _Stage(exchange, played.name))
+        exchange.on_gone = player.stop
+        exchange.on_pause = player.pause
+        exchange.on_resume = player.resume
+        status = played.playback.status or "no head"
+        self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
+        player.start()
+
+
+class _Stage:
+    """An answer to a client, as a player's receiver."""
+
+    def __init__(self, exchange: Exchange, name: str) -> None:
+        self._exchange = exchange
+        self._name = name
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        said = {"x-request-id": new_request_id()} | headers
+        if self._name:
+            said["x-penstock-capture"] = header_value(self._name)
+        self._exchange.start(status, said)
+        self._exchange.flush()
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        self._exchange.write(data)
+
+    def on_end(self) -> None:
+        self._exchange.end()
+
+    def on_error(self, error: UpstreamError) -> None:
+        self._exchange.cut(reset=error.code == "upstream_reset")
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "replay"}
+
+
+def _refuse(exchange: Exchange, status: int, message: str, code: str) -> None:
+    failure = Failure(code=code, message=message, status=status, kind="invalid_request_error", retryable=False)
+    respond_failure(exchange, failure, new_request_id(), {})
+
+
+def run(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
+    """Play until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
+    return uvloop.run(_serve(replay, log, address, ready))
+
+
+async def _serve(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
+    stop = asyncio.Event()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+    app = ReplayApp(replay, log)
+    ready(await app.listen(*address))
+    await stop.wait()
+    await app.close()
+    log.close()
+    return 0

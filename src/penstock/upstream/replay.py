@@ -1,0 +1,235 @@
+"""Replay: captures as an upstream. What was recorded comes again, at its speed, and nobody is called.
+
+A `Player` plays to a `Receiver`, as a connection to a real upstream would: the gateway's relay, or a server's answer.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from penstock.capture import How, parse
+from penstock.errors import CaptureError
+from penstock.http.client import Receiver, UpstreamError
+from penstock.upstream.library import Library
+from penstock.upstream.pieces import AS_RECORDED, Manner, Piece, Playback, playback_of
+
+# A reset overtakes what the peer has not read yet; so much time it has for that.
+_BEFORE_RESET_S = 0.03
+_TOO_EARLY = "before the answer was complete"
+# What came after that nobody knows; but the fault is in the bytes, and the body may well have ended as it should.
+_CLEAN: frozenset[How] = frozenset(("complete", "abandoned"))
+
+
+class Player:
+    """Plays one answer to a receiver, on time. Each thing that happens is one turn of the loop, or more, of its own."""
+
+    def __init__(self, playback: Playback, receiver: Receiver) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._playback = playback
+        self._receiver = receiver
+        self._headed = playback.status is None
+        self._next = 0
+        self._paused = False
+        self._over = False
+        self._timer: asyncio.Handle | None = None
+        self._due = self._last = self._begun = self._loop.time()
+
+    def start(self) -> None:
+        """Begin: this is the moment of the request."""
+        self._due = self._last = self._begun = self._loop.time()
+        self._go_on()
+
+    def pause(self) -> None:
+        """Hold on: whoever takes the answer is slow."""
+        self._paused = True
+        self._cancel()
+
+    def resume(self) -> None:
+        """Go on; what has become due meanwhile comes at once."""
+        self._paused = False
+        if self._timer is None and not self._over:
+            self._schedule()
+
+    def stop(self) -> None:
+        """Play no more; the receiver hears nothing more."""
+        self._over = True
+        self._cancel()
+
+    def _schedule(self) -> None:
+        """Arm the timer for whatever is next."""
+        playback = self._playback
+        apart_s = playback.apart_s
+        if not self._headed:
+            at = self._begun + playback.head_s
+            if playback.pieces:
+                at = min(at, self._begun + playback.pieces[0].after_s)  # no body comes before its head
+            step, apart_s = self._send_head, 0.0
+        elif self._next < len(playback.pieces):
+            at = self._due + playback.pieces[self._next].after_s
+            step = self._send_piece
+        else:
+            at = self._due + playback.ending_after_s
+            step = self._end
+            apart_s = _BEFORE_RESET_S if playback.ending == "reset" else 0.0
+        at = max(at, self._last + apart_s)
+        now = self._loop.time()
+        self._timer = self._loop.call_at(at, step) if at > now else self._loop.call_soon(step)
+
+    def _send_head(self) -> None:
+        self._timer = None
+        self._headed = True
+        assert self._playback.status is not None
+        self._receiver.on_head(self._playback.status, self._playback.headers)
+        self._go_on()
+
+    def _send_piece(self) -> None:
+        self._timer = None
+        piece = self._playback.pieces[self._next]
+        self._next += 1
+        self._due += piece.after_s
+        self._last = self._loop.time()
+        self._receiver.on_data(piece.data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._over and not self._paused:
+            self._schedule()
+
+    def _end(self) -> None:
+        self._timer = None
+        ending = self._playback.ending
+        if ending == "timed-out":
+            return  # silence, until somebody loses patience
+        self._over = True
+        if ending in _CLEAN:
+            self._receiver.on_end()
+        elif ending == "reset":
+            self._receiver.on_error(UpstreamError("upstream_reset", f"the connection was reset {_TOO_EARLY}"))
+        else:
+            self._receiver.on_error(UpstreamError("upstream_truncated", f"the connection was closed {_TOO_EARLY}"))
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Played(Struct, frozen=True):
+    """What is played for a request: the name of the capture, and by what it was chosen."""
+
+    playback: Playback
+    name: str = ""
+    why: str = ""
+
+
+class Replay:
+    """An upstream that answers from a library of captures."""
+
+    def __init__(self, library: Library, manner: Manner = AS_RECORDED) -> None:
+        self._library = library
+        self._manner = manner
+        self._chance = random.Random(0)  # the same pieces in every run
+
+    def endpoint(self, _url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
+        """Where to ask: here, whatever the URL."""
+        return ReplayEndpoint(self)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that there are captures of."""
+        return self._library.models
+
+    def answer(self, body: bytes) -> Played:
+        """What is played for a request."""
+        choice = self._library.choose(body)
+        if choice is None:
+            return Played(_no_capture(body, self._library))
+        name = choice.entry.name
+        try:
+            capture = parse(choice.entry.path.read_bytes())
+        except (OSError, CaptureError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            return Played(_refusal(502, f"the capture {name} cannot be read any more: {reason}"))
+        return Played(playback_of(capture, self._manner, self._chance), name, f"by {choice.why}")
+
+
+class ReplayEndpoint:
+    """Where a replay is asked."""
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+
+    def request(self, body: bytes) -> bytes:
+        """The request that carries the body: the body."""
+        return body
+
+    def kept(self) -> "ReplayConnection":
+        """A connection, which is nothing but a player to be."""
+        return ReplayConnection(self._replay.answer)
+
+    async def open(self, _timeout_s: float) -> "ReplayConnection":
+        """The same: there is nothing to wait for."""
+        return self.kept()
+
+
+class ReplayConnection:
+    """What the gateway takes for a connection to an upstream."""
+
+    def __init__(self, answer: Callable[[bytes], Played]) -> None:
+        self.between = False
+        self.shortcut: Callable[[bytes, int, int], bool] | None = None
+        self._answer = answer
+        self._receiver: Receiver | None = None
+        self._player: Player | None = None
+        self._paused = False
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Choose a capture, and begin to play it."""
+        self._receiver = receiver
+        self._player = Player(self._answer(request).playback, receiver)
+        if self._paused:
+            self._player.pause()
+        self._player.start()
+
+    def pause(self) -> None:
+        """Play on only after `resume`."""
+        self._paused = True
+        if self._player is not None:
+            self._player.pause()
+
+    def resume(self) -> None:
+        """Play on."""
+        self._paused = False
+        if self._player is not None:
+            self._player.resume()
+
+    def abandon(self, receiver: Receiver) -> None:
+        """The receiver wants no more."""
+        if self._player is not None and self._receiver is receiver:
+            self._player.stop()
+
+
+def _no_capture(body: bytes, library: Library) -> Playback:
+    """The answer to a request that no capture answers."""
+    try:
+        model = msgspec.json.decode(body)["model"]
+    except (msgspec.DecodeError, RecursionError, TypeError, KeyError):
+        model = None
+    asked = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
+    known = ", ".join(library.models[:10]) or "none"
+    return _refusal(404, f"there is no capture {asked}, and nobody else is asked; there are captures of: {known}")
+
+
+def _refusal(status: int, message: str) -> Playback:
+    error = {"message": message, "type": "invalid_request_error", "param": "model", "code": "capture_not_found"}
+    return Playback(
+        status=status,
+        headers={"content-type": "application/json"},
+        head_s=0.0,
+        pieces=[Piece(0.0, msgspec.json.encode({"error": error}))],
+        ending="complete",
+        ending_after_s=0.0,
+    )

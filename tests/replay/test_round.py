@@ -1,0 +1,110 @@
+"""Record → replay → record: the same bytes, the same reads, the same ending; and how exact the times are."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.capture import Capture, How, dump
+from tests.cli.support import SEEDS
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD
+from tests.faults.upstream import JSON, Op, Script, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep, status
+from tests.replay.support import Player, recorded, replayed_by
+from tests.streams import by_event, bytewise, says, sse
+
+# Far enough apart that no two reach a reader in one read, on a busy machine too.
+PAUSE = sleep(0.025)
+
+
+def spread(*data: bytes) -> list[Op]:
+    """A stream in which each part is a read of its own."""
+    return [head(), *(op for part in data for op in (chunk(part), PAUSE)), last_chunk()]
+
+
+SAYS = sse(says("é…🚰"))
+AT = SAYS.index("é".encode())
+IN_PIECES = [SAYS[:AT], *bytewise(SAYS[AT : AT + 9]), SAYS[AT + 9 :]]
+
+CASES: dict[str, tuple[Script, How]] = {
+    "a whole stream": (spread(HELLO, WORLD, WORLD, REST), "complete"),
+    "events cut anywhere": (spread(HELLO[:30], HELLO[30:] + WORLD[:7], WORLD[7:], REST), "complete"),
+    "characters cut in two": (spread(HELLO, *IN_PIECES, REST), "complete"),
+    "closed too early": ([head(), chunk(HELLO), PAUSE, chunk(WORLD), PAUSE, fin()], "closed"),
+    "reset": ([head(), chunk(HELLO), PAUSE, chunk(WORLD), PAUSE, rst()], "reset"),
+    "an error": ([status(429, JSON | {"retry-after": "0"}, ERROR_BODY)], "complete"),
+    "an error in the stream": (
+        [head(), chunk(HELLO), PAUSE, chunk(sse({"error": {"message": "no"}})), hang()],
+        "abandoned",
+    ),
+    "a long silence": ([head(), chunk(HELLO), sleep(0.2), chunk(REST), last_chunk()], "complete"),
+    **{f"seed {seed.name[:3]}": (spread(*by_event(seed.read_bytes())[:12], b"\n"), "complete") for seed in SEEDS},
+}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Upstream() as upstream:
+        folder = tmp_path_factory.mktemp("first")
+        record = ("--record", str(folder / "captures"))
+        with Gateway(folder, upstream, settings(upstream.url), arguments=record) as gateway:
+            yield gateway
+
+
+def ask(gateway: Gateway, model: str) -> None:
+    gateway.ask(f"main/{model}", stream=True, temperature=0.5)
+
+
+@pytest.mark.parametrize(("script", "how"), CASES.values(), ids=CASES)
+def test_a_replay_is_recorded_as_the_original_was(
+    first: Gateway, tmp_path: Path, script: Script, how: How, record_property: Callable[[str, object], None]
+) -> None:
+    model = first.upstream.play(script)
+    ask(first, model)
+    original = taken(first.file.parent / "captures")
+    with Player(save(original, tmp_path / "original")) as player:
+        configuration = replayed_by("main", player.url)
+        record = ("--record", str(tmp_path / "again"))
+        with Gateway(tmp_path, first.upstream, configuration, arguments=record) as second:
+            again = ask_again(second, model, original, tmp_path / "again")
+        assert "by request" in player.output[-1]
+    assert [read.data for read in again.reads] == [read.data for read in original.reads]
+    assert (again.header.status, again.header.model) == (original.header.status, model)
+    assert again.header.request == original.header.request
+    for capture in (original, again):
+        assert capture.closing is not None
+        assert capture.closing.how == how
+    kept = {name: value for name, value in again.header.headers.items() if name in original.header.headers}
+    assert kept == original.header.headers
+    record_property("timing_errors_ms", errors_ms(original, again))
+
+
+def ask_again(gateway: Gateway, model: str, original: Capture, folder: Path) -> Capture:
+    """What is recorded of the replay. Two reads come as one on a machine that stood still meanwhile: then once more."""
+    ask(gateway, model)
+    again = taken(folder)
+    for _ in range(2):
+        if len(again.reads) != len(original.reads):
+            ask(gateway, model)
+            again = taken(folder)
+    return again
+
+
+def taken(folder: Path) -> Capture:
+    """The one capture of a directory, which is empty afterwards."""
+    (capture,) = recorded(folder)
+    for file in folder.iterdir():
+        file.unlink()
+    return capture
+
+
+def save(capture: Capture, folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "original.capture").write_bytes(dump(capture))
+    return folder
+
+
+def errors_ms(original: Capture, again: Capture) -> list[float]:
+    """How far the times of the reads are apart."""
+    pairs = zip(original.reads, again.reads, strict=True)
+    return [abs((second.at_s or 0.0) - (one.at_s or 0.0)) * 1000 for one, second in pairs]

@@ -1,0 +1,108 @@
+"""The recorder by itself: what it holds while it records, and what becomes of more than it can take."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.capture import Closing, parse
+from penstock.gateway.config import Captures
+from penstock.gateway.tape import Asked
+from penstock.http.client import UpstreamError
+from penstock.serve.record import Recorder
+from tests.replay.support import until
+
+HEADERS = {"content-type": "text/event-stream"}
+PIECE = b"data: {}\n\n" * 10_000
+
+
+class Relay:
+    """Takes what comes."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        pass
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        self.size += len(data)
+
+    def on_end(self) -> None:
+        pass
+
+    def on_error(self, error: UpstreamError) -> None:
+        pass
+
+
+def asked(folder: Path, number: int = 1) -> Asked:
+    return Asked(
+        directory=str(folder),
+        at=1_700_000_000.25,
+        call=f"req_{number}",
+        attempt=1,
+        provider="main",
+        model="some/model: one",
+        url="http://127.0.0.1/v1/chat/completions?key=secret",
+        body=b'{"model":"m"}',
+        secrets=(),
+    )
+
+
+def test_what_comes_too_fast_is_dropped_counted_and_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    recorder, relay = Recorder(Captures(max_capture=10**12), said.append), Relay()
+    try:
+        tape = recorder.tape(asked(tmp_path), relay)
+        tape.on_head(200, HEADERS)
+        for _ in range(1000):
+            tape.on_data(PIECE)
+        tape.on_end()
+        assert relay.size == 1000 * len(PIECE)  # the client got all of it
+        until(lambda: said)
+        assert said == ["1 capture was not kept: they came faster than they could be written"]
+        until(lambda: not list(tmp_path.iterdir()))
+        after = recorder.tape(asked(tmp_path, 2), relay)
+        after.on_head(200, HEADERS)
+        after.on_end()
+    finally:
+        recorder.close()
+    (file,) = tmp_path.iterdir()
+    assert parse(file.read_bytes()).header.call == "req_2"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
+def test_many_streams_under_way_hold_no_descriptors(tmp_path: Path) -> None:
+    recorder, relay = Recorder(Captures(), print), Relay()
+    try:
+        tapes = [recorder.tape(asked(tmp_path, number), relay) for number in range(50)]
+        before = len(os.listdir("/proc/self/fd"))
+        for tape in tapes:
+            tape.on_head(200, HEADERS)
+            tape.on_data(PIECE)
+        until(lambda: len(list(tmp_path.iterdir())) == 50)
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        for tape in tapes:
+            tape.on_end()
+    finally:
+        recorder.close()
+    captures = [parse(file.read_bytes()) for file in tmp_path.iterdir()]
+    assert {capture.closing.how for capture in captures if capture.closing} == {"complete"}
+    assert {capture.data for capture in captures} == {PIECE}
+
+
+def test_a_name_tells_when_and_what_and_no_query_is_kept(tmp_path: Path) -> None:
+    recorder = Recorder(Captures(), print)
+    tape = recorder.tape(asked(tmp_path), Relay())
+    tape.on_error(UpstreamError("upstream_reset", ""))
+    tape.on_end()  # nothing comes after an error, and nothing of it would be kept
+    recorder.close()
+    (file,) = tmp_path.iterdir()
+    assert file.name == "20231114T221320.250Z-main-some-model-one-req_1-1.capture"
+    capture = parse(file.read_bytes())
+    assert capture.header.at == "2023-11-14T22:13:20.250000Z"
+    assert capture.header.request is not None
+    assert capture.header.request.path == "/v1/chat/completions"
+    assert isinstance(capture.closing, Closing)
+    assert (capture.closing.how, capture.header.status) == ("reset", None)
+    assert b"secret" not in file.read_bytes()
