@@ -46,8 +46,8 @@ A stream, broken on purpose, shows what a client does when a provider breaks it.
 which they are asked for does not matter: they are put in from the top of this page to the bottom.
 
 `N` counts events, comments left out. `TIME` is `250ms`, `3s`, `1m` or a mere number of seconds; a stall may also be
-`forever`. What Penstock's own reader says is told for a healthy stream with that fault alone, without an argument where it
-needs none; the codes are explained in [repairs.md](repairs.md).
+`forever`. What Penstock's own reader says is told for a healthy stream with that fault alone, without an argument where
+it needs none; the codes are explained in [repairs.md](repairs.md).
 
 This page is generated from `src/penstock/core/sabotage/table.py`.
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,9 @@ def test_an_unknown_manner_is_told_with_the_nearest(asked: str, message: str) ->
     with pytest.raises(UnknownMannerError) as raised:
         manner(asked)
     assert str(raised.value) == message
+
+
+@every_manner
+def test_the_docs_say_whose_manner_it_is(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mimicry.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | {manner(name).about} |\n" in page

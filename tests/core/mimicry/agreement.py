@@ -1,8 +1,9 @@
 """How much a manner is like its provider: the streams that others recorded, read and written again in that manner.
 
 Compared is the shape: the names of all fields and their order, for each kind of chunk (`first`, `text`, `finish`, …),
-and the framing: what stands around the JSON. A kind agrees if every shape that we write stands in the capture too. Only
-captures that kept their bytes count; of a provider with several manners, the one that fits a capture best.
+and the framing: what stands around the JSON. A kind agrees in a capture if every shape that we write stands there too.
+A chunk that is of two kinds counts for both. Only captures that kept their bytes count; of a provider with several
+manners, the one that fits a capture best.
 
     .venv/bin/python -m tests.core.mimicry.agreement
 
@@ -60,8 +61,11 @@ def agreement(provider: str) -> Agreement:
         best = max(written, key=lambda ours: (ours == wire, len(agreeing(real, ours))))
         found.captures += 1
         found.same_bytes += best == wire
-        found.had.update(real.keys())
-        found.agreed.update(agreeing(real, best))
+        agreed = agreeing(real, best)
+        for kind in KINDS:
+            chunks_of_kind = {chunk for chunk in real if kind in chunk.split("+")}
+            found.had[kind] += bool(chunks_of_kind)
+            found.agreed[kind] += bool(chunks_of_kind) and chunks_of_kind <= agreed
     return found
 
 

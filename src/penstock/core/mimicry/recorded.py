@@ -57,6 +57,13 @@ class Group(Struct):
         return self.role is None and self.speech is None
 
     @property
+    def thinks(self) -> bool:
+        """Whether it reasons, or has a field for that."""
+        return isinstance(self.speech, ReasoningDelta) or any(
+            name.startswith("reasoning") for name in self.delta_extras
+        )
+
+    @property
     def bare(self) -> bool:
         """Whether it has nothing but extras of the chunk."""
         return self.silent and not self.choice_extras and not self.delta_extras
@@ -84,8 +91,8 @@ class Recorded(Struct):
 
     @property
     def thinkers(self) -> set[int]:
-        """The choices that reason somewhere."""
-        return {group.speech.choice for group in self.groups if isinstance(group.speech, ReasoningDelta)}
+        """The choices that reason somewhere, if only behind a field that is empty."""
+        return {group.choice for group in self.groups if group.choice is not None and group.thinks}
 
     @property
     def callers(self) -> set[int]:

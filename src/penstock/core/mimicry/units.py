@@ -35,7 +35,7 @@ class Unit(Struct, kw_only=True):
     extras: dict[str, object]
     told: frozenset[str] = frozenset()
     alone: bool = False
-    """Whether it was recorded as a chunk of its own, and so is not joined with the next."""
+    """Whether it was recorded as a chunk of its own, and so is not joined with words. (A call is told late.)"""
     role: str | None = None
     text: str | None = None
     reasoning: str | None = None
@@ -156,7 +156,7 @@ def _joined(found: list[Unit], rules: tuple[str, ...]) -> list[Unit]:
     for unit in found:
         joins = any(_joins(rule, last, unit.tags) for rule in rules)
         last = set(unit.tags)
-        if joins and joined[-1].choice == unit.choice and not joined[-1].alone:
+        if joins and joined[-1].choice == unit.choice and not (joined[-1].alone and not unit.calls):
             _take_in(joined[-1], unit)
         else:
             joined.append(unit)
