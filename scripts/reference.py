@@ -6,6 +6,7 @@
 from pathlib import Path
 
 from penstock.core.repairs import FAULTS, REPAIRS, Defect
+from penstock.core.sabotage import ON_DEMAND, usage
 from penstock.gateway.config import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,12 +39,27 @@ This page is generated from `src/penstock/core/repairs.py`. For each code there 
 The reader tells the first three; the last two are for those who do the waiting.
 """
 
+FAULTS_PAGE = """\
+# Faults on demand
+
+A stream, broken on purpose, shows what a client does when a provider breaks it. Faults can be combined; the order in
+which they are asked for does not matter: they are put in from the top of this page to the bottom.
+
+`N` counts events, comments left out. `TIME` is `250ms`, `3s`, `1m` or a mere number of seconds; a stall may also be
+`forever`. What Penstock's own reader says is told for a healthy stream with that fault alone, without an argument where
+it needs none; the codes are explained in [repairs.md](repairs.md).
+
+This page is generated from `src/penstock/core/sabotage/table.py`.
+
+{faults}"""
+
 
 def pages() -> dict[Path, str]:
     """Every generated page: where it stands and what it says."""
     repairs = REPAIRS_PAGE.format(repairs=_table(REPAIRS), faults=_table(FAULTS))
     return {
         ROOT / "docs" / "reference" / "repairs.md": repairs,
+        ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
         ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
     }
 
@@ -52,6 +68,17 @@ def _table(defects: dict[str, Defect]) -> str:
     rows = ["| code | what is wrong | what is done | why that is safe |", "|---|---|---|---|"]
     rows += [f"| `{code}` | {row.wrong} | {row.done} | {row.safe} |" for code, row in defects.items()]
     return "\n".join(rows) + "\n"
+
+
+def _faults() -> str:
+    sections = []
+    for group in dict.fromkeys(row.group for row in ON_DEMAND.values()):
+        rows = [f"## {group.capitalize()}", "", "| fault | what happens | Penstock says |", "|---|---|---|"]
+        rows += [
+            f"| `{usage(name)}` | {row.does} | {row.reads} |" for name, row in ON_DEMAND.items() if row.group == group
+        ]
+        sections.append("\n".join(rows) + "\n")
+    return "\n".join(sections)
 
 
 if __name__ == "__main__":

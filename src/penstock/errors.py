@@ -3,6 +3,8 @@
     PenstockError
     ├── UnknownDialectError     no dialect of that name: choose one of those the message lists
     ├── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
+    ├── UnknownMannerError      no manner of that name: choose one of those the message lists
+    ├── UnknownFaultError       no such fault on demand, or not with that argument: the message says what there is
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
     ├── CaptureError            a file is no capture, or was changed: its message names the line
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
@@ -24,6 +26,14 @@ class UnknownDialectError(PenstockError, LookupError):
 
 class ClosedReaderError(PenstockError):
     """The stream was already closed."""
+
+
+class UnknownMannerError(PenstockError, LookupError):
+    """No provider's manner has that name."""
+
+
+class UnknownFaultError(PenstockError, ValueError):
+    """There is no such fault on demand, or it does not take that argument."""
 
 
 class UnknownTargetError(PenstockError, LookupError):

@@ -1,0 +1,76 @@
+"""Script: what a server sends in answer to one request, and when: status, headers, timed pieces, and how it ends."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import accumulate, pairwise
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field, structs
+
+from penstock.core.stream import MAX_EVENT
+from penstock.core.wire.frame import Frame
+from penstock.core.wire.sniff import Sniffer
+
+ScriptEnding: TypeAlias = Literal["end", "reset", "stall"]
+
+_EVENT_STREAM = "text/event-stream; charset=utf-8"
+
+
+class Piece(Struct, frozen=True):
+    """Bytes that are sent at once, so many seconds after the piece before."""
+
+    after_s: float
+    data: bytes
+
+
+class Script(Struct, frozen=True):
+    """What a server sends. At its end it ends the body properly, resets the connection, or goes on saying nothing."""
+
+    pieces: tuple[Piece, ...]
+    ending: ScriptEnding = "end"
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=lambda: {"content-type": _EVENT_STREAM})
+    cut: bool = False
+    """Whether it was already ended before its time."""
+
+    @property
+    def data(self) -> bytes:
+        """All its bytes."""
+        return b"".join(piece.data for piece in self.pieces)
+
+    def by_event(self) -> "Script":
+        """The same with one piece per event, each sent when its last byte was; comments go with the event before."""
+        data = self.data
+        starts = [0, *_starts(data)[1:], len(data)]
+        ends = list(accumulate(len(piece.data) for piece in self.pieces))
+        times = list(accumulate(piece.after_s for piece in self.pieces))
+        pieces, before_s = [], 0.0
+        for start, end in pairwise(starts):
+            if start < end:
+                time_s = times[bisect_left(ends, end)]
+                pieces.append(Piece(time_s - before_s, data[start:end]))
+                before_s = time_s
+        return self.with_pieces(pieces)
+
+    def with_pieces(self, pieces: Iterable[Piece]) -> "Script":
+        """The same with other pieces."""
+        return structs.replace(self, pieces=tuple(pieces))
+
+    def with_body(self, data: bytes, content_type: str) -> "Script":
+        """The same with one body in place of the stream, sent when the stream would begin."""
+        after_s = self.pieces[0].after_s if self.pieces else 0.0
+        headers = self.headers | {"content-type": content_type}
+        return structs.replace(self, pieces=(Piece(after_s, data),) if data else (), headers=headers)
+
+
+def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> Script:
+    """The script that sends these events, so many seconds apart."""
+    pieces = tuple(Piece(gap_s if number else 0.0, data) for number, data in enumerate(events))
+    return Script(pieces, headers={"content-type": content_type})
+
+
+def _starts(data: bytes) -> list[int]:
+    """Where the events begin, as our own reader sees them."""
+    sniffer = Sniffer(MAX_EVENT)
+    items = sniffer.feed(data) + sniffer.close()
+    return [item.offset for item in items if isinstance(item, Frame)]
