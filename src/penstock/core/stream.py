@@ -45,7 +45,7 @@ class StreamReader:
         self.closed = False
         self.untouched = False
         """Whether what was fed last is healthy text or the usual beginning, and nothing else: it may go on as it is."""
-        self._max_event = max_event
+        self.max_event = max_event
         self._framer = Sniffer(max_event)
         self._seen = Sink()
         self._dialect = READERS[dialect](self._seen)
@@ -79,7 +79,7 @@ class StreamReader:
         """Take in bytes, however they were split; return the events that they complete."""
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
-        if self.mould is not None and len(data) <= self._max_event:
+        if self.mould is not None and len(data) <= self.max_event:
             events = self.mould.read(data)
             if events:
                 self.untouched = True

@@ -238,10 +238,10 @@ class Relay:
         connection, mould, write = self._connection, self._reader.mould, self._client.chunk_writer()
         if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
             return
-        text, read, time = mould.text, mould.read, self._loop.time
+        text, read, time, max_event = mould.text, mould.read, self._loop.time, self._reader.max_event
 
         def shortcut(chunk: bytes, start: int, end: int) -> bool:
-            if not text(chunk, start, end) and not read(chunk[start:end]):
+            if end - start > max_event or not (text(chunk, start, end) or read(chunk[start:end])):
                 return False
             self._progress = time()
             write(chunk)
