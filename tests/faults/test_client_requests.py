@@ -478,3 +478,16 @@ def test_c28_a_large_body_does_not_hold_up_others(gateway: Gateway, field: bytes
             other.send(get("/health"))
             gateway.keep(other.response())
         assert gateway.keep(large.response()).text == TEXT
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_is_told_who_answered_and_by_which_name_the_client_knows_it(gateway: Gateway, stream: bool) -> None:
+    model = gateway.upstream.play(whole())
+    request = post(body(f"main/{model}", stream=stream), {"X-Client-Request-Id": "mine-1"})
+    headers = gateway.send(request, calls=1).headers
+    assert (headers["x-client-request-id"], headers["x-penstock-provider"]) == ("mine-1", "main")
+    assert headers["x-penstock-attempts"] == "1"
+    assert int(headers["openai-processing-ms"]) >= 0
+    refused = gateway.send(post(b"{}", {"X-Client-Request-Id": "mine-2"}))
+    assert (refused.status, refused.headers["x-client-request-id"]) == (400, "mine-2")
+    gateway.quiet()

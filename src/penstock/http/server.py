@@ -32,6 +32,8 @@ _LINGER_S = 2.0
 _OFFERS = frozenset((b"upgrade", b"connection", b"http2-settings"))
 # Of SO_LINGER: closing resets the connection.
 _NO_FAREWELL = struct.pack("ii", 1, 0)
+# The header by which a client may name its request; it is told again.
+_CLIENTS_NAME = "x-client-request-id"
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -161,6 +163,8 @@ class Exchange:
     def _head(self, status: int, headers: dict[str, str]) -> bytes:
         lines = [f"HTTP/1.1 {status} {_REASONS.get(status, '')}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
+        if _CLIENTS_NAME in self.request.headers:
+            lines.append(f"{_CLIENTS_NAME}: {self.request.headers[_CLIENTS_NAME]}")
         if not self._keep_alive or self._connection.closing:
             lines.append("connection: close")
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")

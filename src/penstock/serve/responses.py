@@ -64,6 +64,8 @@ def call_headers(call: Call) -> dict[str, str]:
     if call.attempts:
         headers["x-penstock-provider"] = header_value(call.attempts[-1].provider)
         headers["x-penstock-model"] = header_value(call.attempts[-1].model)
+    if call.first_event_s is not None:
+        headers["openai-processing-ms"] = str(round(call.first_event_s * 1000))
     if call.repairs:
         headers["x-penstock-repairs"] = ",".join(f"{code}={count}" for code, count in call.repairs.items())
     return headers
