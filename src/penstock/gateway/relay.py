@@ -31,7 +31,7 @@ from penstock.core.events import (
     TextDelta,
     ToolCallStart,
 )
-from penstock.core.stream import StreamReader, StreamWriter
+from penstock.core.stream import Reader, StreamWriter
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.http.client import UpstreamConnection, UpstreamError
@@ -44,7 +44,7 @@ _MAX_ERROR_BODY = 65_536
 _MAX_HELD_EVENTS = 1_000
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
 _AFTER_DONE_S = 0.5
-_HEARTBEAT = b": penstock\n\n"
+HEARTBEAT = b": penstock\n\n"
 _DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
@@ -87,7 +87,7 @@ class Relay:
         call: Call,
         attempt: Attempt,
         client: Client,
-        reader: StreamReader,
+        reader: Reader,
         writer: StreamWriter,
         patience: Patience,
     ) -> None:
@@ -348,5 +348,5 @@ class Relay:
         ):
             self._beaten = now
             self._client.begin()
-            self._client.write(_HEARTBEAT)
+            self._client.write(HEARTBEAT)
         self._watch_time()
