@@ -4,6 +4,7 @@
     ├── UnknownDialectError     no dialect of that name: choose one of those the message lists
     ├── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
+    ├── WeightsError            a model's file cannot be had: the message says why, and what to do
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
@@ -27,6 +28,10 @@ class ClosedReaderError(PenstockError):
 
 class UnknownTargetError(PenstockError, LookupError):
     """No provider answers to that name."""
+
+
+class WeightsError(PenstockError):
+    """The file of a model on this machine cannot be had."""
 
 
 class Problem(Struct, frozen=True):
