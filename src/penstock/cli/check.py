@@ -57,7 +57,8 @@ def describe(config: Config) -> dict[str, object]:
         "providers": [
             {
                 "name": provider.name,
-                "base_url": provider.base_url,
+                "base_url": provider.base_url or None,
+                "model": provider.model or None,
                 "dialect": provider.dialect,
                 "key": provider.api_key.source if provider.api_key else None,
             }
@@ -84,11 +85,15 @@ def _report(config: Config) -> str:
     count = f", {counted(len(config.warnings), 'warning')}" if config.warnings else ""
     lines = [f"{warning} [warning]" for warning in config.warnings]
     lines.append(f"{config.source}: ok{count}")
-    providers = [(name, provider.base_url, _key(provider, config)) for name, provider in config.providers.items()]
+    providers = [(name, _place(provider), _key(provider, config)) for name, provider in config.providers.items()]
     routes = [(name, _targets(route)) for name, route in config.routes.items()]
     lines += _table(("provider", "base URL", "key"), providers)
     lines += _table(("route", "targets"), routes)
     return "\n".join(map(one_line, lines))
+
+
+def _place(provider: Provider) -> str:
+    return f"on this machine: {provider.models[0]}" if provider.embedded else provider.base_url
 
 
 def _key(provider: Provider, config: Config) -> str:
