@@ -1,7 +1,8 @@
 # What the scripts share: the project's root, and a .venv that is whole. Sourced, never run.
 #
 # A script calls `prepare requirements.txt` or `prepare requirements-dev.txt`. Then it stands in the project's root,
-# and .venv holds what that file pins, and Penstock itself, editable. Four rules:
+# and .venv holds what that file pins, and Penstock itself, editable. `prepare_local` adds what the model on this machine
+# runs on, if it can be had. Four rules:
 #
 # 1. .venv is ours. It says so in a mark, the first thing put into it; a .venv without the mark is moved aside.
 # 2. A stamp is written when its step is done, and removed before the step begins. So a .venv without a true stamp was
@@ -23,6 +24,7 @@ lock=$root/.venv.lock
 mark=$venv/.penstock
 packages_stamp=$venv/.penstock-packages
 project_stamp=$venv/.penstock-project
+local_stamp=$venv/.penstock-local
 called_from=$PWD
 cd "$root"
 
@@ -45,6 +47,28 @@ prepare() {
         set_up "$1"
     fi
     release_lock
+}
+
+# Not every machine has a wheel of it, nor a network; Penstock serves all the same, so neither is a reason to stop.
+prepare_local() {
+    if has_local || [ "${PENSTOCK_OFFLINE:-0}" != 0 ]; then
+        return
+    fi
+    take_lock
+    if ! has_local; then
+        say "installing the runtime of the model on this machine"
+        if said=$(PIP_RETRIES=${PIP_RETRIES:-1} install --only-binary :all: --require-hashes -r requirements-local.txt 2>&1) &&
+            finds xllamacpp; then
+            sum_packages requirements-local.txt >"$local_stamp"
+        else
+            say "it cannot be had here, so there is no model on this machine: $(printf '%s\n' "$said" | sed -n 's/^ERROR: //p;s/^ *× //p' | head -n 1)"
+        fi
+    fi
+    release_lock
+}
+
+has_local() {
+    stamped "$local_stamp" "$(sum_packages requirements-local.txt)"
 }
 
 is_whole() {

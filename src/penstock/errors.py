@@ -7,6 +7,7 @@
     ├── UnknownFaultError       no such fault on demand, or not with that argument: the message says what there is
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
     ├── CaptureError            a file is no capture, or was changed: its message names the line
+    ├── WeightsError            a model's file cannot be had: the message says why, and what to do
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
@@ -46,6 +47,10 @@ class CaptureError(PenstockError, ValueError):
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
         self.line = line
+
+
+class WeightsError(PenstockError):
+    """The file of a model on this machine cannot be had."""
 
 
 class Problem(Struct, frozen=True):

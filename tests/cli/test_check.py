@@ -39,6 +39,7 @@ penstock.toml: ok, 1 warning
 provider  base URL                        key
 acme      http://127.0.0.1:9000/v1        in penstock.toml
 groq      https://api.groq.com/openai/v1  from GROQ_API_KEY
+local     on this machine: smollm2        none
 ollama    http://box:11434/v1             none
 
 route   targets
@@ -76,7 +77,9 @@ def test_a_file_may_be_named(folder: Path) -> None:
 
 def test_without_a_file_the_environment_is_shown() -> None:
     assert check().stdout.startswith("environment: ok\n\nprovider  base URL")
-    assert check(env={}).stdout.endswith("[providers.NAME] [warning]\nenvironment: ok, 1 warning\n")
+    told = check(env={}).stdout
+    assert "[providers.NAME] [warning]\nenvironment: ok, 1 warning\n" in told
+    assert told.endswith("\nlocal     on this machine: smollm2  none\n")
 
 
 def test_mistakes_have_a_line_each(folder: Path) -> None:
@@ -107,15 +110,17 @@ def test_json_says_the_same(folder: Path) -> None:
     told = json.loads(result.stdout)
     assert (told["file"], told["ok"], told["errors"], told["listen"]) == ("penstock.toml", True, [], "127.0.0.1:8080")
     assert [(warning["line"], warning["key"]) for warning in told["warnings"]] == [(11, "providers.later.api_key")]
-    acme, groq, ollama = told["providers"]
+    acme, groq, local, ollama = told["providers"]
     assert acme == {
         "name": "acme",
         "base_url": "http://127.0.0.1:9000/v1",
+        "model": None,
         "dialect": "openai_chat",
         "replay": None,
         "key": "penstock.toml",
     }
     assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)
+    assert (local["base_url"], local["model"], local["key"]) == (None, "smollm2", None)
     assert told["routes"][1] == {
         "name": "shared",
         "targets": [{"target": "groq/a", "weight": 3}, {"target": "ollama/b", "weight": 0.5}],

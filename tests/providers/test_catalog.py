@@ -37,15 +37,19 @@ PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
+# What runs on this machine, and has no address.
+HERE = {"local"}
+
+
 def test_every_provider_is_there() -> None:
-    assert set(catalog()) == set(PROVIDERS)
+    assert set(catalog()) == set(PROVIDERS) | HERE
 
 
 @pytest.mark.parametrize(("name", "url", "env"), [(name, *row) for name, row in PROVIDERS.items()], ids=PROVIDERS)
 def test_is_found_by_its_variable(name: str, url: str, env: dict[str, str]) -> None:
     config = load(None, env)
     assert config.warnings == ()
-    assert list(config.providers) == [name]
+    assert set(config.providers) == {name} | HERE
     provider = config.providers[name]
     assert provider.url("some-model") == url
     assert list(provider.credentials().values()) == [
@@ -56,7 +60,7 @@ def test_is_found_by_its_variable(name: str, url: str, env: dict[str, str]) -> N
     assert (provider.api_key is None) == (KEY not in env.values())
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize("name", [*PROVIDERS, *HERE])
 def test_is_one_file_with_its_own_name_and_its_source(name: str) -> None:
     text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     assert list(tomllib.loads(text)) == ["providers"]
@@ -66,7 +70,8 @@ def test_is_one_file_with_its_own_name_and_its_source(name: str) -> None:
 
 
 def test_nothing_is_brought_in_by_an_empty_environment() -> None:
-    assert not any(brought_in(table, {"": "x", "OPENAI_API_KEY": ""}) for table in catalog().values())
+    there = {name for name, table in catalog().items() if brought_in(table, {"": "x", "OPENAI_API_KEY": ""})}
+    assert there == HERE
 
 
 def test_what_clients_set_to_find_penstock_is_not_asked() -> None:
@@ -75,7 +80,7 @@ def test_what_clients_set_to_find_penstock_is_not_asked() -> None:
 
 
 def test_no_code_compares_a_provider_by_name() -> None:
-    names = "|".join(PROVIDERS)
+    names = "|".join([*PROVIDERS, *HERE])
     compared = re.compile(rf"""(==|!=|\bin|\bcase|\.get\(|\[)\s*[(\[{{]?\s*["']({names})["']""")
     found = [path for path in SOURCE.rglob("*.py") if compared.search(path.read_text(encoding="utf-8"))]
     assert found == []

@@ -57,7 +57,8 @@ def describe(config: Config) -> dict[str, object]:
         "providers": [
             {
                 "name": provider.name,
-                "base_url": provider.base_url,
+                "base_url": provider.base_url or None,
+                "model": provider.model or None,
                 "dialect": provider.dialect,
                 "replay": provider.replay or None,
                 "key": provider.api_key.source if provider.api_key else None,
@@ -93,7 +94,9 @@ def _report(config: Config) -> str:
 
 
 def _place(provider: Provider) -> str:
-    return f"replays {provider.replay}" if provider.replay else provider.base_url
+    if provider.replay:
+        return f"replays {provider.replay}"
+    return f"on this machine: {provider.models[0]}" if provider.embedded else provider.base_url
 
 
 def _key(provider: Provider, config: Config) -> str:

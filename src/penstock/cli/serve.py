@@ -1,4 +1,4 @@
-"""`penstock serve`: runs the gateway."""
+"""`penstock serve`: runs the gateway, after fetching its model where nothing else could answer."""
 
 import os
 import sys
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from penstock.cli.banner import banner
+from penstock.cli.fetching import obtain
 from penstock.errors import ConfigError
 from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
 
@@ -17,10 +19,10 @@ from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
 @click.option("--workers", type=click.IntRange(1, 256), help="Run so many processes on one port.")
 @click.option("--record", metavar="DIR", help="Keep captures of what providers send in this directory.")
 def command(file: Path | None, host: str | None, port: int | None, workers: int | None, record: str | None) -> None:
-    """Serve /v1/chat/completions from any provider.
+    """Serve /v1/chat/completions and /v1/embeddings from any provider.
 
     Without a configuration, every provider whose usual environment variable is set (OPENAI_API_KEY, GROQ_API_KEY, …) is
-    there, and models are addressed as provider/model.
+    there, and models are addressed as provider/model. Where there is none, a small model on this machine answers.
     """
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
 
@@ -32,26 +34,13 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
+    if config.only_here:
+        obtain(config, os.environ)
     try:
-        status = run(config, read, os.environ, lambda bound: _announce(config, bound))
+        status = run(config, read, os.environ, lambda bound: click.echo(banner(config, bound, os.environ), err=True))
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except OSError as error:
         raise click.ClickException(f"cannot listen on {config.server.listen}: {error.strerror}") from error
     sys.exit(status)
-
-
-def _announce(config: Config, port: int) -> None:
-    host = config.server.address[0]
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
-    names = ", ".join(sorted(config.providers)) or "none"
-    click.echo(f"penstock listens on {url}   (providers: {names}; configuration: {config.source})", err=True)
-    if config.server.record:
-        click.echo(f"captures of every stream go to {config.server.record}: they hold what is asked and said", err=True)
-    if not config.providers:
-        click.echo(
-            "No provider is configured: set OPENAI_API_KEY, GROQ_API_KEY, … or write a penstock.toml "
-            "(docs/configuration.md), then start again.",
-            err=True,
-        )

@@ -1,6 +1,7 @@
 """StreamReader and StreamWriter: the two ends of the hub. Bytes → events, events → bytes."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -28,6 +29,32 @@ _MAX_MISSES = 16
 _LEAST_PLAIN = 60
 # A mould that does not fit is made anew at one frame in so many.
 _NEW_MOULD = 8
+
+
+class Reader(Protocol):
+    """Whoever makes events of bytes: a `StreamReader`, or one that stands before it."""
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the bytes that were fed last may be sent on as they are."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the provider has said that nothing more will come."""
+
+    @property
+    def mould(self) -> Mould | None:
+        """The mould of the next event, if there is one. Who has it may let it take events, in place of `feed`."""
+
+    @property
+    def max_event(self) -> int:
+        """How many bytes one event may have."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take in bytes; return the events that they complete."""
+
+    def close(self) -> list[Event]:
+        """The bytes are over: return the last events, the `End` among them."""
 
 
 class StreamReader:

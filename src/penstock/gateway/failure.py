@@ -9,6 +9,7 @@
 | 5xx, 408 | `upstream_error` | 502, 503 | yes |
 | any other 4xx | the provider's own | the same | no |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
+| the gateway, or a model on its machine, cannot | `gateway_overloaded`, `local_busy`, `local_unavailable` | 503 | yes |
 
 "Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
 """
@@ -26,8 +27,10 @@ FAULT_CODES = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
-# How the codes begin of what is the gateway's own fault, and no target's.
-OURS = "gateway_"
+# How the codes begin of what lies in the gateway itself, or in its own model, and is no target's fault.
+OURS = ("gateway_", "local_")
+# What asking again does not mend.
+_LASTING = "local_unavailable"
 _TIMEOUTS = "timeout"
 # The provider's words are quoted, but not at any length.
 _MAX_MESSAGE = 1000
@@ -76,10 +79,16 @@ class Failure(Struct, frozen=True, kw_only=True):
         return b"data: " + msgspec.json.encode({"error": self.error(request_id)}) + b"\n\n"
 
 
-def from_transport(code: str, message: str) -> Failure:
+def from_transport(code: str, message: str, retry_after: str = "") -> Failure:
     """The failure that a broken or missing connection is."""
-    status = 503 if code.startswith(OURS) else 504 if _TIMEOUTS in code else 502
-    return Failure(code=code, message=message, status=status, retryable=code != "upstream_timeout_total")
+    return Failure(
+        code=code,
+        message=message,
+        status=503 if code.startswith(OURS) else 504 if _TIMEOUTS in code else 502,
+        retryable=code != "upstream_timeout_total",
+        passing=code != _LASTING or bool(retry_after),
+        retry_after=retry_after,
+    )
 
 
 def from_fault(fault: Fault) -> Failure:

@@ -8,37 +8,56 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
-from penstock.core.stream import StreamReader, StreamWriter
+from penstock.core.dialects.emulated_tools import ToolsError
+from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
+from penstock.gateway.here import Adapted, take_turn, unusable_tools
+from penstock.gateway.passage import Passage, Whole
 from penstock.gateway.relay import Client, Connection, Patience, Relay
-from penstock.gateway.request import ChatRequest
+from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 from penstock.gateway.routing import Health, RetryBudget, in_order
 from penstock.gateway.tape import Asked, Recorder, Tape
 from penstock.http.client import Receiver, UpstreamError
+from penstock.upstream.local import Local
 
 _MAX_ENDPOINTS = 1_000
 # An unstreamed answer is one event to the reader, and may hold images or sound.
 _MAX_BODY = 32_000_000
 
 
-class CallClient(Client, Protocol):
-    """The client's side of a call, as the pipeline sees it."""
-
-    def attach(self, relay: Relay) -> None:
-        """The relay that will answer: whoever pauses, resumes or leaves must tell it."""
+class Refusable(Protocol):
+    """The client's side of a call, whatever it asks for."""
 
     def refuse(self, failure: Failure) -> None:
         """There is no answer: say why, with a real status if nothing was sent yet."""
 
     def fail(self, error: BaseException) -> None:
         """An error of ours: it must not leave the client waiting."""
+
+
+class CallClient(Client, Refusable, Protocol):
+    """The client's side of a chat, as the pipeline sees it."""
+
+    def attach(self, relay: Relay) -> None:
+        """The relay that will answer: whoever pauses, resumes or leaves must tell it."""
+
+
+class WholeClient(Refusable, Protocol):
+    """The client's side of a call whose answer is passed on whole."""
+
+    def attach(self, passage: Passage) -> None:
+        """The passage by which the answer will come: whoever leaves must tell it."""
+
+    def pass_on(self, whole: Whole) -> None:
+        """Send the answer."""
 
 
 class AskedConnection(Connection, Protocol):
@@ -69,48 +88,76 @@ class Upstream(Protocol):
 
 
 class Gateway:
-    """Answers calls by a configuration. A reload makes a new one; calls under way keep theirs."""
+    """Answers calls by a configuration. A reload makes a new one; calls under way keep theirs.
+
+    `here` are the models on this machine, by the names of their providers.
+    """
 
     def __init__(
         self,
         config: Config,
         upstream: Callable[[Provider], Upstream],
+        here: Mapping[str, Local],
         health: Health,
         budget: RetryBudget,
         recorder: Recorder | None = None,
     ) -> None:
         self.config = config
+        self.here = here
         self.health = health
         self.budget = budget
         self._upstream = upstream
         self._recorder = recorder
         self._secrets = config.secrets()
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[tuple[str, bool], Endpoint] = {}
         self._chance = random.Random()
 
     def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
-        """The attempts that will answer a call, which are to be begun; None if it was refused at once."""
+        """The attempts that will answer a chat, which are to be begun; None if it was refused at once."""
+        admitted = self._admit(request.model, client)
+        return ChatAttempts(self, call, client, admitted, request) if admitted is not None else None
+
+    def embed(self, call: Call, request: EmbeddingsRequest, client: WholeClient) -> "Attempts | None":
+        """The same for a request for embeddings."""
+        admitted = self._admit(request.model, client, able=lambda target: bool(target.provider.embeddings))
+        return EmbeddingAttempts(self, call, client, admitted, request) if admitted is not None else None
+
+    def _admit(self, model: str, client: Refusable, able: Callable[[Target], bool] | None = None) -> "Admitted | None":
+        """The targets to try for a model, of those that are able to answer; None if the client was refused."""
         self.budget.earn()
-        route = self.config.route(request.model)
+        route = self.config.route(model)
         if route is None:
-            client.refuse(_unknown_model(request.model))
+            client.refuse(_unknown_model(model))
             return None
-        targets = in_order(route, self._chance)
+        targets = [target for target in in_order(route, self._chance) if able is None or able(target)]
+        if not targets:
+            client.refuse(_unable(model))
+            return None
         ready = [target for target in targets if not self.health.cooling_s(target)]
         if not ready:
             client.refuse(_all_cooling(min(map(self.health.cooling_s, targets))))
             return None
-        return Attempts(self, call, request, client, route, ready[: self.config.retries.max_attempts])
+        return Admitted(route, targets, ready[: self.config.retries.max_attempts])
 
-    def endpoint(self, target: Target) -> Endpoint:
+    def endpoint(self, target: Target, *, embeddings: bool = False) -> Endpoint:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
-        endpoint = self._endpoints.get(target.name)
+        endpoint = self._endpoints.get((target.name, embeddings))
         if endpoint is None:
-            upstream = self._upstream(target.provider)
-            endpoint = upstream.endpoint(target.provider.url(target.model), target.provider.credentials())
+            provider = target.provider
+            url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model)
+            endpoint = self._upstream(provider).endpoint(url, provider.credentials())
             if len(self._endpoints) < _MAX_ENDPOINTS:
-                self._endpoints[target.name] = endpoint
+                self._endpoints[target.name, embeddings] = endpoint
         return endpoint
+
+    def patience(self, call: Call, target: Target) -> Patience:
+        """How long an attempt at a target may take."""
+        return Patience(
+            first_event_s=target.timeouts.first_event_s,
+            gap_s=target.timeouts.gap_s,
+            heartbeat_s=self.config.server.heartbeat_s,
+            until=call.started + target.timeouts.total_s,
+        )
 
     def tape(self, call: Call, route: Route, target: Target, body: bytes, relay: Relay) -> Tape | None:
         """A tape to record the attempt on, if it is to be recorded."""
@@ -131,26 +178,25 @@ class Gateway:
         return self._recorder.tape(asked, relay)
 
 
-class Attempts:
+class Admitted(NamedTuple):
+    """A route, the targets of it that can answer, and those of them that are to be tried, in order."""
+
+    route: Route
+    targets: list[Target]
+    ready: list[Target]
+
+
+class Attempts(ABC):
     """The attempts at one call, one after another, until a target commits or there is none left.
 
     Where a connection was kept the provider is asked at once, without a task: that is nearly always.
     """
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        call: Call,
-        request: ChatRequest,
-        client: CallClient,
-        route: Route,
-        ready: list[Target],
-    ) -> None:
+    def __init__(self, gateway: Gateway, call: Call, client: Refusable, admitted: Admitted) -> None:
         self._gateway = gateway
         self._call = call
-        self._request = request
-        self._client = client
-        self._route = route
+        self._refusable = client
+        self._route, self._targets, ready = admitted
         self._ready = iter(ready)
         self._target = next(self._ready)
         self._fresh = False
@@ -162,14 +208,7 @@ class Attempts:
         try:
             self._try()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            self._client.fail(error)
-
-    def _try(self) -> None:
-        target = self._target
-        self._gateway.health.tried(target)
-        self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
-        self._fresh = False
-        self._ask()
+            self._refusable.fail(error)
 
     def stop(self) -> None:
         """Nobody waits for an answer any more."""
@@ -178,52 +217,26 @@ class Attempts:
         if self._opening is not None:
             self._opening.cancel()
 
+    @abstractmethod
     def _ask(self) -> None:
         """Ask the target: on a connection that was kept, unless a fresh one is wanted or there is none."""
-        gateway, call, request, target, route = self._gateway, self._call, self._request, self._target, self._route
-        max_event = route.max_event if request.stream else max(route.max_event, _MAX_BODY)
-        writer = StreamWriter(
-            include_usage=request.include_usage,
-            id=f"chatcmpl-{call.id}",
-            model=target.model,
-            created=int(time.time()),
-        )
-        patience = Patience(
-            first_event_s=target.timeouts.first_event_s,
-            gap_s=target.timeouts.gap_s,
-            heartbeat_s=gateway.config.server.heartbeat_s,
-            until=call.started + target.timeouts.total_s,
-        )
-        reader = StreamReader(target.provider.dialect, max_event=max_event)
-        relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)
-        self._client.attach(relay)
-        endpoint = gateway.endpoint(target)
-        connection = None if self._fresh else endpoint.kept()
-        if connection is not None:
-            self._send(relay, endpoint, connection)
-        else:
-            self._opening = asyncio.get_running_loop().create_task(self._open(relay, endpoint))
-            self._opening.add_done_callback(self._on_opened)
+
+    def _try(self) -> None:
+        target = self._target
+        self._gateway.health.tried(target)
+        self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
+        self._fresh = False
+        self._ask()
+
+    def _run(self, opening: Coroutine[Any, Any, None]) -> None:
+        """Go on when something has been waited for."""
+        self._opening = asyncio.get_running_loop().create_task(opening)
+        self._opening.add_done_callback(self._on_opened)
 
     def _on_opened(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._client.fail(error)
-
-    async def _open(self, relay: Relay, endpoint: Endpoint) -> None:
-        try:
-            connection = await endpoint.open(self._target.timeouts.connect_s)
-        except UpstreamError as error:
-            relay.cancel(from_transport(error.code, error.message))
-        else:
-            self._send(relay, endpoint, connection)
-
-    def _send(self, relay: Relay, endpoint: Endpoint, connection: AskedConnection) -> None:
-        target = self._target
-        body = self._request.for_target(target.model, self._route.set, ask_for_usage=target.provider.include_usage)
-        tape = self._gateway.tape(self._call, self._route, target, body, relay)
-        relay.attach(connection, tape)
-        connection.send(endpoint.request(body), relay if tape is None else tape)
+            self._refusable.fail(error)
 
     def _on_outcome(self, failure: Failure | None) -> None:
         """The target has committed, or it has failed before it could."""
@@ -232,7 +245,7 @@ class Attempts:
         try:
             self._go_on(failure)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            self._client.fail(error)
+            self._refusable.fail(error)
 
     def _go_on(self, failure: Failure | None) -> None:
         health = self._gateway.health
@@ -251,16 +264,143 @@ class Attempts:
             self._target = following
             self._try()
             return
-        wait = min(map(health.cooling_s, self._route.targets))
+        wait = min(map(health.cooling_s, self._targets))
         if wait and not failure.retry_after:
             failure = structs.replace(failure, retry_after=_whole_seconds(wait))
-        self._client.refuse(failure)
+        self._refusable.refuse(failure)
+
+
+class ChatAttempts(Attempts):
+    """The attempts at a chat."""
+
+    def __init__(
+        self, gateway: Gateway, call: Call, client: CallClient, admitted: Admitted, request: ChatRequest
+    ) -> None:
+        super().__init__(gateway, call, client, admitted)
+        self._client = client
+        self._request = request
+
+    def _ask(self) -> None:
+        target, request, route = self._target, self._request, self._route
+        if target.provider.embedded:
+            self._run(self._ask_here())
+            return
+        max_event = route.max_event if request.stream else max(route.max_event, _MAX_BODY)
+        relay = self._relay(StreamReader(target.provider.dialect, max_event=max_event))
+        endpoint = self._gateway.endpoint(target)
+        connection = None if self._fresh else endpoint.kept()
+        if connection is not None:
+            self._send(relay, endpoint, connection)
+        else:
+            self._run(self._open(relay, endpoint))
+
+    async def _open(self, relay: Relay, endpoint: Endpoint) -> None:
+        try:
+            connection = await endpoint.open(self._target.timeouts.connect_s)
+        except UpstreamError as error:
+            relay.cancel(from_transport(error.code, error.message))
+        else:
+            self._send(relay, endpoint, connection)
+
+    def _send(self, relay: Relay, endpoint: Endpoint, connection: AskedConnection) -> None:
+        target = self._target
+        body = self._request.for_target(target.model, self._route.set, ask_for_usage=target.provider.include_usage)
+        tape = self._gateway.tape(self._call, self._route, target, body, relay)
+        relay.attach(connection, tape)
+        connection.send(endpoint.request(body), relay if tape is None else tape)
+
+    async def _ask_here(self) -> None:
+        """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
+        target, call = self._target, self._call
+        local = self._gateway.here[target.provider.name]
+        try:
+            turn = await take_turn(local, self._client, self._gateway.patience(call, target))
+        except UpstreamError as error:
+            call.attempts[-1].code = error.code
+            self._on_outcome(from_transport(error.code, error.message, error.retry_after))
+            return
+        try:
+            adapted = Adapted(self._request.for_model_here(target.model, self._route.set), local, turn)
+        except ToolsError as error:
+            turn.close()
+            self._on_outcome(unusable_tools(error))
+            return
+        reader = StreamReader(target.provider.dialect, max_event=self._route.max_event)
+        relay = self._relay(adapted.reader(reader, call.id))
+        relay.attach(turn.connection)
+        turn.ask(adapted.body, relay)
+
+    def _relay(self, reader: Reader) -> Relay:
+        call, target = self._call, self._target
+        writer = StreamWriter(
+            include_usage=self._request.include_usage,
+            id=f"chatcmpl-{call.id}",
+            model=target.model,
+            created=int(time.time()),
+        )
+        patience = self._gateway.patience(call, target)
+        relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)
+        self._client.attach(relay)
+        return relay
+
+
+class EmbeddingAttempts(Attempts):
+    """The attempts at a request for embeddings."""
+
+    def __init__(
+        self, gateway: Gateway, call: Call, client: WholeClient, admitted: Admitted, request: EmbeddingsRequest
+    ) -> None:
+        super().__init__(gateway, call, client, admitted)
+        self._client = client
+        self._request = request
+
+    def _ask(self) -> None:
+        target = self._target
+        passage = Passage(self._call, self._gateway.patience(self._call, target), self._on_whole)
+        self._client.attach(passage)
+        endpoint = self._gateway.endpoint(target, embeddings=True)
+        connection = None if self._fresh else endpoint.kept()
+        if connection is not None:
+            self._send(passage, endpoint, connection)
+        else:
+            self._run(self._open(passage, endpoint))
+
+    async def _open(self, passage: Passage, endpoint: Endpoint) -> None:
+        try:
+            connection = await endpoint.open(self._target.timeouts.connect_s)
+        except UpstreamError as error:
+            passage.on_error(error)
+        else:
+            self._send(passage, endpoint, connection)
+
+    def _send(self, passage: Passage, endpoint: Endpoint, connection: AskedConnection) -> None:
+        passage.attach(connection)
+        body = self._request.for_target(self._target.model, self._route.set)
+        connection.send(endpoint.request(body), passage)
+
+    def _on_whole(self, outcome: Failure | Whole) -> None:
+        if isinstance(outcome, Failure):
+            self._on_outcome(outcome)
+        elif not self._stopped:
+            self._on_outcome(None)
+            self._client.pass_on(outcome)
 
 
 def _unknown_model(model: str) -> Failure:
     return Failure(
         code="model_not_found",
         message=f"there is no model {model!r} here; GET /v1/models lists those that there are",
+        status=404,
+        kind="invalid_request_error",
+        param="model",
+        retryable=False,
+    )
+
+
+def _unable(model: str) -> Failure:
+    return Failure(
+        code="model_without_embeddings",
+        message=f"no provider of {model!r} has embeddings; one that has says so with `embeddings` in the configuration",
         status=404,
         kind="invalid_request_error",
         param="model",

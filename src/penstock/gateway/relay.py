@@ -33,7 +33,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.stream import StreamReader, StreamWriter
+from penstock.core.stream import Reader, StreamWriter
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.gateway.tape import Tape
@@ -48,7 +48,7 @@ _MAX_ERROR_BODY = 65_536
 _MAX_HELD = 65_536
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
 _AFTER_DONE_S = 0.5
-_HEARTBEAT = b": penstock\n\n"
+HEARTBEAT = b": penstock\n\n"
 _DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
@@ -138,7 +138,7 @@ class Relay:
         self,
         call: Call,
         client: Client,
-        reader: StreamReader,
+        reader: Reader,
         writer: StreamWriter,
         patience: Patience,
         on_outcome: Callable[[Failure | None], None],
@@ -438,5 +438,5 @@ class Relay:
         ):
             self._beaten = now
             self._client.begin()
-            self._client.write(_HEARTBEAT)
+            self._client.write(HEARTBEAT)
         self._watch_time()

@@ -42,9 +42,50 @@ class ChatRequest(Struct, frozen=True):
         """
         fields = self.fields | dict(overrides) | {"model": model}
         if self.stream and ask_for_usage:
-            options = fields.get("stream_options")
-            fields["stream_options"] = (options if isinstance(options, dict) else {}) | {"include_usage": True}
+            fields["stream_options"] = _with_usage(fields.get("stream_options"))
         return msgspec.json.encode(fields)
+
+    def for_model_here(self, model: str, overrides: Mapping[str, object]) -> dict[str, object]:
+        """The fields for a model on this machine. It always streams: only so does it notice at once who has left."""
+        options = _with_usage(self.fields.get("stream_options"))
+        return self.fields | dict(overrides) | {"model": model, "stream": True, "stream_options": options}
+
+
+class EmbeddingsRequest(Struct, frozen=True):
+    """A request for embeddings: only its model is looked at, everything else stays as it was written."""
+
+    model: str
+    fields: dict[str, msgspec.Raw]
+
+    def for_target(self, model: str, overrides: Mapping[str, object]) -> bytes:
+        """The body for a provider."""
+        return msgspec.json.encode(self.fields | dict(overrides) | {"model": model})
+
+
+def parse_embeddings(body: bytes) -> EmbeddingsRequest:
+    """The request in a body; raises `RefusedError`."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except RecursionError:
+        raise _refused("the body is nested too deep", code="invalid_json") from None
+    except msgspec.ValidationError:
+        raise _refused("the body must be a JSON object", code="invalid_json") from None
+    except ValueError as error:
+        raise _refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    _check_keys(body)
+    if "input" not in fields:
+        raise _refused("`input` must be what to embed", param="input")
+    return EmbeddingsRequest(_model(msgspec.json.decode(fields["model"]) if "model" in fields else None), fields)
+
+
+def _model(model: object) -> str:
+    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+        raise _refused(f"`model` must name a model, in at most {_MAX_MODEL} characters", param="model")
+    return model
+
+
+def _with_usage(options: object) -> dict[str, object]:
+    return (options if isinstance(options, dict) else {}) | {"include_usage": True}
 
 
 def parse(body: bytes) -> ChatRequest:
@@ -58,9 +99,7 @@ def parse(body: bytes) -> ChatRequest:
     if not isinstance(fields, dict):
         raise _refused("the body must be a JSON object", code="invalid_json")
     _check_keys(body)
-    model = fields.get("model")
-    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
-        raise _refused(f"`model` must name a model, in at most {_MAX_MODEL} characters", param="model")
+    model = _model(fields.get("model"))
     stream = fields.get("stream")
     if stream is not None and not isinstance(stream, bool):
         raise _refused("`stream` must be true or false", param="stream")

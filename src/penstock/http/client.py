@@ -32,12 +32,16 @@ class Origin(Struct, frozen=True):
 
 
 class UpstreamError(Exception):
-    """The upstream could not be asked, or broke off. `code` is a stable word for what went wrong."""
+    """The upstream could not be asked, or broke off. `code` is a stable word for what went wrong.
 
-    def __init__(self, code: str, message: str) -> None:
+    `retry_after` is for how many seconds to leave it alone, where that is known.
+    """
+
+    def __init__(self, code: str, message: str, retry_after: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.retry_after = retry_after
 
 
 class StaleConnectionError(UpstreamError):

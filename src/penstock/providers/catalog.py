@@ -27,8 +27,8 @@ def catalog() -> Mapping[str, Mapping[str, object]]:
 
 
 def brought_in(table: Mapping[str, object], env: Mapping[str, str]) -> bool:
-    """Whether the environment brings a built-in provider in: by its key, or by its address."""
-    return any(key in table and env.get(str(table[key])) for key in ("env", "url_env"))
+    """Whether a built-in provider is there: by its key or its address in the environment; a model here always is."""
+    return "model" in table or any(key in table and env.get(str(table[key])) for key in ("env", "url_env"))
 
 
 def _read(file: str) -> dict[str, Mapping[str, object]]:

@@ -36,9 +36,14 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """A service that answers. `timeouts` are complete: what the provider leaves out is as for everybody."""
+    """A service that answers. `timeouts` are complete: what the provider leaves out is as for everybody.
+
+    Where `model` is set it is a model on this machine, and has no `base_url`; `implied` says that nobody asked for it:
+    it is there because it is always there.
+    """
 
     name: str
+    implied: bool = False
     base_url: Annotated[
         str, Meta(description="Where its API is, up to but without /chat/completions. Required for a new provider.")
     ]
@@ -58,8 +63,18 @@ class Provider(Struct, frozen=True, kw_only=True):
     path: Annotated[
         str, Meta(description="What follows base_url. May hold {model}, and a query such as ?api-version=….")
     ] = "/chat/completions"
+    embeddings: Annotated[
+        str, Meta(description="What follows base_url for embeddings, as in path; empty where it has none.")
+    ] = ""
     include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
     models: Annotated[tuple[str, ...], Meta(description="Names of its models, to be listed in /v1/models.")] = ()
+    model: Annotated[
+        str, Meta(description="A model that runs on this machine, instead of base_url: smollm2, or a GGUF file's path.")
+    ] = ""
+    # Of memory, so that four long conversations fit: a token of the built-in model takes 23 KB.
+    context: Annotated[int, Meta(ge=256, le=1_000_000, description="Tokens that a model here has room for.")] = 8_192
+    slots: Annotated[int, Meta(ge=1, le=64, description="Calls that a model here answers at a time.")] = 4
+    queue: Annotated[int, Meta(ge=0, le=10_000, description="Calls that may wait for one of its slots.")] = 32
     timeouts: Annotated[Timeouts, Meta(description="What differs from [timeouts] for this provider.")] = Timeouts()
     insecure: Annotated[
         bool, Meta(description="Send the key over http:// beyond this machine: only inside a network you trust.")
@@ -74,9 +89,18 @@ class Provider(Struct, frozen=True, kw_only=True):
         True
     )
 
+    @property
+    def embedded(self) -> bool:
+        """Whether it is a model on this machine."""
+        return bool(self.model)
+
     def url(self, model: str) -> str:
         """Where to send a request for a model."""
         return self.base_url + self.path.replace("{model}", quote(model, safe=""))
+
+    def embeddings_url(self, model: str) -> str:
+        """Where to send a request for embeddings; it must have them."""
+        return self.base_url + self.embeddings.replace("{model}", quote(model, safe=""))
 
     def secrets(self) -> tuple[str, ...]:
         """What must never be told to anybody else."""

@@ -24,7 +24,10 @@ from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
 from penstock.serve.shelf import prepare
 from penstock.serve.surfaces.chat_completions import ChatCompletions
+from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.upstream.library import load
+from penstock.upstream.local import Home, Local, Settings
 from penstock.upstream.pieces import Manner, parse_speed
 from penstock.upstream.remote import Remote
 from penstock.upstream.replay import Replay
@@ -43,20 +46,24 @@ _PREFIXES = ("/openai/v1", "/v1", "/openai")
 
 
 class App:
-    """One process of the gateway."""
+    """One process of the gateway. `home` is where the models of all its processes live."""
 
     def __init__(
-        self, config: Config, environment: Mapping[str, str], log: Log, tls: ssl.SSLContext | None = None
+        self, config: Config, environment: Mapping[str, str], log: Log, home: Home, tls: ssl.SSLContext | None = None
     ) -> None:
         self._environment = environment
         self._log = log
+        self._home = home
+        self._here: dict[str, Local] = {}
         self._pool = Pool(UpstreamLimits(), tls)
         self._remote = Remote(self._pool, environment)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._started = int(time.time())
         self._recorder: Recorder | None = None
-        self._chat = ChatCompletions(self._settle)
+        self._calls: set[SurfaceClient] = set()
+        self._chat = ChatCompletions(self._calls, self._settle)
+        self._embeddings = Embeddings(self._calls, self._settle)
         self.draining = False
         self.use(config)
 
@@ -80,13 +87,15 @@ class App:
             stalled_client_s=limits.stalled_client_s,
         )
         self._keys = [hashlib.sha256(key.reveal().encode()).digest() for key in config.server.keys]
+        self._here = self._models_here(config)
         health = Health(config.retries, loop.time, time.time)
         self._record(config)
 
         def upstream(provider: Provider) -> Upstream:
             return replays.get(provider.name, self._remote)
 
-        self._gateway = Gateway(config, upstream, health, RetryBudget(config.retries.budget), self._recorder)
+        budget = RetryBudget(config.retries.budget)
+        self._gateway = Gateway(config, upstream, self._here, health, budget, self._recorder)
 
     def _record(self, config: Config) -> None:
         """Have a recorder, if anything is to be recorded."""
@@ -102,6 +111,23 @@ class App:
         if not library.entries:
             self._log.say(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
         return Replay(library, Manner(speed=parse_speed(provider.replay_speed)))
+
+    def _models_here(self, config: Config) -> dict[str, Local]:
+        """The models on this machine, by their providers: those that stay as they were are kept."""
+        here: dict[str, Local] = {}
+        for name, provider in config.providers.items():
+            if provider.embedded:
+                before, settings = self._here.get(name), Settings.of(provider)
+                kept = before if before is not None and before.settings == settings else None
+                here[name] = kept or Local(settings, self._home, self._environment, self._log.say)
+        for name, local in self._here.items():
+            if here.get(name) is not local:
+                local.retire()
+        if config.only_here:
+            for local in here.values():
+                if local.obstacle() is None:
+                    local.start()
+        return here
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Begin to take connections; returns the port."""
@@ -124,8 +150,8 @@ class App:
             self._server.close()
         for connection in list(self._connections):
             connection.drain()
-        await self._until(lambda: not self._chat.calls, window_s)
-        for client in list(self._chat.calls):
+        await self._until(lambda: not self._calls, window_s)
+        for client in list(self._calls):
             client.cut(_DRAINING)
         await self._until(lambda: not self._connections, _LAST_BYTES_S)
         for connection in list(self._connections):
@@ -154,7 +180,9 @@ class App:
         elif not self._is_known(exchange):
             respond_failure(exchange, _unauthorized(), request_id, {})
         elif path == "/chat/completions":
-            self._post(exchange, request_id)
+            self._post(exchange, request_id, self._chat)
+        elif path == "/embeddings":
+            self._post(exchange, request_id, self._embeddings)
         elif path == "/models" or path.startswith("/models/"):
             self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id)
         else:
@@ -162,7 +190,7 @@ class App:
                 exchange, _refused(404, f"there is nothing at {request.path[:200]}", "not_found"), request_id, {}
             )
 
-    def _post(self, exchange: Exchange, request_id: str) -> None:
+    def _post(self, exchange: Exchange, request_id: str, surface: ChatCompletions | Embeddings) -> None:
         if exchange.request.method != "POST":
             failure = _refused(405, f"{exchange.request.method} is not possible here; POST is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
@@ -171,7 +199,7 @@ class App:
         elif (unreadable := _unreadable(exchange.request.headers)) is not None:
             respond_failure(exchange, unreadable, request_id, {})
         else:
-            self._chat.handle(exchange, self._gateway, request_id)
+            surface.handle(exchange, self._gateway, request_id)
 
     def _get_models(self, exchange: Exchange, wanted: str, request_id: str) -> None:
         headers = {"x-request-id": request_id}
@@ -180,7 +208,7 @@ class App:
             respond_failure(exchange, failure, request_id, {"allow": "GET"})
             return
         if not wanted:
-            data = [self._model(name) for name in self.config.models()]
+            data = [self._model(name) for name in self.config.models() if self._is_offered(name)]
             respond_json(exchange, 200, {"object": "list", "data": data}, headers)
         elif self.config.route(wanted) is not None:
             respond_json(exchange, 200, self._model(wanted), headers)
@@ -190,8 +218,35 @@ class App:
 
     def _model(self, name: str) -> dict[str, object]:
         route = self.config.route(name)
-        owner = route.targets[0].provider.name if route is not None else ""
-        return {"id": name, "object": "model", "created": self._started, "owned_by": owner}
+        provider = route.targets[0].provider if route is not None else None
+        model: dict[str, object] = {
+            "id": name,
+            "object": "model",
+            "created": self._started,
+            "owned_by": provider.name if provider is not None else "",
+        }
+        if provider is not None and provider.embedded:
+            model |= self._state(provider)
+        return model
+
+    def _state(self, provider: Provider) -> dict[str, object]:
+        """What clients are told of a model on this machine."""
+        local = self._here[provider.name]
+        obstacle = local.obstacle()
+        state: dict[str, object] = {"available": obstacle is None}
+        if obstacle is not None:
+            state["reason"] = str(obstacle)
+        if local.settings.weights is not None:
+            state["description"] = local.settings.weights.description
+        return state
+
+    def _is_offered(self, name: str) -> bool:
+        """Whether to list a model: one that nobody asked for, and that cannot answer, is not worth a line."""
+        route = self.config.route(name)
+        provider = route.targets[0].provider if route is not None and name not in self.config.routes else None
+        if provider is None or not provider.implied or self.config.only_here:
+            return True
+        return self._here[provider.name].obstacle() is None
 
     def _is_known(self, exchange: Exchange) -> bool:
         """Whether the client has a key, where keys are asked for."""

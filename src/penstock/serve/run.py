@@ -21,6 +21,7 @@ from penstock.gateway.config import Config
 from penstock.serve.app import App
 from penstock.serve.log import Log
 from penstock.serve.shelf import prepare
+from penstock.upstream.local import Home
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0
@@ -39,38 +40,44 @@ def run(
     """
     prepare(config)
     host, port = config.server.address
-    if config.server.workers == 1:
-        return uvloop.run(_serve(config, load, environment, (host, port), ready))
-    reserved = _reserve(host, port)
-    port = reserved.getsockname()[1]
-    ready(port)
+    home = Home()
+    try:
+        if config.server.workers == 1:
+            return uvloop.run(_serve(config, load, environment, home, (host, port), ready))
+        reserved = _reserve(host, port)
+        port = reserved.getsockname()[1]
+        ready(port)
 
-    def work(alive: int) -> int:
-        return uvloop.run(_serve(config, load, environment, (host, port), None, alive))
+        def work(alive: int) -> int:
+            return uvloop.run(_serve(config, load, environment, home, (host, port), alive))
 
-    return _supervise(config.server.workers, work)
+        return _supervise(config.server.workers, work)
+    finally:
+        home.close()
 
 
 async def _serve(
     config: Config,
     load: Callable[[], Config],
     environment: Mapping[str, str],
+    home: Home,
     address: tuple[str, int],
-    ready: Callable[[int], None] | None,
-    alive: int | None = None,
+    told: Callable[[int], None] | int,
 ) -> int:
+    """One process. `told` is whom to tell that it listens; or, for one of several, its supervisor's pipe."""
     loop = asyncio.get_running_loop()
+    alive = told if isinstance(told, int) else None
     pretty = config.server.log == "pretty" or (config.server.log == "auto" and sys.stderr.isatty())
     log = Log(sys.stderr.fileno(), pretty=pretty, enabled=config.server.log != "off")
-    app = App(config, environment, log)
+    app = App(config, environment, log, home)
     signals: asyncio.Queue[int] = asyncio.Queue()
     for wanted in _SIGNALS:
         loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
     if alive is not None:
         loop.add_reader(alive, _orphaned, loop, alive, signals)
-    bound = await app.listen(*address, reuse_port=ready is None)
-    if ready is not None:
-        ready(bound)
+    bound = await app.listen(*address, reuse_port=alive is not None)
+    if not isinstance(told, int):
+        told(bound)
     gc.collect()
     gc.freeze()  # what is there now stays: the collector need not look at it again
     gc.set_threshold(_GARBAGE, 10, 10)

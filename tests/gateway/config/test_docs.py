@@ -14,16 +14,24 @@ from penstock.providers.catalog import catalog
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGES = PAGE + (ROOT / "docs" / "local.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGES, re.MULTILINE | re.DOTALL)
 URL = "https://a.example"
 # The keys that anybody would have set who follows the page.
-ENV = {str(table["env"]): "a-key-of-some-length" for table in catalog().values() if "url_env" not in table}
+ENV = {
+    str(table["env"]): "a-key-of-some-length"
+    for table in catalog().values()
+    if "env" in table and "url_env" not in table
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0])
 def test_an_example_loads_without_a_warning(example: str, tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     path.write_text(example, encoding="utf-8")
+    for file in re.findall(r'^model = "(.+\.gguf)"', example, re.MULTILINE):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
     named = {name: f"a-key-for-{name}" for name in re.findall(r"\$\{(\w+)\}", example)}
     config = load(path, {**ENV, "AZURE_OPENAI_ENDPOINT": URL, **named})
     assert config.warnings == ()
@@ -55,8 +63,8 @@ def test_a_key_is_explained_with_its_default(section: str, key: str, field: insp
 
 def test_the_page_lists_every_provider() -> None:
     for name, table in catalog().items():
-        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | `")]
-        assert f"`{table['base_url']}`" in row
+        (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | ")]
+        assert f"`{table.get('base_url') or table['model']}`" in row
         assert all(f"`{table[key]}`" in row for key in ("env", "url_env") if key in table)
 
 

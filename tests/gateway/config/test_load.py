@@ -25,6 +25,11 @@ def read(path: Path, text: str, env: Mapping[str, str] = GROQ) -> Config:
     return load(path, env)
 
 
+def remote(config: Config) -> list[str]:
+    """The providers, without the model on this machine, which is always there."""
+    return [name for name, provider in config.providers.items() if not provider.embedded]
+
+
 def messages(config: Config) -> list[str]:
     """The warnings, without the name of the file."""
     return [str(warning).removeprefix(f"{config.source}:").strip() for warning in config.warnings]
@@ -35,7 +40,7 @@ def messages(config: Config) -> list[str]:
 
 def test_each_provider_whose_key_is_set_is_there() -> None:
     config = load(None, {**GROQ, "XAI_API_KEY": "xai-1", "MISTRAL_API_KEY": "", "PATH": "/bin"})
-    assert list(config.providers) == ["groq", "xai"]
+    assert remote(config) == ["groq", "xai"]
     assert config.source == "environment"
     assert config.warnings == ()
     target = config.target("groq/llama-3.3-70b-versatile")
@@ -53,10 +58,10 @@ def test_all_else_has_its_default() -> None:
 
 def test_without_any_provider_it_says_what_to_do() -> None:
     config = load(None, {})
-    assert not config.providers
-    assert messages(config) == [
-        "there is no provider: set the key of one, such as OPENAI_API_KEY, or write [providers.NAME]"
-    ]
+    assert not remote(config)
+    (told,) = messages(config)
+    assert told.startswith("there is no provider but the model on this machine: set the key of one, such as OPENAI_API")
+    assert told.endswith("or write [providers.NAME]")
 
 
 def test_white_space_around_a_key_does_not_count() -> None:
@@ -65,7 +70,7 @@ def test_white_space_around_a_key_does_not_count() -> None:
 
 def test_a_provider_that_lacks_its_address_is_left_out() -> None:
     config = load(None, {**GROQ, "AZURE_OPENAI_API_KEY": "azure-key"})
-    assert list(config.providers) == ["groq"]
+    assert remote(config) == ["groq"]
     assert messages(config) == [
         "providers.azure.base_url: the variable AZURE_OPENAI_ENDPOINT is not set, or empty, so azure is left out"
     ]
@@ -101,13 +106,55 @@ def test_an_address_may_be_written_as_its_server_takes_it(address: str, url: str
     assert provider.api_key is None
 
 
+# Models on this machine
+
+
+def test_a_model_on_this_machine_is_always_there(path: Path) -> None:
+    config = load(None, GROQ)
+    local = config.providers["local"]
+    assert (local.embedded, local.implied, local.models) == (True, True, ("smollm2",))
+    assert not config.only_here
+    assert load(None, {}).only_here
+    assert not read(path, "[providers.local]").providers["local"].implied
+
+
+def test_a_file_of_ones_own_gives_the_model_its_name(path: Path) -> None:
+    (path.parent / "Tiny-1B.Q4.gguf").touch()
+    config = read(path, '[providers.local]\nmodel = "Tiny-1B.Q4.gguf"\nslots = 2\ncontext = 512')
+    local = config.providers["local"]
+    assert (local.model, local.models) == (str(path.parent / "Tiny-1B.Q4.gguf"), ("Tiny-1B.Q4",))
+    assert (local.slots, local.context, local.queue) == (2, 512, 32)
+    assert config.warnings == ()
+    assert config.route("local/Tiny-1B.Q4") is not None
+    assert config.route("local/smollm2") is None
+
+
+def test_it_may_have_another_name_and_there_may_be_several(path: Path) -> None:
+    (path.parent / "big.gguf").touch()
+    text = '[providers.desk]\nmodel = "big.gguf"\nmodels = ["qwen"]\n[routes.any]\ntargets = ["groq/a", "desk/qwen"]'
+    config = read(path, text)
+    assert config.providers["desk"].models == ("qwen",)
+    assert config.providers["local"].model == "smollm2"
+    assert [target.name for target in config.routes["any"].targets] == ["groq/a", "desk/qwen"]
+
+
+def test_a_file_that_is_not_there_is_told_and_no_reason_to_stop(path: Path) -> None:
+    config = read(path, '[providers.local]\nmodel = "missing.gguf"')
+    assert messages(config) == ["2: providers.local.model: there is no such file, so it cannot answer"]
+
+
+def test_a_server_may_have_the_name_of_the_built_in_model(path: Path) -> None:
+    local = read(path, '[providers.local]\nbase_url = "http://127.0.0.1:1234/v1"').providers["local"]
+    assert (local.embedded, local.base_url) == (False, "http://127.0.0.1:1234/v1")
+
+
 # Providers
 
 
 def test_a_new_name_adds_one(path: Path) -> None:
     config = read(path, ACME + 'api_key = "${A}-${B:-b}$$"', {**GROQ, "A": "a"})
     acme = config.providers["acme"]
-    assert set(config.providers) == {"acme", "groq"}
+    assert set(remote(config)) == {"acme", "groq"}
     assert acme.base_url == "https://acme.example/v1"
     assert acme.api_key == Secret("a-b$")
     assert acme.api_key.source == "A, B"
@@ -127,13 +174,14 @@ def test_a_key_in_the_file_goes_over_the_environment(path: Path) -> None:
 
 
 def test_a_provider_may_be_left_out(path: Path) -> None:
-    assert not read(path, "[providers.groq]\nenabled = false").providers
+    assert not remote(read(path, "[providers.groq]\nenabled = false"))
+    assert not read(path, "[providers.groq]\nenabled = false\n[providers.local]\nenabled = false").providers
 
 
 def test_one_that_nobody_needs_may_lack_its_key(path: Path) -> None:
     text = '[routes.fast]\ntargets = ["groq/a"]\n' + ACME + 'api_key = "${ACME_KEY}"\n[providers.xai]\nmodels = ["a"]'
     config = read(path, text)
-    assert list(config.providers) == ["groq"]
+    assert remote(config) == ["groq"]
     assert messages(config) == [
         "5: providers.acme.api_key: the variable ACME_KEY is not set, or empty, so acme is left out",
         "6: providers.xai: the variable XAI_API_KEY is not set, or empty, so xai is left out",
@@ -150,8 +198,9 @@ NO_KEY: dict[str, str] = {
 
 @pytest.mark.parametrize("text", NO_KEY.values(), ids=NO_KEY)
 def test_some_need_no_key(text: str, path: Path) -> None:
-    (provider,) = read(path, text, {}).providers.values()
-    assert provider.credentials() == {}
+    config = read(path, text, {})
+    (name,) = remote(config)
+    assert config.providers[name].credentials() == {}
 
 
 def test_a_key_may_go_in_the_open_where_that_is_wanted(path: Path) -> None:
@@ -229,7 +278,7 @@ def test_only_routes_without_routes_is_told(path: Path) -> None:
 
 def test_models_are_routes_first(path: Path) -> None:
     text = '[routes."groq/b"]\ntargets = ["groq/a"]\n[providers.groq]\nmodels = ["a", "b"]'
-    assert read(path, text).models() == ("groq/b", "groq/a")
+    assert read(path, text).models() == ("groq/b", "groq/a", "local/smollm2")
 
 
 def test_a_route_that_hides_a_model_is_told(path: Path) -> None:

@@ -52,8 +52,9 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
             problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")
     if "key_header" in given and not _HEADER_NAME.fullmatch(given["key_header"]):
         problems.error((*path, "key_header"), "must be the name of a header, such as api-key")
-    if "path" in given:
-        _check_path(given["path"], (*path, "path"), problems)
+    for key in ("path", "embeddings"):
+        if given.get(key):
+            _check_path(given[key], (*path, key), problems)
     for index, model in enumerate(given.get("models", ())):
         if isinstance(model, str) and not is_name(model):
             problems.error((*path, "models", index), "must be a model's name")

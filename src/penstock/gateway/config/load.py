@@ -1,6 +1,7 @@
 """Loads the configuration: a file if there is one, the built-in providers, and the environment.
 
-1. A built-in provider is there if the environment has its key or its address, or if the file names it.
+1. A built-in provider is there if the environment has its key or its address, or if the file names it; the model on
+   this machine always is.
 2. The file's keys go over the built-in's. `enabled = false` leaves a provider out.
 3. A provider that lacks a variable is left out with a warning, so that one file can serve several machines; if a route
    needs it, that is an error. Everywhere else a variable that is not set is an error.
@@ -112,7 +113,8 @@ def _with_built_ins(data: Mapping[str, object], env: Mapping[str, str]) -> dict[
     merged: dict[str, object] = dict(own)
     for name, table in catalog().items():
         if isinstance(own.get(name), dict):
-            merged[name] = {**table, **own[name]}
+            moved = "base_url" in own[name]  # then it is a server, whatever the built-in of that name is
+            merged[name] = {key: value for key, value in table.items() if not (moved and key == "model")} | own[name]
         elif name not in own and brought_in(table, env):
             merged[name] = dict(table)
     return {**data, "providers": merged}

@@ -1,6 +1,7 @@
 """The providers of a configuration: the address and the key of each, and why one that was asked for is not there."""
 
 from collections.abc import Mapping
+from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,14 @@ from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import KEY_HEADER
+from penstock.upstream.weights import BUILT_IN
+
+# What a model on this machine has no use for.
+_OF_REMOTES = frozenset(
+    ("base_url", "dialect", "api_key", "env", "url_env", "key_header", "headers", "path", "embeddings", "insecure")
+)
+# And what nothing else has.
+_OF_MODELS_HERE = frozenset(("context", "slots", "queue"))
 
 
 class ProviderLoader:
@@ -34,13 +43,15 @@ class ProviderLoader:
             provider = self._provider(name, table, timeouts)
             if provider is None:
                 continue
-            if not provider.replay and same_place(server.address, parse_url(provider.base_url)):
+            called = not provider.replay and not provider.embedded
+            if called and same_place(server.address, parse_url(provider.base_url)):
                 message = f"is where Penstock itself listens ({server.address}); one of the two has to move"
                 self._problems.error(("providers", name, "base_url"), message)
             self.usable[name] = provider
-        if not self.usable and not self._problems.errors:
-            message = "there is no provider: set the key of one, such as OPENAI_API_KEY, or write [providers.NAME]"
-            self._problems.warn((), message)
+        if all(provider.implied for provider in self.usable.values()) and not self._problems.errors:
+            but = " but the model on this machine" if self.usable else ""
+            remedy = "set the key of one, such as OPENAI_API_KEY, or write [providers.NAME]"
+            self._problems.warn((), f"there is no provider{but}: {remedy}")
         return self
 
     def find(self, name: str, path: Path, route: str) -> Provider | None:
@@ -79,6 +90,10 @@ class ProviderLoader:
             return None
         told = len(self._problems.errors)
         check_provider(name, given, self._problems)
+        if "model" in given:
+            return self._model_here(name, given, timeouts) if len(self._problems.errors) == told else None
+        for key in _OF_MODELS_HERE & given.keys():
+            self._problems.error(("providers", name, key), "is for a model on this machine, and needs model")
         base_url: str | None = ""
         api_key: Secret | None = None
         if given.get("replay"):
@@ -101,6 +116,35 @@ class ProviderLoader:
                 "api_key": api_key,
                 "key_header": given.get("key_header", KEY_HEADER).lower(),
                 "headers": MappingProxyType({key.lower(): value for key, value in given.get("headers", {}).items()}),
+                "timeouts": structs.replace(timeouts, **given.get("timeouts", {})),
+            },
+        )
+
+    def _model_here(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
+        """A model on this machine: one that Penstock knows, or a file, by its path from the configuration's folder."""
+        path: Path = ("providers", name)
+        for key in given:
+            if key in _OF_REMOTES:
+                self._problems.error((*path, key), "says nothing of a model on this machine; leave it out, or model")
+                return None
+        model = given["model"]
+        if model not in BUILT_IN:
+            file = FilePath(self._problems.document.file).parent / FilePath(model).expanduser()
+            if file.suffix != ".gguf":
+                known = ", ".join(BUILT_IN)
+                self._problems.error((*path, "model"), f"must be {known}, or the path of a file that ends in .gguf")
+                return None
+            if not file.is_file():
+                self._problems.warn((*path, "model"), "there is no such file, so it cannot answer")
+            model = str(file.absolute())
+        return Provider(
+            name=name,
+            implied=not self._is_own(path),
+            **{
+                **given,
+                "base_url": "",
+                "model": model,
+                "models": given.get("models") or (model if model in BUILT_IN else FilePath(model).stem,),
                 "timeouts": structs.replace(timeouts, **given.get("timeouts", {})),
             },
         )

@@ -86,6 +86,8 @@ class RouteLoader:
             self._problems.error(path, f"must be written provider/model{hint}")
         elif not is_name(model):
             self._problems.error(path, "must be written provider/model, and has no model")
-        elif self._providers.find(provider, path, route) is not None:
-            return Target.parse(text, self._providers.usable)
+        elif (found := self._providers.find(provider, path, route)) is not None:
+            if not found.embedded or model in found.models:
+                return Target.parse(text, self._providers.usable)
+            self._problems.error(path, f"{provider} has one model, {found.models[0]!r}")
         return None

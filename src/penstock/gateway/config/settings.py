@@ -110,6 +110,8 @@ class Target(Struct, frozen=True, kw_only=True):
         provider, slash, model = name.partition("/")
         if not slash or not model or provider not in providers:
             raise UnknownTargetError(f"no provider answers to {name!r}: write it as provider/model")
+        if providers[provider].embedded and model not in providers[provider].models:
+            raise UnknownTargetError(f"the model on this machine does not answer to {name!r}")
         return cls(provider=providers[provider], model=model, timeouts=providers[provider].timeouts)
 
 
@@ -142,6 +144,11 @@ class Config(Struct, frozen=True, kw_only=True):
     captures: Captures = Captures()
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
+
+    @property
+    def only_here(self) -> bool:
+        """Whether nobody but models on this machine can answer."""
+        return all(provider.embedded for provider in self.providers.values())
 
     def target(self, name: str) -> Target:
         """The target that `provider/model` means; `UnknownTargetError` if there is no such provider."""

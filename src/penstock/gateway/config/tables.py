@@ -27,7 +27,7 @@ from penstock.providers.catalog import catalog
 from penstock.providers.secret import Secret
 
 # Fields that the loader sets, and no file.
-DERIVED = frozenset({"name"})
+DERIVED = frozenset({"name", "implied"})
 
 _NOUNS: tuple[tuple[type, str], ...] = (
     (bool, "true or false"),

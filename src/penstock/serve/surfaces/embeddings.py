@@ -1,0 +1,45 @@
+"""`POST /v1/embeddings`: passed on to a provider that has them, as they are but for the model's name."""
+
+from penstock.gateway.call import Call
+from penstock.gateway.passage import Whole
+from penstock.gateway.pipeline import Attempts, Gateway
+from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
+from penstock.http.server import Exchange
+from penstock.serve.responses import JSON, call_headers
+from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.surface import Surface
+
+# What says how to read the body, and so goes with it.
+_KEPT = ("content-type", "content-encoding")
+
+
+class Embeddings(Surface[EmbeddingsRequest]):
+    """The surface for embeddings."""
+
+    def read(self, body: bytes) -> EmbeddingsRequest:
+        """The request in a body."""
+        return parse_embeddings(body)
+
+    def call(self, request: EmbeddingsRequest, request_id: str, started: float) -> Call:
+        """The call that a request is."""
+        return Call(request_id, request.model, stream=False, started=started)
+
+    def client(self, exchange: Exchange, call: Call) -> "EmbeddingsClient":
+        """The client's side of a call."""
+        return EmbeddingsClient(exchange, call, self.over)
+
+    def answer(self, request: EmbeddingsRequest, client: "EmbeddingsClient", gateway: Gateway) -> Attempts | None:
+        """The attempts that will answer a request; None if it was refused."""
+        return gateway.embed(client.call, request, client)
+
+
+class EmbeddingsClient(SurfaceClient):
+    """The client of one request for embeddings."""
+
+    def pass_on(self, whole: Whole) -> None:
+        """Send the provider's answer."""
+        self.call.status = 200
+        self.call.ending = "completed"
+        kept = {name: value for name, value in whole.headers.items() if name in _KEPT}
+        self._exchange.respond(200, {"content-type": JSON} | kept | call_headers(self.call), whole.body)
+        self._settle()

@@ -1,0 +1,74 @@
+"""Surface: an API that Penstock offers. Takes requests, reads them, and keeps the calls that are under way."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from penstock.gateway.call import Call
+from penstock.gateway.pipeline import Attempts, Gateway
+from penstock.gateway.request import RefusedError
+from penstock.http.server import Exchange
+from penstock.serve.responses import respond_failure
+from penstock.serve.surfaces.client import SurfaceClient
+
+# A body of this size may take longer to read than others should wait: it is read beside the loop.
+_LARGE_BODY = 262_144
+
+Asked = TypeVar("Asked")
+
+
+class Surface(ABC, Generic[Asked]):
+    """One API. `calls` are those under way, on all surfaces; `settle` is told of each that is over."""
+
+    def __init__(self, calls: set[SurfaceClient], settle: Callable[[Call], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls = calls
+        self._settle = settle
+
+    @abstractmethod
+    def read(self, body: bytes) -> Asked:
+        """The request in a body; raises `RefusedError`."""
+
+    @abstractmethod
+    def call(self, request: Asked, request_id: str, started: float) -> Call:
+        """The call that a request is."""
+
+    @abstractmethod
+    def client(self, exchange: Exchange, call: Call) -> SurfaceClient:
+        """The client's side of a call."""
+
+    @abstractmethod
+    def answer(self, request: Asked, client: Any, gateway: Gateway) -> Attempts | None:
+        """The attempts that will answer a request to its client; None if it was refused."""
+
+    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str) -> None:
+        """Begin to answer a request."""
+        body = exchange.request.body
+        if len(body) > _LARGE_BODY:
+            reading = self._loop.run_in_executor(None, self.read, body)
+            reading.add_done_callback(lambda done: self._begin(exchange, gateway, request_id, done.result))
+        else:
+            self._begin(exchange, gateway, request_id, partial(self.read, body))
+
+    def over(self, client: SurfaceClient) -> None:
+        """A call is settled."""
+        self._calls.discard(client)
+        client.call.total_s = self._loop.time() - client.call.started
+        self._settle(client.call)
+
+    def _begin(self, exchange: Exchange, gateway: Gateway, request_id: str, read: Callable[[], Asked]) -> None:
+        started = self._loop.time()
+        try:
+            request = read()
+        except RefusedError as refused:
+            respond_failure(exchange, refused.failure, request_id, {})
+            return
+        if exchange.over:
+            return  # the client left while a large body was read
+        client = self.client(exchange, self.call(request, request_id, started))
+        self._calls.add(client)
+        client.attempts = self.answer(request, client, gateway)
+        if client.attempts is not None:
+            client.attempts.begin()

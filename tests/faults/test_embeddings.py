@@ -1,0 +1,143 @@
+"""`/v1/embeddings`: body and answer pass as they are; routes, fallback, keys and errors are as for chats."""
+
+import json
+import time
+
+import pytest
+from openai import DefaultHttpxClient, NotFoundError, OpenAI
+
+from tests.faults.client import CLIENT_KEY, Response, get, post
+from tests.faults.conftest import Starter
+from tests.faults.gateway import PROVIDER_KEY, Gateway
+from tests.faults.upstream import JSON, Script, fin, hang, head, rst, send, status
+
+BODY = b'{"input": ["a",  "\\u0062"], "dimensions": 2.0, "odd": {"x": 1e400}, "model": "MODEL"}'
+ANSWER = (
+    b'{"object":"list",  "data":[{"object":"embedding","index":0,"embedding":[0.10,-1e-3]}],'
+    b'"model":"e-1","usage":{"prompt_tokens":7,"total_tokens":7},"extra":true}'
+)
+OK: Script = [status(200, JSON, ANSWER)]
+DOWN: Script = [status(500, JSON, b'{"error": {"message": "down"}}')]
+
+
+@pytest.fixture
+def embedding(start: Starter) -> Gateway:
+    """A gateway whose two patient providers have embeddings, and whose hasty one is asked for them too."""
+    gateway = start(**{"providers.none": {"base_url": "http://127.0.0.1:9/v1", "api_key": "a-key-of-some-length"}})
+    text = gateway.file.read_text()
+    for name in ("main", "spare", "hasty"):
+        text = text.replace(f"[providers.{name}]\n", f'[providers.{name}]\nembeddings = "/embed/{{model}}"\n')
+    gateway.file.write_text(
+        text + '[routes.e]\ntargets = ["none/x", "main/first", "spare/second"]\nset = { user = "u" }\n'
+    )
+    gateway.signal(1)
+    gateway.says("was reloaded")
+    return gateway
+
+
+def ask(gateway: Gateway, model: str, body: bytes = BODY) -> Response:
+    return gateway.send(post(body.replace(b"MODEL", model.encode()), path="/v1/embeddings"), calls=1)
+
+
+def test_body_and_answer_pass_as_they_are(embedding: Gateway) -> None:
+    model = embedding.upstream.play(OK)
+    response = ask(embedding, f"main/{model}")
+    assert (response.status, response.body) == (200, ANSWER)
+    assert response.headers["x-penstock-provider"] == "main"
+    sent, _, body = embedding.upstream.requests(model)[-1].partition(b"\r\n\r\n")
+    assert sent.startswith(b"POST /v1/embed/%b HTTP/1.1\r\n" % model.encode())
+    assert f"authorization: Bearer {PROVIDER_KEY}".encode() in sent
+    assert body == (b'{"input":["a",  "\\u0062"],"dimensions":2.0,"odd":{"x": 1e400},"model":"%b"}' % model.encode())
+    call = embedding.call(response)
+    assert (call["ending"], call["input"], call["output"], call["stream"]) == ("completed", 7, 0, False)
+    embedding.quiet()
+
+
+def test_the_official_client_reads_it(embedding: Gateway) -> None:
+    model = embedding.upstream.play(OK)
+    embedding.expected += 1
+    with OpenAI(
+        base_url=f"http://127.0.0.1:{embedding.port}/v1",
+        api_key=CLIENT_KEY,
+        http_client=DefaultHttpxClient(trust_env=False),
+    ) as sdk:
+        told = sdk.embeddings.create(model=f"main/{model}", input=["a"], encoding_format="float")
+        assert told.data[0].embedding == [0.1, -0.001]
+        assert told.usage.prompt_tokens == 7
+        embedding.expected += 1
+        with pytest.raises(NotFoundError, match="no provider of 'none/x' has embeddings"):
+            sdk.embeddings.create(model="none/x", input="a")
+    embedding.quiet()
+
+
+FAILS: dict[str, Script] = {
+    "an error": DOWN,
+    "a reset": [rst()],
+    "a page": [status(200, {"content-type": "text/html"}, b"<html>busy</html>")],
+    "cut short": [head(200, JSON, framing="content-length: 999"), send(b'{"data": ['), fin()],
+}
+
+
+@pytest.mark.parametrize("script", FAILS.values(), ids=FAILS)
+def test_the_next_target_answers(embedding: Gateway, script: Script) -> None:
+    embedding.upstream.play(script, "first")
+    embedding.upstream.play(OK, "second")
+    response = ask(embedding, "e")
+    assert (response.status, response.body) == (200, ANSWER)
+    call = embedding.call(response)
+    assert [tried["target"] for tried in call["attempts"]] == ["main/first", "spare/second"]
+    sent = embedding.upstream.requests("second")[-1].partition(b"\r\n\r\n")[2]
+    assert json.loads(sent.replace(b"1e400", b"0"))["user"] == "u"
+    embedding.quiet()
+
+
+def test_when_nobody_answers_the_client_is_told(embedding: Gateway) -> None:
+    embedding.upstream.play(DOWN, "first")
+    embedding.upstream.play([status(400, JSON, b'{"error": {"message": "too many inputs"}}')], "second")
+    response = ask(embedding, "e")
+    assert (response.status, response.error["message"]) == (400, "too many inputs")
+    embedding.quiet()
+
+
+def test_a_provider_that_is_silent_is_not_waited_for(embedding: Gateway) -> None:
+    model = embedding.upstream.play([hang()])
+    began = time.monotonic()
+    response = ask(embedding, f"hasty/{model}")
+    assert (response.status, response.error["code"]) == (504, "upstream_timeout_idle")
+    assert time.monotonic() - began < 2.0
+    assert embedding.call(response)["ending"] == "timed_out"
+    embedding.quiet()
+
+
+def test_a_client_that_leaves_stops_the_provider(embedding: Gateway) -> None:
+    model = embedding.upstream.play([hang()])
+    with embedding.client() as client:
+        client.send(post(BODY.replace(b"MODEL", f"main/{model}".encode()), path="/v1/embeddings"))
+        embedding.upstream.asked(model)
+    embedding.expected += 1
+    assert embedding.last_call()["ending"] == "cancelled"
+    embedding.quiet()
+
+
+WRONG: dict[str, tuple[bytes, int, str]] = {
+    "no JSON": (b"{", 400, "invalid_json"),
+    "no object": (b"[]", 400, "invalid_json"),
+    "no model": (b'{"input": "a"}', 400, "invalid_request"),
+    "a model that is no name": (b'{"input": "a", "model": 5}', 400, "invalid_request"),
+    "no input": (b'{"model": "main/x"}', 400, "invalid_request"),
+    "two models": (b'{"input": "a", "model": "main/x", "model": "main/y"}', 400, "duplicate_key"),
+}
+
+
+@pytest.mark.parametrize(("body", "code", "word"), WRONG.values(), ids=WRONG)
+def test_a_wrong_request_is_told(gateway: Gateway, body: bytes, code: int, word: str) -> None:
+    response = gateway.send(post(body, path="/v1/embeddings"))
+    assert (response.status, response.error["code"]) == (code, word)
+
+
+def test_other_ways_in_are_as_for_chats(gateway: Gateway) -> None:
+    assert gateway.send(get("/v1/embeddings")).status == 405
+    request = post(BODY, {"Host": "gateway", "Authorization": "Bearer wrong"}, path="/v1/embeddings")
+    assert gateway.send(request).status == 401
+    assert ask(gateway, "nobody/x").error["code"] == "model_not_found"
+    assert ask(gateway, "main/x").error["code"] == "model_without_embeddings"

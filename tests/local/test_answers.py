@@ -1,0 +1,184 @@
+"""The model on this machine, asked through the official SDK: what passes through, and what is made to work.
+
+No text of the model is asserted: it changes with every release of its runtime.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from openai import APIStatusError, NotFoundError
+from pydantic import BaseModel
+
+from tests.local.served import LONG, MODEL, Served, user
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather in a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+ADD: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+
+
+def test_it_answers(shared: Served) -> None:
+    answer = shared.sdk.chat.completions.create(model=MODEL, messages=user("Hello!"), max_tokens=24)
+    choice = answer.choices[0]
+    assert choice.message.content
+    assert choice.message.tool_calls is None
+    assert choice.finish_reason in ("stop", "length")
+    assert answer.model == "smollm2"
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens > 10
+    assert 0 < answer.usage.completion_tokens <= 24
+
+
+def test_it_streams_token_by_token(shared: Served) -> None:
+    chunks = list(
+        shared.sdk.chat.completions.create(
+            model=MODEL, messages=LONG, max_tokens=12, stream=True, stream_options={"include_usage": True}
+        )
+    )
+    texts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
+    assert len(texts) > 8
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "length"
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 12
+    shared.until(lambda: shared.calls and shared.calls[-1]["output"] == 12)
+    assert shared.calls[-1]["ending"] == "completed"
+
+
+def test_max_tokens_and_stop_end_it(shared: Served) -> None:
+    def ask(**fields: Any) -> Any:
+        return shared.sdk.chat.completions.create(model=MODEL, messages=LONG, temperature=0, **fields)
+
+    whole = ask(max_tokens=16)
+    assert (whole.choices[0].finish_reason, whole.usage.completion_tokens) == ("length", 16)
+    text = whole.choices[0].message.content
+    word = text.split()[5]
+    stopped = ask(max_tokens=16, stop=[word])
+    assert stopped.choices[0].finish_reason == "stop"
+    assert word not in stopped.choices[0].message.content
+    assert text.startswith(stopped.choices[0].message.content)
+
+
+def test_a_seed_fixes_what_it_says(shared: Served) -> None:
+    def ask(seed: int) -> str | None:
+        answer = shared.sdk.chat.completions.create(
+            model=MODEL, messages=LONG, temperature=1.5, seed=seed, max_tokens=16
+        )
+        return answer.choices[0].message.content
+
+    first = ask(1)
+    assert ask(1) == first
+    assert ask(2) != first
+
+
+def test_logprobs_come_with_the_tokens(shared: Served) -> None:
+    answer = shared.sdk.chat.completions.create(
+        model=MODEL, messages=user("Hello!"), logprobs=True, top_logprobs=3, max_tokens=3, temperature=0
+    )
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert len(logprobs.content) == 3
+    assert "".join(token.token for token in logprobs.content) == answer.choices[0].message.content
+    assert all(token.logprob <= 0 and len(token.top_logprobs) == 3 for token in logprobs.content)
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+def test_a_schema_holds_it_to_a_form(shared: Served) -> None:
+    answer = shared.sdk.chat.completions.parse(
+        model=MODEL, messages=user("Invent a person."), response_format=Person, max_tokens=60, temperature=0
+    )
+    assert isinstance(answer.choices[0].message.parsed, Person)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+def test_a_tool_is_called(shared: Served, choice: Any) -> None:
+    answer = shared.sdk.chat.completions.create(
+        model=MODEL,
+        messages=user("What is the weather in Paris?"),
+        tools=[WEATHER],
+        tool_choice=choice,
+        max_tokens=80,
+        temperature=0,
+    )
+    message = answer.choices[0].message
+    assert (answer.choices[0].finish_reason, message.content) == ("tool_calls", None)
+    assert message.tool_calls is not None
+    (call,) = message.tool_calls
+    assert call.type == "function"
+    assert call.function.name == "get_weather"
+    assert list(json.loads(call.function.arguments)) == ["city"]
+
+
+def test_a_tool_call_is_streamed(shared: Served) -> None:
+    with shared.sdk.chat.completions.stream(
+        model=MODEL,
+        messages=user("What is the weather in Paris?"),
+        tools=[WEATHER],
+        tool_choice="required",
+        max_tokens=80,
+        temperature=0,
+    ) as stream:
+        events = [event.type for event in stream]
+        message = stream.get_final_completion().choices[0].message
+    assert message.tool_calls is not None
+    assert message.tool_calls[0].function.name == "get_weather"
+    assert list(json.loads(message.tool_calls[0].function.arguments)) == ["city"]
+    assert events.count("tool_calls.function.arguments.delta") > 3
+
+
+def test_after_the_result_of_a_tool_it_answers_in_words(shared: Served) -> None:
+    function = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
+    messages: Any = [
+        *user("What is the weather in Paris?"),
+        {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "sunny, 21 degrees"},
+    ]
+    answer = shared.sdk.chat.completions.create(model=MODEL, messages=messages, tools=[WEATHER, ADD], max_tokens=40)
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.choices[0].message.content
+
+
+def test_two_answers_to_one_question(shared: Served) -> None:
+    answer = shared.sdk.chat.completions.create(model=MODEL, messages=LONG, n=2, temperature=1, max_tokens=4)
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert all(choice.message.content for choice in answer.choices)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a tool that is none": ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "functions only"),
+    "a schema that is none": (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "odd"}}}},
+        "schema",
+    ),
+    "a prompt that is too long": ({"messages": user("word " * 9000)}, "exceeds the available context size"),
+}
+
+
+@pytest.mark.parametrize(("fields", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_it_cannot_do_is_told(shared: Served, fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(APIStatusError, match=words) as refused:
+        shared.sdk.chat.completions.create(**{"model": MODEL, "messages": user("Hi"), "max_tokens": 4, **fields})
+    assert refused.value.status_code == 400
+
+
+def test_another_name_is_not_answered(shared: Served) -> None:
+    with pytest.raises(NotFoundError):
+        shared.sdk.chat.completions.create(model="local/gpt-5", messages=user("Hi"))
+
+
+def test_it_is_listed_for_what_it_is(shared: Served) -> None:
+    (model,) = shared.sdk.models.list().data
+    assert (model.id, model.owned_by) == (MODEL, "local")
+    extra = model.model_extra or {}
+    assert extra["available"] is True
+    assert "toy" in extra["description"]

@@ -1,0 +1,237 @@
+"""The child process: when it works and when it rests, what it dies of, who starts it, and that it never outlives us."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import APIError, InternalServerError
+
+from tests.faults.scripts import unstreamed
+from tests.faults.upstream import JSON, status
+from tests.local.conftest import Serve
+from tests.local.served import LONG, MODEL, Served, processor_s, user
+
+GONE_S = 2.0
+LOADED_S = 20.0
+ONLY = "[providers.local]\n"
+BESIDE = '[providers.main]\nbase_url = "UPSTREAM"\napi_key = "a-key-of-some-length"\n'
+
+
+@pytest.fixture
+def cache(weights: Path) -> dict[str, str]:
+    return {"PENSTOCK_CACHE": str(weights.parents[1])}
+
+
+def ask(served: Served, **fields: Any) -> Any:
+    """A short answer."""
+    return served.sdk.chat.completions.create(**{"model": MODEL, "messages": user("Hi!"), "max_tokens": 3, **fields})
+
+
+def begin(served: Served) -> Any:
+    """A long stream, of which the first words have come."""
+    stream = served.sdk.chat.completions.create(model=MODEL, messages=LONG, stream=True, max_tokens=500)
+    for _ in range(3):
+        next(stream)
+    return stream
+
+
+def rests(pid: int, within_s: float = 3.0) -> bool:
+    """Whether a process stops using its processor."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        before = processor_s(pid)
+        time.sleep(0.4)
+        if processor_s(pid) == before:
+            return True
+    return False
+
+
+# Leaving
+
+
+def test_it_stops_when_the_client_leaves_a_stream(shared: Served) -> None:
+    stream = begin(shared)
+    busy = processor_s(shared.child())
+    time.sleep(0.4)
+    assert processor_s(shared.child()) > busy
+    stream.close()
+    assert rests(shared.child())
+    shared.until(lambda: shared.calls[-1]["ending"] == "cancelled")
+
+
+def test_it_stops_when_the_client_leaves_without_having_heard_anything(shared: Served) -> None:
+    pid = shared.child()
+    with suppress(APIError):
+        shared.sdk.with_options(timeout=0.5).chat.completions.create(model=MODEL, messages=LONG, max_tokens=500)
+    assert rests(pid)
+    shared.until(lambda: shared.calls[-1]["ending"] == "cancelled")
+    assert ask(shared).choices[0].message.content
+
+
+# Dying
+
+
+def test_killed_in_the_middle_it_says_so_and_the_next_call_works(shared: Served) -> None:
+    before = len(shared.calls)
+    stream = begin(shared)
+    killed = shared.child()
+    os.kill(killed, signal.SIGKILL)
+    with pytest.raises(APIError, match="before the answer was complete"):
+        list(stream)
+    began = time.monotonic()
+    assert ask(shared).choices[0].message.content
+    assert time.monotonic() - began < LOADED_S
+    assert shared.child() != killed
+    shared.says("the process of local/smollm2 has ended (signal 9)")
+    shared.until(lambda: len(shared.calls) == before + 2)
+    assert [(call["ending"], call["code"]) for call in shared.calls[before:]] == [
+        ("truncated", "upstream_truncated"),
+        ("completed", None),
+    ]
+
+
+def test_killed_while_calls_wait_they_are_answered_all_the_same(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(ONLY + "slots = 1\n", **cache)
+    stream = begin(served)
+    answers: list[Any] = []
+    waiting = [threading.Thread(target=lambda: answers.append(ask(served))) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    served.wait_for_turns(3)
+    assert answers == []
+    os.kill(served.child(), signal.SIGKILL)
+    for thread in waiting:
+        thread.join(LOADED_S)
+    assert [bool(answer.choices[0].message.content) for answer in answers] == [True, True]
+    stream.close()
+
+
+# Waiting
+
+
+def test_calls_wait_in_order_and_too_many_are_told_to_come_back(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve("heartbeat_s = 0.1\n" + ONLY + "slots = 1\nqueue = 2\n", **cache)
+    first = begin(served)
+    ended: list[int] = []
+
+    def wait(number: int) -> None:
+        with served.begin(MODEL, stream=True, max_tokens=3) as client:
+            response = client.response()
+            assert response.done
+            assert b": penstock\n\n" in response.body  # while it waited
+        ended.append(number)
+
+    waiting = [threading.Thread(target=wait, args=(number,)) for number in range(2)]
+    for number, thread in enumerate(waiting):
+        thread.start()
+        served.wait_for_turns(2 + number)
+    time.sleep(0.3)  # for a heartbeat or two
+    with pytest.raises(InternalServerError, match="2 calls wait for it already") as refused:
+        ask(served)
+    assert (refused.value.status_code, refused.value.code) == (503, "local_busy")
+    assert refused.value.response.headers["retry-after"] == "5"
+    assert ended == []
+    first.close()
+    for thread in waiting:
+        thread.join(20.0)
+    assert ended == [0, 1]
+
+
+def test_who_waits_too_long_is_told(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(ONLY + "slots = 1\ntimeouts.first_event_s = 2.0\n", **cache)
+    served.wait_until_loaded()
+    with begin(served):
+        began = time.monotonic()
+        with pytest.raises(InternalServerError, match="is busy") as refused:
+            ask(served)
+        assert refused.value.status_code == 503
+        assert 1.9 < time.monotonic() - began < 6.0
+
+
+# Starting
+
+
+def test_beside_providers_it_starts_with_the_first_call(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(BESIDE + '[routes.careful]\ntargets = ["main/down", "local/smollm2"]\n', **cache)
+    assert "curl" not in "".join(served.output)
+    assert ask(served, model=f"main/{served.upstream.play(unstreamed())}").choices[0].message.content == "Hello, world"
+    assert served.children() == []
+    served.upstream.play([status(500, JSON, b'{"error": {"message": "down"}}')], "down")
+    answer = ask(served, model="careful")
+    assert (answer.model, bool(answer.choices[0].message.content)) == ("smollm2", True)
+    assert len(served.children()) == 1
+    served.until(lambda: [tried["target"] for tried in served.calls[-1]["attempts"]] == ["main/down", MODEL])
+
+
+def test_a_reload_that_leaves_it_out_ends_it(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(BESIDE + ONLY, **cache)
+    stream = served.sdk.chat.completions.create(model=MODEL, messages=LONG, stream=True, max_tokens=20)
+    next(stream)
+    served.file.write_text(served.file.read_text() + "enabled = false\n")
+    served.signal(signal.SIGHUP)
+    served.says("was reloaded")
+    assert [chunk.choices[0].finish_reason for chunk in stream if chunk.choices][-1] == "length"
+    served.wait_for(0, GONE_S)
+    assert served.left() == []
+
+
+def test_several_workers_share_one(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(ONLY, "--workers", "2", **cache)
+    for _ in range(8):
+        with served.new_sdk() as sdk:  # a connection of its own: the kernel chooses the worker
+            assert sdk.chat.completions.create(model=MODEL, messages=user("Hi!"), max_tokens=2).choices
+    assert len(served.children()) == 1
+    os.kill(served.child(), signal.SIGKILL)
+    assert ask(served).choices[0].message.content
+    assert len(served.children()) == 1
+    for worker in served.workers():
+        os.kill(worker, signal.SIGKILL)  # whoever has started it
+    served.says("another one takes its place")
+    assert _eventually(lambda: ask(served).choices[0].message.content)
+    assert len(served.children()) == 1
+
+
+# Ending
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["SIGKILL", "SIGTERM"])
+def test_it_ends_with_the_gateway(serve: Serve, cache: dict[str, str], number: int) -> None:
+    served = serve(ONLY, **cache)
+    ask(served)
+    stream = begin(served)
+    os.kill(served.pid, number)
+    assert served.wait_for(0, GONE_S + 1.0) < GONE_S + 1.0
+    served.wait()
+    assert served.left() == []
+    with suppress(APIError):
+        list(stream)
+
+
+def test_it_ends_with_the_gateway_even_while_it_loads(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(ONLY, **cache)
+    served.wait_for(1, LOADED_S)
+    os.kill(served.pid, signal.SIGKILL)
+    assert served.wait_for(0, GONE_S) < GONE_S
+
+
+def test_it_ends_with_the_last_of_several_workers(serve: Serve, cache: dict[str, str]) -> None:
+    served = serve(ONLY, "--workers", "2", **cache)
+    ask(served)
+    os.kill(served.pid, signal.SIGKILL)  # its workers notice, and end too
+    served.wait_for(0, GONE_S + 1.0)
+    assert served.left() == []
+
+
+def _eventually(true: Any, within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        with suppress(APIError):
+            if true():
+                return True
+        time.sleep(0.05)
+    return False
