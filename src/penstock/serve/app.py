@@ -25,7 +25,7 @@ from penstock.serve.responses import JSON, error_page, new_request_id, respond_f
 from penstock.serve.shelf import prepare
 from penstock.serve.surfaces.chat_completions import ChatCompletions
 from penstock.upstream.library import load
-from penstock.upstream.pieces import Manner, parse_speed
+from penstock.upstream.playback import Rendition, parse_speed
 from penstock.upstream.remote import Remote
 from penstock.upstream.replay import Replay
 
@@ -101,7 +101,7 @@ class App:
             self._log.say(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
             self._log.say(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
-        return Replay(library, Manner(speed=parse_speed(provider.replay_speed)))
+        return Replay(library, Rendition(speed=parse_speed(provider.replay_speed)))
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Begin to take connections; returns the port."""

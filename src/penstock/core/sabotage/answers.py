@@ -126,7 +126,7 @@ def error_event(script: Script, count: int | None) -> Script:
     """An error in the middle, and the end."""
     events = script.by_event().pieces
     kept = events[: len(events) // 2 if count is None else count]
-    return structs.replace(script, pieces=(*kept, Piece(0.0, _error())), cut=True)
+    return structs.replace(script, pieces=(*kept, Piece(0.0, _error())), ending="end", cut=True)
 
 
 def error_first(script: Script) -> Script:

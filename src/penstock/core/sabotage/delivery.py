@@ -56,7 +56,7 @@ def wrong_type(script: Script) -> Script:
 
 def cut_after(script: Script, count: int) -> Script:
     """The end after so many events."""
-    return structs.replace(script, pieces=script.by_event().pieces[:count], cut=True)
+    return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
 
 
 def cut_bytes(script: Script, count: int) -> Script:
@@ -66,7 +66,7 @@ def cut_bytes(script: Script, count: int) -> Script:
         if left > 0:
             pieces.append(Piece(piece.after_s, piece.data[:left]))
         left -= len(piece.data)
-    return structs.replace(script, pieces=tuple(pieces), cut=True)
+    return structs.replace(script, pieces=tuple(pieces), ending="end", cut=True)
 
 
 def reset(script: Script, count: int | None) -> Script:

@@ -11,20 +11,23 @@ from penstock.core.stream import MAX_EVENT
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
 
-ScriptEnding: TypeAlias = Literal["end", "reset", "stall"]
+ScriptEnding: TypeAlias = Literal["end", "closed", "reset", "stall"]
 
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
 
 
 class Piece(Struct, frozen=True):
-    """Bytes that are sent at once, so many seconds after the piece before."""
+    """Bytes that are sent together, so many seconds after the piece before; the first, after the request."""
 
     after_s: float
     data: bytes
 
 
 class Script(Struct, frozen=True):
-    """What a server sends. At its end it ends the body properly, resets the connection, or goes on saying nothing."""
+    """What a server sends.
+
+    At its end it ends the body properly, closes or resets the connection before that, or goes on saying nothing.
+    """
 
     pieces: tuple[Piece, ...]
     ending: ScriptEnding = "end"
@@ -57,10 +60,11 @@ class Script(Struct, frozen=True):
         return structs.replace(self, pieces=tuple(pieces))
 
     def with_body(self, data: bytes, content_type: str) -> "Script":
-        """The same with one body in place of the stream, sent when the stream would begin."""
+        """The same with one body in place of the stream, sent when the stream would begin, and ended properly."""
         after_s = self.pieces[0].after_s if self.pieces else 0.0
         headers = self.headers | {"content-type": content_type}
-        return structs.replace(self, pieces=(Piece(after_s, data),) if data else (), headers=headers)
+        pieces = (Piece(after_s, data),) if data else ()
+        return structs.replace(self, pieces=pieces, headers=headers, ending="end")
 
 
 def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> Script:

@@ -12,7 +12,7 @@ from penstock.core.stream import READERS
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
-from penstock.upstream.pieces import parse_speed
+from penstock.upstream.playback import parse_speed
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8
