@@ -113,6 +113,8 @@ def test_json_says_the_same(folder: Path) -> None:
         "base_url": "http://127.0.0.1:9000/v1",
         "dialect": "openai_chat",
         "replay": None,
+        "replay_as": None,
+        "replay_faults": [],
         "key": "penstock.toml",
     }
     assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from msgspec import structs
 
+from penstock.core.sabotage import parse_fault
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.failure import Failure
@@ -19,6 +20,7 @@ from penstock.gateway.routing import Health, RetryBudget
 from penstock.http.client import Pool
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import Exchange, ServerConnection
+from penstock.providers.manners import manner
 from penstock.serve.log import Log
 from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
@@ -101,7 +103,12 @@ class App:
             self._log.say(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
             self._log.say(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
-        return Replay(library, Rendition(speed=parse_speed(provider.replay_speed)))
+        rendition = Rendition(
+            speed=parse_speed(provider.replay_speed),
+            manner=manner(provider.replay_as) if provider.replay_as else None,
+            faults=tuple(map(parse_fault, provider.replay_faults)),
+        )
+        return Replay(library, rendition)
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Begin to take connections; returns the port."""
