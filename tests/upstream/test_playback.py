@@ -257,6 +257,30 @@ def faulty(*faults: str, **others: Any) -> Rendition:
     return Rendition(faults=tuple(map(parse_fault, faults)), **others)
 
 
+ERRORS = {
+    "openai": b'data: {"error":{"message":"The server failed while it was answering. Try again.","type":"server_error"',
+    "groq": b'event: error\ndata: {"error":{"message":"The server failed',
+    "xai": b'data: {"code":"internal_error","error":"The server failed',
+    "mistral": b'data: {"object":"error","message":"The server failed',
+}
+
+
+@pytest.mark.parametrize("name", names())
+def test_an_error_on_demand_is_in_the_manner_too(name: str) -> None:
+    playback = played(faulty("error-event=3", manner=manner(name)))
+    assert playback.pieces[-1].data.startswith(ERRORS.get(name, b""))
+    answer = said_in(playback)
+    assert answer.fault is not None
+    assert (answer.ending, answer.fault.code) == ("failed", "provider-error")
+    assert answer.fault.message == "The server failed while it was answering. Try again."
+
+
+@pytest.mark.parametrize("fault", ["html", "empty"])
+def test_a_page_in_place_of_a_recorded_error_has_status_200(fault: str) -> None:
+    capture = Capture(CaptureHeader(status=503), (Read(1.0, b"{}"),), Closing(1.0, "complete"))
+    assert played(faulty(fault), capture).status == 200
+
+
 # The ending that a capture had stays, unless a fault says how it ends.
 SPOILED_ENDINGS: dict[str, dict[How, How]] = {
     "no-done": {"complete": "complete", "limit": "closed", "reset": "reset", "timed-out": "timed-out"},

@@ -11,8 +11,8 @@ import re
 from msgspec import Struct, structs
 
 from penstock.capture import Capture, How
-from penstock.core.mimicry import Manner
-from penstock.core.sabotage import Piece, PlannedFault, Script, ScriptEnding, spoil
+from penstock.core.mimicry import Manner, mimic_error
+from penstock.core.sabotage import ERROR_CODE, ERROR_MESSAGE, Piece, PlannedFault, Script, ScriptEnding, spoil
 from penstock.upstream.pieces import Split, pieces_of, split_up
 from penstock.upstream.rewrite import rewrite
 
@@ -91,7 +91,7 @@ def playback_of(
         apart_s=0.0 if rendition.speed == AS_FAST_AS_POSSIBLE else APART_S,
     )
     if rendition.faults:
-        playback = _spoiled(playback, rendition.faults)
+        playback = _spoiled(playback, rendition)
     pieces = split_up(playback.pieces, rendition.split, chance or random.Random(0))
     return structs.replace(playback, pieces=pieces)
 
@@ -118,12 +118,14 @@ def _body(capture: Capture, manner: Manner | None, *, include_usage: bool) -> tu
     return pieces, headers
 
 
-def _spoiled(playback: Playback, faults: tuple[PlannedFault, ...]) -> Playback:
+def _spoiled(playback: Playback, rendition: Rendition) -> Playback:
     """The answer with the faults in it. Where no answer ever began there is nothing to break."""
     if playback.status is None:
         return playback
     script = Script(tuple(playback.pieces), _ENDINGS[playback.ending], playback.status, playback.headers)
-    spoiled = spoil(script, faults)
+    if rendition.manner is not None:
+        script = structs.replace(script, error=mimic_error(ERROR_MESSAGE, ERROR_CODE, rendition.manner))
+    spoiled = spoil(script, rendition.faults)
     return structs.replace(
         playback,
         status=spoiled.status,

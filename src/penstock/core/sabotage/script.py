@@ -1,5 +1,6 @@
 """Script: what a server sends in answer to one request, and when: status, headers, timed pieces, and how it ends."""
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
@@ -14,6 +15,13 @@ from penstock.core.wire.sniff import Sniffer
 ScriptEnding: TypeAlias = Literal["end", "closed", "reset", "stall"]
 
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
+# What a server says in whose answer an error is to come, as a body and as an event.
+ERROR_MESSAGE = "The server failed while it was answering. Try again."
+ERROR_CODE = "internal_error"
+ERROR_BODY = json.dumps(
+    {"error": {"message": ERROR_MESSAGE, "type": "server_error", "param": None, "code": ERROR_CODE}},
+    separators=(",", ":"),
+).encode()
 
 
 class Piece(Struct, frozen=True):
@@ -35,6 +43,8 @@ class Script(Struct, frozen=True):
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": _EVENT_STREAM})
     cut: bool = False
     """Whether it was already ended before its time."""
+    error: bytes = b"data: " + ERROR_BODY + b"\n\n"
+    """The event that would tell of an error."""
 
     @property
     def data(self) -> bytes:
