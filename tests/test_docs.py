@@ -1,15 +1,22 @@
-"""What docs/captures.md shows is true: its capture is one, its configuration loads, its words are all there are."""
+"""What docs/captures.md and docs/mimicry.md show is true: the capture, the configuration, the commands, the words."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 from penstock.capture import HOWS, CaptureHeader, dump, parse
 from penstock.gateway.config import load
+from penstock.providers.manners import manner, names
 from tests.cli.support import invoke
+from tests.replay.support import Player
 
-PAGE = (Path(__file__).parent.parent / "docs" / "captures.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "captures.md").read_text(encoding="utf-8")
 (CAPTURE,) = re.findall(r"^````\n(.*?)^````$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -46,3 +53,34 @@ def test_every_ending_and_every_field_is_explained() -> None:
     assert len(HOWS) == 8
     for field in CaptureHeader.__struct_fields__:
         assert f"`{field}`" in PAGE
+
+
+# What docs/mimicry.md shows, run as it is printed.
+
+MIMICRY = (ROOT / "docs" / "mimicry.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(which("curl") is None, reason="the page uses curl")
+def test_the_commands_on_the_page_say_what_the_page_says() -> None:
+    (shown,) = re.findall(r"^```console\n(.*?)^```$", MIMICRY, re.MULTILINE | re.DOTALL)
+    replay, announced, ask, *said = shown.splitlines()
+    seed, *options = replay.removeprefix("$ penstock replay ").removesuffix(" &").split()
+    with Player(ROOT / seed, *options) as player:  # on a port of its own
+        assert player.output[0] == announced.replace("8090", str(player.port)) + "\n"
+        command = ask.removeprefix("$ ").replace("8090", str(player.port))
+        command = command.replace("penstock inspect", f"{sys.executable} -m penstock inspect")
+        finished = subprocess.run(
+            command,
+            shell=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"no_proxy": "127.0.0.1"},
+            check=False,  # it says that the stream is not whole
+            timeout=60,
+        )
+    assert finished.stdout == "\n".join([*said, ""])
+
+
+def test_the_page_lists_every_manner() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \|$", MIMICRY, re.MULTILINE)
+    assert dict(rows) == {name: manner(name).about for name in names()}

@@ -117,6 +117,8 @@ def test_json_says_the_same(folder: Path) -> None:
         "model": None,
         "dialect": "openai_chat",
         "replay": None,
+        "replay_as": None,
+        "replay_faults": [],
         "key": "penstock.toml",
     }
     assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)

@@ -9,7 +9,7 @@ import pytest
 from penstock.capture import How
 from penstock.http.client import UpstreamError
 from penstock.upstream.library import load
-from penstock.upstream.pieces import AS_FAST_AS_POSSIBLE, Manner
+from penstock.upstream.playback import AS_FAST_AS_POSSIBLE, Rendition
 from penstock.upstream.replay import Replay, ReplayConnection
 from tests.replay.support import keep
 
@@ -46,7 +46,7 @@ class Heard:
 async def connection(folder: Path, how: How = "complete", status: int | None = 200) -> ReplayConnection:
     keep(folder / "a.capture", *DATA, how=how, status=status)
     library, _ = load([folder])
-    return Replay(library, Manner(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).kept()
+    return Replay(library, Rendition(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).kept()
 
 
 BEGUN = [200, "text/event-stream", *DATA]

@@ -61,6 +61,8 @@ def describe(config: Config) -> dict[str, object]:
                 "model": provider.model or None,
                 "dialect": provider.dialect,
                 "replay": provider.replay or None,
+                "replay_as": provider.replay_as or None,
+                "replay_faults": list(provider.replay_faults),
                 "key": provider.api_key.source if provider.api_key else None,
             }
             for provider in config.providers.values()
@@ -94,9 +96,13 @@ def _report(config: Config) -> str:
 
 
 def _place(provider: Provider) -> str:
-    if provider.replay:
-        return f"replays {provider.replay}"
-    return f"on this machine: {provider.models[0]}" if provider.embedded else provider.base_url
+    if provider.embedded:
+        return f"on this machine: {provider.models[0]}"
+    if not provider.replay:
+        return provider.base_url
+    manner = f" as {provider.replay_as}" if provider.replay_as else ""
+    faults = f", with {', '.join(provider.replay_faults)}" if provider.replay_faults else ""
+    return f"replays {provider.replay}{manner}{faults}"
 
 
 def _key(provider: Provider, config: Config) -> str:

@@ -1,15 +1,31 @@
-"""`penstock replay`: serves captures, as the providers that they were recorded from."""
+"""`penstock replay`: serves captures, as the providers that they were recorded from, as others, or broken."""
 
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import click
 
 from penstock.cli.text import counted, one_line
+from penstock.core.mimicry import Manner
+from penstock.core.sabotage import ON_DEMAND, PlannedFault, parse_fault, usage
+from penstock.errors import PenstockError
+from penstock.providers.manners import manner, names
 from penstock.upstream.library import EVERY_PICK, Library, Pick, load
-from penstock.upstream.pieces import Manner, Split, parse_speed
+from penstock.upstream.pieces import Split
+from penstock.upstream.playback import Rendition, parse_speed
 
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
+
+
+class _Options(TypedDict):
+    """The options that make up a rendition."""
+
+    speed: float
+    split: Split
+    manner: Manner | None
+    faults: tuple[PlannedFault, ...]
 
 
 def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
@@ -19,6 +35,45 @@ def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(f"{value!r} {error}", ctx, parameter) from None
 
 
+def _parse_manner(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Manner | None:
+    try:
+        return None if value is None else manner(value)
+    except PenstockError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+def _parse_faults(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[PlannedFault, ...]:
+    try:
+        return tuple(map(parse_fault, values))
+    except PenstockError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+def _list_manners(formatter: click.HelpFormatter) -> None:
+    formatter.write_dl([(name, manner(name).about) for name in names()])
+
+
+def _list_faults(formatter: click.HelpFormatter) -> None:
+    for group in dict.fromkeys(row.group for row in ON_DEMAND.values()):
+        with formatter.section(group.capitalize()):
+            formatter.write_dl([(usage(name), row.does) for name, row in ON_DEMAND.items() if row.group == group])
+
+
+def _flag(
+    flag: str, name: str, write: Callable[[click.HelpFormatter], None], *, help: str
+) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """A flag that prints a table and ends."""
+
+    def show(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+        if wanted and not ctx.resilient_parsing:
+            formatter = ctx.make_formatter()
+            write(formatter)
+            click.echo(formatter.getvalue().strip("\n"))
+            ctx.exit()
+
+    return click.option(flag, name, is_flag=True, is_eager=True, expose_value=False, callback=show, help=help)
+
+
 @click.command(short_help="Serve captures, as the providers that they are of.")
 @click.argument("paths", metavar="CAPTURE...|DIR", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--pick", type=click.Choice(EVERY_PICK), metavar="WAY", help="Choose by request, model or turn only.")
@@ -26,9 +81,26 @@ def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--split", type=click.Choice(SPLITS), default="reads", metavar="bytes|random|events", help="In other pieces."
 )
+@click.option(
+    "--as",
+    "manner",
+    callback=_parse_manner,
+    metavar="MANNER",
+    help="The same answer as another provider would write it, such as groq.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    callback=_parse_faults,
+    multiple=True,
+    metavar="NAME[=ARG]",
+    help="Broken on purpose, such as stall=3s. May be given again.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen here.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8090, metavar="NUMBER", help="[default: 8090]")
-def command(paths: tuple[Path, ...], pick: Pick | None, *, speed: float, split: Split, host: str, port: int) -> None:
+@_flag("--manners", "list_manners", _list_manners, help="List what --as takes, and exit.")
+@_flag("--faults", "list_faults", _list_faults, help="List what --fault takes, and exit.")
+def command(paths: tuple[Path, ...], pick: Pick | None, host: str, port: int, **options: Unpack[_Options]) -> None:
     """Play captures to any OpenAI client, as they were recorded: bytes, pauses, errors, resets.
 
     A capture is chosen by its request, else by its model, else in turn. Bare streams (.sse, .txt, .json) are played
@@ -40,9 +112,11 @@ def command(paths: tuple[Path, ...], pick: Pick | None, *, speed: float, split: 
 
     library = _load(paths, (pick,) if pick else EVERY_PICK)
     log = Log(sys.stderr.fileno(), pretty=True)
-    replay = Replay(library, Manner(speed=speed, split=split))
+    rendition = Rendition(**options)
     try:
-        status = run(replay, log, (host, port), lambda bound: _announce(library, host, bound))
+        status = run(
+            Replay(library, rendition), log, (host, port), lambda bound: _announce(library, rendition, host, bound)
+        )
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
     sys.exit(status)
@@ -60,9 +134,18 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...]) -> Library:
     return library
 
 
-def _announce(library: Library, host: str, port: int) -> None:
+def _announce(library: Library, rendition: Rendition, host: str, port: int) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
     models = ", ".join(library.models[:5]) or "not named"
     more = f" and {len(library.models) - 5} more" if len(library.models) > 5 else ""
     captures = counted(len(library.entries), "capture")
-    click.echo(f"penstock replays {captures} on {url}   (models: {one_line(models)}{more})", err=True)
+    said = f"models: {one_line(models)}{more}{''.join(_changes(rendition))}"
+    click.echo(f"penstock replays {captures} on {url}   ({said})", err=True)
+
+
+def _changes(rendition: Rendition) -> Iterable[str]:
+    """What is not as it was recorded."""
+    if rendition.manner is not None:
+        yield f"; as {rendition.manner.name}"
+    if rendition.faults:
+        yield f"; faults: {', '.join(fault.name for fault in rendition.faults)}"

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from decimal import Decimal
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Literal
 
 from msgspec import Struct
@@ -35,7 +36,8 @@ def write_json(value: object, style: JsonStyle) -> str:
         case list() | tuple():
             return "[" + (", " if style.spaced else ",").join(write_json(item, style) for item in value) + "]"
         case str():
-            text = json.dumps(value, ensure_ascii=style.escape == "ascii")
+            # What `json.dumps` calls for a string, without the encoder that it makes each time.
+            text = encode_basestring_ascii(value) if style.escape == "ascii" else encode_basestring(value)
             return text.translate(_UNSAFE_IN_HTML) if style.escape == "html" else text
         case float():
             return _number(value)

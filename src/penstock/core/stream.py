@@ -264,8 +264,8 @@ class StreamWriter:
 
 
 def _has_odd_line_ends(data: bytes) -> bool:
-    """Whether the data holds characters that are line ends to some clients only."""
-    return not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME)
+    """Whether the data holds characters that are line ends to some clients only; CR LF is none to a few."""
+    return b"\r" in data or (not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME))
 
 
 def _check(dialect: str) -> None:

@@ -85,6 +85,12 @@ class Provider(Struct, frozen=True, kw_only=True):
     replay_speed: Annotated[
         str, Meta(description="How fast captures are played: recorded, a factor such as 10x, or max.")
     ] = "recorded"
+    replay_as: Annotated[
+        str, Meta(description="The manner in which captures are written again: another provider's, such as groq.")
+    ] = ""
+    replay_faults: Annotated[
+        tuple[str, ...], Meta(description="Faults on demand that break what is played, such as cut-after=5.")
+    ] = ()
     enabled: Annotated[bool, Meta(description="false leaves out a provider that the environment would bring in.")] = (
         True
     )

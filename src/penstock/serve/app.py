@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from msgspec import structs
 
+from penstock.core.sabotage import parse_fault
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.failure import Failure
@@ -19,6 +20,7 @@ from penstock.gateway.routing import Health, RetryBudget
 from penstock.http.client import Pool
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import Exchange, ServerConnection
+from penstock.providers.manners import manner
 from penstock.serve.log import Log
 from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
@@ -28,7 +30,7 @@ from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.upstream.library import load
 from penstock.upstream.local import Home, Local, Settings
-from penstock.upstream.pieces import Manner, parse_speed
+from penstock.upstream.playback import Rendition, parse_speed
 from penstock.upstream.remote import Remote
 from penstock.upstream.replay import Replay
 
@@ -110,7 +112,12 @@ class App:
             self._log.say(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
             self._log.say(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
-        return Replay(library, Manner(speed=parse_speed(provider.replay_speed)))
+        rendition = Rendition(
+            speed=parse_speed(provider.replay_speed),
+            manner=manner(provider.replay_as) if provider.replay_as else None,
+            faults=tuple(map(parse_fault, provider.replay_faults)),
+        )
+        return Replay(library, rendition)
 
     def _models_here(self, config: Config) -> dict[str, Local]:
         """The models on this machine, by their providers: those that stay as they were are kept."""

@@ -71,7 +71,7 @@ class Library:
 
     def choose(self, body: bytes) -> Choice | None:
         """The capture that answers a request; None if there is none."""
-        fields = _fields(body)
+        fields = fields_of(body)
         model = fields.get("model")
         for pick in self.picks:
             if pick == "request":
@@ -146,7 +146,8 @@ def request_key(fields: dict[str, object]) -> bytes:
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
 
 
-def _fields(body: bytes) -> dict[str, object]:
+def fields_of(body: bytes) -> dict[str, object]:
+    """The fields of a request; none where it is no JSON object."""
     try:
         fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):

@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from penstock.capture import How, parse
+from penstock.core.sabotage import Piece
 from penstock.errors import CaptureError
 from penstock.http.client import Receiver, UpstreamError
-from penstock.upstream.library import Library
-from penstock.upstream.pieces import AS_RECORDED, Manner, Piece, Playback, playback_of
+from penstock.upstream.library import Library, fields_of
+from penstock.upstream.playback import AS_RECORDED, Playback, Rendition, playback_of
 
 # A reset overtakes what the peer has not read yet; so much time it has for that.
 _BEFORE_RESET_S = 0.03
@@ -128,9 +129,9 @@ class Played(Struct, frozen=True):
 class Replay:
     """An upstream that answers from a library of captures."""
 
-    def __init__(self, library: Library, manner: Manner = AS_RECORDED) -> None:
+    def __init__(self, library: Library, rendition: Rendition = AS_RECORDED) -> None:
         self._library = library
-        self._manner = manner
+        self._rendition = rendition
         self._chance = random.Random(0)  # the same pieces in every run
 
     def endpoint(self, _url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
@@ -153,7 +154,8 @@ class Replay:
         except (OSError, CaptureError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return Played(_refusal(502, f"the capture {name} cannot be read any more: {reason}"))
-        return Played(playback_of(capture, self._manner, self._chance), name, f"by {choice.why}")
+        playback = playback_of(capture, self._rendition, self._chance, include_usage=_asks_for_usage(body))
+        return Played(playback, name, f"by {choice.why}")
 
 
 class ReplayEndpoint:
@@ -212,13 +214,16 @@ class ReplayConnection:
             self._player.stop()
 
 
+def _asks_for_usage(body: bytes) -> bool:
+    """Whether a request wants to be told the usage at the end of its stream."""
+    options = fields_of(body).get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
 def _no_capture(body: bytes, library: Library) -> Playback:
     """The answer to a request that no capture answers."""
-    try:
-        model = msgspec.json.decode(body)["model"]
-    except (msgspec.DecodeError, RecursionError, TypeError, KeyError):
-        model = None
-    asked = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
+    model = str(fields_of(body).get("model"))
+    asked = f"for the model {model[:200]!r}" if "model" in library.picks else "of this request"
     known = ", ".join(library.models[:10]) or "none"
     return _refusal(404, f"there is no capture {asked}, and nobody else is asked; there are captures of: {known}")
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from msgspec import UNSET, Struct
 
 from penstock.core.completion import Completion
-from penstock.core.events import Event, Fault
+from penstock.core.events import End, Event, Fault
 from penstock.core.json_text import write_json
 from penstock.core.mimicry.forms import mint, padding
 from penstock.core.mimicry.framing import frame
@@ -39,6 +39,11 @@ def mimic(said: Completion | Iterable[Event], manner: Manner, *, include_usage: 
     """
     recorded = gather(events_of(said) if isinstance(said, Completion) else said)
     return _Mimic(recorded, manner, asked=include_usage).events()
+
+
+def mimic_error(message: str, code: str, manner: Manner) -> bytes:
+    """The event with which a provider of that manner breaks off its stream."""
+    return mimic([Fault(code, message, 0, 1), End("failed")], manner)[-1]
 
 
 class _Chunk(Struct, frozen=True):

@@ -6,21 +6,12 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from penstock.core.json_text import JsonStyle, style_of, write_json
+from penstock.core.json_text import style_of, write_json
 from penstock.core.sabotage.script import Piece, Script
 
 Chunk: TypeAlias = dict[str, object]
 # The chunks to write in place of one; None leaves it as it is.
 Change: TypeAlias = Callable[[Chunk], list[Chunk] | None]
-
-_ERROR: Chunk = {
-    "error": {
-        "message": "The server failed while it was answering. Try again.",
-        "type": "server_error",
-        "param": None,
-        "code": "internal_error",
-    }
-}
 
 
 def zero_usage(script: Script) -> Script:
@@ -126,17 +117,12 @@ def error_event(script: Script, count: int | None) -> Script:
     """An error in the middle, and the end."""
     events = script.by_event().pieces
     kept = events[: len(events) // 2 if count is None else count]
-    return structs.replace(script, pieces=(*kept, Piece(0.0, _error())), cut=True)
+    return structs.replace(script, pieces=(*kept, Piece(0.0, script.error)), ending="end", cut=True)
 
 
 def error_first(script: Script) -> Script:
     """An error and nothing else."""
     return error_event(script, 0)
-
-
-def error_body() -> bytes:
-    """An error as the body of an answer that is no stream."""
-    return write_json(_ERROR, JsonStyle()).encode()
 
 
 def chunk_in(event: bytes) -> Chunk | None:
@@ -147,10 +133,6 @@ def chunk_in(event: bytes) -> Chunk | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _error() -> bytes:
-    return b"data: " + error_body() + b"\n\n"
 
 
 def _bounds(event: bytes) -> tuple[int, int]:

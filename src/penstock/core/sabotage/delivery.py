@@ -8,8 +8,7 @@ from msgspec import structs
 
 from penstock.core.completion import Accumulator
 from penstock.core.dialects.openai_chat_body import write_body
-from penstock.core.sabotage.answers import error_body
-from penstock.core.sabotage.script import Piece, Script
+from penstock.core.sabotage.script import ERROR_BODY, Piece, Script
 from penstock.core.stream import StreamReader
 
 _PAGE = b"""<!DOCTYPE html>
@@ -18,25 +17,26 @@ _PAGE = b"""<!DOCTYPE html>
 """
 # The second and later bytes of a character in UTF-8.
 _INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
+_OK = 200
 _TOO_MANY_REQUESTS = 429
 _GZIP = 31
 
 
 def html(script: Script) -> Script:
     """A page in place of the stream."""
-    return script.with_body(_PAGE, "text/html")
+    return structs.replace(script.with_body(_PAGE, "text/html"), status=_OK)
 
 
 def status(script: Script, code: int) -> Script:
     """An error with that status in place of the stream."""
-    failed = script.with_body(error_body(), "application/json")
+    failed = script.with_body(ERROR_BODY, "application/json")
     retry = {"retry-after": "1"} if code == _TOO_MANY_REQUESTS else {}
     return structs.replace(failed, status=code, headers=failed.headers | retry)
 
 
 def empty(script: Script) -> Script:
     """No byte in place of the stream."""
-    return script.with_body(b"", script.headers.get("content-type", ""))
+    return structs.replace(script.with_body(b"", script.headers.get("content-type", "")), status=_OK)
 
 
 def unstreamed(script: Script) -> Script:
@@ -56,7 +56,7 @@ def wrong_type(script: Script) -> Script:
 
 def cut_after(script: Script, count: int) -> Script:
     """The end after so many events."""
-    return structs.replace(script, pieces=script.by_event().pieces[:count], cut=True)
+    return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
 
 
 def cut_bytes(script: Script, count: int) -> Script:
@@ -66,7 +66,7 @@ def cut_bytes(script: Script, count: int) -> Script:
         if left > 0:
             pieces.append(Piece(piece.after_s, piece.data[:left]))
         left -= len(piece.data)
-    return structs.replace(script, pieces=tuple(pieces), cut=True)
+    return structs.replace(script, pieces=tuple(pieces), ending="end", cut=True)
 
 
 def reset(script: Script, count: int | None) -> Script:

@@ -1,5 +1,6 @@
 """Script: what a server sends in answer to one request, and when: status, headers, timed pieces, and how it ends."""
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
@@ -11,20 +12,30 @@ from penstock.core.stream import MAX_EVENT
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
 
-ScriptEnding: TypeAlias = Literal["end", "reset", "stall"]
+ScriptEnding: TypeAlias = Literal["end", "closed", "reset", "stall"]
 
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
+# What a server says in whose answer an error is to come, as a body and as an event.
+ERROR_MESSAGE = "The server failed while it was answering. Try again."
+ERROR_CODE = "internal_error"
+ERROR_BODY = json.dumps(
+    {"error": {"message": ERROR_MESSAGE, "type": "server_error", "param": None, "code": ERROR_CODE}},
+    separators=(",", ":"),
+).encode()
 
 
 class Piece(Struct, frozen=True):
-    """Bytes that are sent at once, so many seconds after the piece before."""
+    """Bytes that are sent together, so many seconds after the piece before; the first, after the request."""
 
     after_s: float
     data: bytes
 
 
 class Script(Struct, frozen=True):
-    """What a server sends. At its end it ends the body properly, resets the connection, or goes on saying nothing."""
+    """What a server sends.
+
+    At its end it ends the body properly, closes or resets the connection before that, or goes on saying nothing.
+    """
 
     pieces: tuple[Piece, ...]
     ending: ScriptEnding = "end"
@@ -32,6 +43,8 @@ class Script(Struct, frozen=True):
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": _EVENT_STREAM})
     cut: bool = False
     """Whether it was already ended before its time."""
+    error: bytes = b"data: " + ERROR_BODY + b"\n\n"
+    """The event that would tell of an error."""
 
     @property
     def data(self) -> bytes:
@@ -57,10 +70,11 @@ class Script(Struct, frozen=True):
         return structs.replace(self, pieces=tuple(pieces))
 
     def with_body(self, data: bytes, content_type: str) -> "Script":
-        """The same with one body in place of the stream, sent when the stream would begin."""
+        """The same with one body in place of the stream, sent when the stream would begin, and ended properly."""
         after_s = self.pieces[0].after_s if self.pieces else 0.0
         headers = self.headers | {"content-type": content_type}
-        return structs.replace(self, pieces=(Piece(after_s, data),) if data else (), headers=headers)
+        pieces = (Piece(after_s, data),) if data else ()
+        return structs.replace(self, pieces=pieces, headers=headers, ending="end")
 
 
 def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> Script:

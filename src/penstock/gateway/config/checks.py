@@ -8,11 +8,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.core.sabotage import parse_fault
 from penstock.core.stream import READERS
+from penstock.errors import UnknownFaultError, UnknownMannerError
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
+from penstock.providers.manners import manner
 from penstock.providers.secret import Secret
-from penstock.upstream.pieces import parse_speed
+from penstock.upstream.playback import parse_speed
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8
@@ -29,6 +32,7 @@ _OUR_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "keep-alive"}
     | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
 )
+_OF_REPLAY = frozenset({"replay_as", "replay_faults", "replay_speed"})
 # What a route decides by its targets, or Penstock by what the client asked for.
 _OUR_FIELDS = {
     "model": "the targets say which model",
@@ -60,6 +64,9 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
             problems.error((*path, "models", index), "must be a model's name")
     if given.get("replay"):
         _check_replay(given, path, problems)
+    elif "replay" not in given:
+        for key in sorted(_OF_REPLAY.intersection(given)):
+            problems.error((*path, key), "says how captures are played; name them with replay")
     _check_headers(given, path, problems)
     _check_key(given.get("api_key"), (*path, "api_key"), problems)
 
@@ -112,6 +119,24 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
         parse_speed(given.get("replay_speed", "recorded"))
     except ValueError as error:
         problems.error((*path, "replay_speed"), str(error))
+    if given.get("replay_as"):
+        place: Path = (*path, "replay_as")
+        try:
+            manner(given["replay_as"])
+        except UnknownMannerError as error:
+            listed = "is no manner; penstock replay --manners lists them"
+            problems.error(place, listed if problems.is_from_variable(place) else str(error))
+    for index, text in enumerate(given.get("replay_faults", ())):
+        if isinstance(text, str):
+            _check_fault(text, (*path, "replay_faults", index), problems)
+
+
+def _check_fault(text: str, path: Path, problems: Problems) -> None:
+    try:
+        parse_fault(text)
+    except UnknownFaultError as error:
+        listed = "is no fault on demand; penstock replay --faults lists them"
+        problems.error(path, listed if problems.is_from_variable(path) else str(error))
 
 
 def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> None:

@@ -23,6 +23,8 @@ _OF_REMOTES = frozenset(
 # And what nothing else has.
 _OF_MODELS_HERE = frozenset(("context", "slots", "queue"))
 
+_LIVE = "would be called, and server.replay_only is true; give it captures with replay, or set enabled = false"
+
 
 class ProviderLoader:
     """Makes providers of their tables. `usable` are those that can be called."""
@@ -34,12 +36,16 @@ class ProviderLoader:
         # What a provider lacks: where that is said, and the variable that would give it.
         self._lacking: dict[str, tuple[Path, str]] = {str(path[1]): (path, name) for path, name in missing.items()}
         self._needed: set[str] = set()
+        # Those that would be called, where only captures may answer.
+        self._live: set[str] = set()
         self.usable: dict[str, Provider] = {}
 
     def load(self, given: dict[str, dict[str, Any]], timeouts: Timeouts, server: Server) -> "ProviderLoader":
         """Read every table."""
         self._given = given
         for name, table in given.items():
+            if server.replay_only and self._is_live(name, table):
+                continue
             provider = self._provider(name, table, timeouts)
             if provider is None:
                 continue
@@ -64,6 +70,8 @@ class ProviderLoader:
                 message = f"the variable {variable} is not set, or empty, and the route {route!r} needs it"
                 self._problems.error(lacking, message)
             self._needed.add(name)
+        elif name in self._live and not self._is_own(("providers", name)):
+            self._problems.error(path, f"the provider {name!r} {_LIVE}")
         elif self._given.get(name, {}).get("enabled") is False:
             self._problems.error(path, f"the provider {name!r} has enabled = false")
         elif name in self._given or self._is_own(("providers", name)):
@@ -83,6 +91,16 @@ class ProviderLoader:
         for name, (path, variable) in self._lacking.items():
             if name not in self._needed:
                 self._problems.warn(path, f"the variable {variable} is not set, or empty, so {name} is left out")
+
+    def _is_live(self, name: str, given: dict[str, Any]) -> bool:
+        """Whether the provider would be called. Whoever wrote it down is told, what the environment brings in not."""
+        if given.get("enabled") is False or given.get("replay"):
+            return False
+        self._live.add(name)
+        self._lacking.pop(name, None)
+        if self._is_own(("providers", name)):
+            self._problems.error(("providers", name), _LIVE)
+        return True
 
     def _provider(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
         if given.get("enabled") is False:

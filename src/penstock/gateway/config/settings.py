@@ -29,6 +29,9 @@ class Server(Struct, frozen=True, kw_only=True):
     only_routes: Annotated[
         bool, Meta(description="Whether clients may call routes only, and not any provider/model.")
     ] = False
+    replay_only: Annotated[
+        bool, Meta(description="Whether only providers that replay captures are there, so that no call is ever live.")
+    ] = False
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
     heartbeat_s: Annotated[Seconds, Meta(description="A waiting client gets a comment this often.")] = 10.0
     drain_s: Annotated[Seconds, Meta(description="How long running streams may go on after SIGTERM.")] = 30.0
