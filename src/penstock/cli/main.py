@@ -14,6 +14,7 @@ import click
 # name → the module that holds it as `command`, and its line in `penstock --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("penstock.cli.serve", "Run the gateway."),
+    "chat": ("penstock.cli.chat", "Talk with a model, on a terminal or in a pipe."),
     "check": ("penstock.cli.check", "Check the configuration, without starting."),
     "inspect": ("penstock.cli.inspect", "Explain a stream: the answer, its usage, its ending, its defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
