@@ -24,10 +24,12 @@ finally:
 """
 
 
-def imported(*arguments: str) -> set[str]:
+def imported(*arguments: str, stdin: bytes = b"") -> set[str]:
     """What a run of the command imports, when its output goes into a pipe."""
     program = PROGRAM.format(arguments=list(arguments))
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    finished = subprocess.run(
+        [sys.executable, "-c", program], input=stdin, capture_output=True, check=False, timeout=60
+    )
     return set(finished.stderr.decode().split())
 
 
@@ -68,6 +70,13 @@ def test_lint_imports_neither_rich_nor_inspect() -> None:
     modules = imported("lint", OPENAI_2026)
     assert "penstock.cli.lint" in modules
     assert not modules & {"rich", "importlib.metadata", "penstock.cli.inspect"}
+
+
+def test_chat_helps_without_a_gateway_and_answers_a_pipe_without_rich() -> None:
+    assert not imported("chat", "--help") & {"asyncio", "uvloop", "rich", "penstock.serve.app"}
+    modules = imported("chat", "-m", "nobody/x", "--url", "http://127.0.0.1:9/v1", stdin=b"Hi?")
+    assert "penstock.cli.talk.run" in modules
+    assert not modules & {"rich", "readline", "penstock.cli.talk.session"}
 
 
 def test_version_is_one_line() -> None:

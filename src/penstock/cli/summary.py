@@ -12,7 +12,7 @@ from penstock import Choice, Completion, Ending, Fault, Usage
 from penstock.capture import Capture, How
 from penstock.cli.explain import explain_fault, explain_repair
 from penstock.cli.reading import Reading
-from penstock.cli.text import counted, one_line, to_json, visible
+from penstock.cli.text import counted, one_line, seconds, to_json, visible
 from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
@@ -143,17 +143,13 @@ def _recorded(capture: Capture) -> list[Fact]:
 
 
 def _times(times: Times) -> list[Fact]:
-    told = [f"first event {_seconds(times.first_event_s)}"] if times.first_event_s is not None else []
+    told = [f"first event {seconds(times.first_event_s)}"] if times.first_event_s is not None else []
     if times.longest_gap_s is not None and times.longest_gap_at_s is not None:
-        told.append(f"longest gap {_seconds(times.longest_gap_s)} at {_seconds(times.longest_gap_at_s)}")
-    told.append(f"total {_seconds(times.total_s)}")
+        told.append(f"longest gap {seconds(times.longest_gap_s)} at {seconds(times.longest_gap_at_s)}")
+    told.append(f"total {seconds(times.total_s)}")
     if times.tokens_per_s is not None:
         told.append(f"{times.tokens_per_s:.3g} tokens/s")
-    return [Fact("times", ", ".join(told)), Fact("timeline", times.drawn(), f"{_seconds(times.slot_s)} each")]
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"
+    return [Fact("times", ", ".join(told)), Fact("timeline", times.drawn(), f"{seconds(times.slot_s)} each")]
 
 
 def _ending(completion: Completion) -> Fact:

@@ -39,6 +39,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def seconds(time_s: float) -> str:
+    """A time, as precisely as anybody wants to know it: `213 ms`, `1.31 s`."""
+    return f"{time_s * 1000:.3g} ms" if time_s < 1 else f"{time_s:.2f} s"
+
+
 def to_json(value: object) -> bytes:
     """The value as JSON, in one line, in which terminals find nothing to obey."""
     return _UNSAFE_IN_JSON.sub(_escaped_in_json, without_line_ends(msgspec.json.encode(value)))

@@ -9,7 +9,8 @@ from msgspec import Struct
 from penstock import Completion, Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 from penstock.capture import Capture
 
-_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
+# What counts as an event: the model says something.
+CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
 _SLOTS = 40
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NOTHING = "·"
@@ -52,7 +53,7 @@ class Stopwatch:
         if at_s is None or frames == self._frames:
             return
         self._frames = frames
-        if any(isinstance(event, _CONTENT) for event in events):
+        if any(isinstance(event, CONTENT) for event in events):
             self._first = at_s if self._first is None else self._first
             self._last = at_s
         if self._moved is not None and (self._gap is None or at_s - self._moved > self._gap):

@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Endpoint(Struct, frozen=True):
-    """One URL to which requests are posted. Its head holds the credential, so it is never shown."""
+    """One URL to which requests are sent. Its head holds the credential, so it is never shown."""
 
     pool: Pool
     origin: Origin
@@ -41,8 +41,8 @@ class Remote:
         self._pool = pool
         self._environment = environment
 
-    def endpoint(self, url: str, headers: dict[str, str]) -> Endpoint:
-        """The endpoint at a URL, with these headers on every request to it."""
+    def endpoint(self, url: str, headers: dict[str, str], *, method: str = "POST") -> Endpoint:
+        """The endpoint at a URL, with this method and these headers on every request to it."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         origin = Origin(host, port, tls=parts.scheme == "https", proxy=self._proxy(parts.scheme, host, port))
@@ -50,7 +50,7 @@ class Remote:
         named = f"[{host}]" if ":" in host else host
         authority = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
         lines = [
-            f"POST {path} HTTP/1.1",
+            f"{method} {path} HTTP/1.1",
             f"host: {authority}",
             "content-type: application/json",
             "accept: application/json, text/event-stream",

@@ -1,0 +1,57 @@
+"""`penstock chat`: talks with any model that the gateway knows, on a terminal or in a pipe."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from penstock.gateway.config import DEFAULT_FILE
+from penstock.gateway.config.addresses import parse_url
+
+
+def _check_url(ctx: click.Context, parameter: click.Parameter, url: str | None) -> str | None:
+    if url is not None:
+        try:
+            parse_url(url)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, parameter) from None
+    return url
+
+
+def _check_key(ctx: click.Context, parameter: click.Parameter, key: str | None) -> str:
+    if key and not (key.isascii() and key.isprintable()):
+        raise click.BadParameter("has a character that no key has", ctx, parameter)
+    return key or ""
+
+
+@click.command(short_help="Talk with a model, on a terminal or in a pipe.")
+@click.option("-m", "--model", metavar="NAME", help="Whom to ask.  [default: the first listed]")
+@click.option("--url", metavar="URL", callback=_check_url, help="A running gateway: http://127.0.0.1:8080/v1")
+@click.option(
+    "--key",
+    metavar="KEY",
+    envvar=["PENSTOCK_KEY", "OPENAI_API_KEY"],
+    callback=_check_key,
+    help="Its key.  [or PENSTOCK_KEY, OPENAI_API_KEY]",
+)
+@click.option(
+    "--config", "file", metavar="FILE", type=click.Path(path_type=Path), help=f"Without --url.  [{DEFAULT_FILE}]"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (pipe only).")
+@click.option("--no-history", is_flag=True, help="Keep nothing of what is typed.")
+def command(model: str | None, url: str | None, key: str, file: Path | None, **flags: bool) -> None:
+    """Talk with a model. Without --url the gateway runs inside.
+
+    \b
+    penstock chat                          then /help lists the commands
+    echo 'Why is the sky blue?' | penstock chat -m groq/llama-3.1-8b-instant
+
+    \b
+    Exit status of a pipe:  0  the answer is completed
+                            1  it is not; standard error says why
+                            2  nothing was asked: the configuration, or the input
+    """
+    from penstock.cli.talk.run import Wanted, run  # noqa: PLC0415 - half a gateway, of which --help needs nothing
+
+    wanted = Wanted(model=model, url=url, key=key, file=file, as_json=flags["as_json"], history=not flags["no_history"])
+    sys.exit(run(wanted))

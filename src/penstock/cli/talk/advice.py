@@ -1,0 +1,25 @@
+"""What to do next when there is no answer, or not a whole one: by the code that the gateway gives."""
+
+# By code, or by how it begins; the first that fits counts. The words suit a pipe and a prompt.
+ADVICE: tuple[tuple[str, str], ...] = (
+    ("invalid_api_key", "give the gateway's key with --key or PENSTOCK_KEY"),
+    ("model_not_found", "choose another model with -m or /model"),
+    ("chat_connect", "is it running? start it with penstock serve, or leave out --url"),
+    ("upstream_connect", "check the network and the provider's address, then ask again"),
+    ("upstream_dns", "check the network and the provider's address, then ask again"),
+    ("upstream_tls", "check the provider's address and this machine's certificates"),
+    ("upstream_auth", "see which key is used with penstock check"),
+    ("upstream_rate_limited", "wait a little, then ask again, or choose another model"),
+    ("upstream_", "ask again, or choose another model"),
+    ("gateway_", "ask again in a moment"),
+    ("status_401", "give the right key with --key or PENSTOCK_KEY"),
+    ("status_403", "give the right key with --key or PENSTOCK_KEY"),
+    ("status_4", "change the request, or choose another model"),
+    ("invalid_request", "change the request, or choose another model"),
+)
+_USUAL = "ask again, or choose another model"
+
+
+def advice(code: str) -> str:
+    """What to do after a failure of this code."""
+    return next((words for start, words in ADVICE if code.startswith(start)), _USUAL)

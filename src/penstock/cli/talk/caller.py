@@ -1,0 +1,223 @@
+"""Caller: asks a gateway from a thread of its own, so that the main thread may wait for the user.
+
+The gateway is one that runs already, or its own: then the same loop serves it on a port of loopback that only this
+process has the key of, with the user's configuration and environment, until the chat is over.
+"""
+
+import asyncio
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Self, TypeVar
+
+import msgspec
+import uvloop
+from msgspec import structs
+
+from penstock.cli.talk.answer import Answer
+from penstock.gateway.call import Call
+from penstock.gateway.config import Config, Secret
+from penstock.http.client import Pool, UpstreamError
+from penstock.http.limits import UpstreamLimits
+from penstock.serve.app import App
+from penstock.serve.log import Log
+from penstock.upstream.local import Home
+from penstock.upstream.remote import Endpoint, Remote
+
+_CONNECT_S = 10.0
+_LIST_S = 10.0
+_CLOSE_S = 5.0
+
+Result = TypeVar("Result")
+
+
+class Notes(Log):
+    """The log of a gateway of our own: what it says is told, and its last call is kept instead of being told."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr.fileno(), pretty=True)
+        self._last: Call | None = None
+
+    def call(self, call: Call) -> None:
+        """A call is over."""
+        self._last = call
+
+    def noted(self, request_id: str) -> Call | None:
+        """The call of that id, if it was the last one."""
+        return self._last if self._last is not None and self._last.id == request_id else None
+
+
+class Caller:
+    """The way to a gateway. Is a context: the thread lives as long."""
+
+    def __init__(self, environment: Mapping[str, str], *, url: str = "", key: str = "") -> None:
+        self._environment = environment
+        self._url = url.rstrip("/")
+        self._key = key
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-chat")
+        self._pool: Pool | None = None
+        self._app: App | None = None
+        self._home: Home | None = None
+        self._notes: Notes | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._pool = self._wait(self._make_pool())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._wait(self._close(), _CLOSE_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_CLOSE_S)
+            if not self._loop.is_running():
+                self._loop.close()
+            if self._home is not None:
+                self._home.close()
+            if self._notes is not None:
+                self._notes.close()
+
+    def serve(self, config: Config) -> None:
+        """Have a gateway of our own. Raises `ConfigError` where captures cannot be written as it says."""
+        self._key = secrets.token_urlsafe(24)
+        server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, "penstock chat")))
+        self._wait(self._listen(structs.replace(config, server=server)))
+
+    def ask(self, model: str, messages: list[dict[str, str]]) -> "Asked":
+        """Ask; the answer begins to come."""
+        body = {
+            "model": model,
+            "messages": messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        noted = self._notes.noted if self._notes is not None else lambda _: None
+        answer = Answer(model, self._loop.time, noted)
+        return Asked(self._loop, answer, self._endpoint("chat/completions"), msgspec.json.encode(body))
+
+    def models(self) -> list[str]:
+        """The models that the gateway lists; raises `UpstreamError` where it does not say."""
+        status, listed = self._wait(self._get("models"), _LIST_S)
+        data = listed.get("data") if isinstance(listed, dict) else None
+        if status != 200 or not isinstance(data, list):
+            code = "invalid_api_key" if status in (401, 403) else ""
+            raise UpstreamError(code, f"the gateway does not list its models (it answered {status})")
+        names = [entry.get("id") for entry in data if isinstance(entry, dict)]
+        return [name for name in names if isinstance(name, str) and name]
+
+    def knows(self, model: str) -> bool:
+        """Whether the gateway answers to a model's name that it may not list. Other servers are believed to."""
+        if not model.isascii() or not model.isprintable() or set(model) & set(" ?#"):
+            return False
+        status, said = self._wait(self._get(f"models/{model}"), _LIST_S)
+        error = said.get("error") if isinstance(said, dict) else None
+        return not (status == 404 and isinstance(error, dict) and error.get("code") == "model_not_found")
+
+    # What runs in the thread.
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGWINCH})  # the main thread's to hear
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    async def _make_pool(self) -> Pool:
+        return Pool(UpstreamLimits())
+
+    async def _listen(self, config: Config) -> None:
+        self._notes = Notes()
+        self._home = Home()
+        self._app = App(config, self._environment, self._notes, self._home)
+        port = await self._app.listen("127.0.0.1", 0)
+        self._url = f"http://127.0.0.1:{port}/v1"
+
+    async def _close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+        if self._app is not None:
+            await self._app.drain(0.0)
+
+    async def _get(self, path: str) -> tuple[int, object]:
+        """The status and the JSON at a path; None for what is no JSON."""
+        endpoint = self._endpoint(path, method="GET")
+        page = _Page(self._loop)
+        connection = await endpoint.open(_CONNECT_S)
+        try:
+            connection.send(endpoint.request(b""), page)
+            await page.done
+        finally:
+            connection.abandon(page)
+        try:
+            return page.status, msgspec.json.decode(page.body)
+        except (ValueError, RecursionError):
+            return page.status, None
+
+    def _endpoint(self, path: str, *, method: str = "POST") -> Endpoint:
+        assert self._pool is not None
+        headers = {"connection": "close"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
+        return Remote(self._pool, self._environment).endpoint(f"{self._url}/{path}", headers, method=method)
+
+    def _wait(self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+
+class Asked:
+    """A question that was put. Its events come by iterating over `answer`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, answer: Answer, endpoint: Endpoint, body: bytes) -> None:
+        self._loop = loop
+        self.answer = answer
+        self._work = asyncio.run_coroutine_threadsafe(self._ask(endpoint, body), loop)
+        self._leave: Callable[[], None] | None = None
+
+    def stop(self) -> None:
+        """Want no more of the answer. May be called by a signal's handler."""
+        self._loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        self._work.cancel()
+        if self._leave is not None:
+            self._leave()
+        self.answer.stop()
+
+    async def _ask(self, endpoint: Endpoint, body: bytes) -> None:
+        try:
+            connection = await endpoint.open(_CONNECT_S)
+        except UpstreamError as error:
+            self.answer.on_error(error)
+            return
+        if self.answer.over:
+            connection.close()
+            return
+        self._leave = lambda: connection.abandon(self.answer)
+        connection.send(endpoint.request(body), self.answer)
+
+
+class _Page:
+    """Takes a whole body."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.done: asyncio.Future[None] = loop.create_future()
+        self.status = 0
+        self.body = b""
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
+        """The head of the answer."""
+        self.status = status
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        """A piece of its body."""
+        self.body += data
+
+    def on_end(self) -> None:
+        """The body is complete."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def on_error(self, error: UpstreamError) -> None:
+        """The answer broke off."""
+        if not self.done.done():
+            self.done.set_exception(error)

@@ -1,0 +1,225 @@
+"""Session: the dialogue on a terminal. Questions are answered, lines that begin with a slash are commands.
+
+Ctrl-C stops an answer; at the prompt it drops what was typed. Two of them in a row, the second at the empty prompt,
+leave, and so does Ctrl-D.
+"""
+
+import signal
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+from penstock.cli.talk.answer import Told
+from penstock.cli.talk.caller import Caller
+from penstock.cli.talk.conversation import Conversation, Turn
+from penstock.cli.talk.prompt import Interrupted, Prompt
+from penstock.cli.talk.screen import Screen
+from penstock.cli.text import one_line, seconds
+from penstock.http.client import UpstreamError
+
+# name → what it takes, and what it does.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "/model": ("NAME", "ask another model; without a name, list them"),
+    "/system": ("TEXT", "set the system text; none removes it"),
+    "/retry": ("", "ask the last question again"),
+    "/save": ("FILE", "save the conversation, as .md or .json"),
+    "/raw": ("", "show the events of the last answer as they arrived"),
+    "/clear": ("", "forget the conversation"),
+    "/help": ("", "show this"),
+    "/quit": ("", "leave; so does Ctrl-D"),
+}
+_KEYS = 'A line that ends in \\ goes on; """ begins and ends a message of several lines. Ctrl-C stops an answer.'
+
+
+class Session:
+    """A user, a terminal and a gateway."""
+
+    def __init__(self, caller: Caller, conversation: Conversation, screen: Screen, models: list[str]) -> None:
+        self._caller = caller
+        self._conversation = conversation
+        self._screen = screen
+        self._models = models
+        self._question = ""
+        self._told: Told | None = None
+        self._saved: set[Path] = set()
+        self._interrupted = False
+        self._actions: dict[str, Callable[[str], None]] = {
+            "/model": self._model,
+            "/system": self._system,
+            "/retry": self._retry,
+            "/save": self._save,
+            "/raw": self._raw,
+            "/clear": self._clear,
+            "/help": self._help,
+        }
+
+    def run(self, history: Path | None) -> None:
+        """Talk until the user leaves."""
+        prompt = Prompt(self._screen.prompt, self._complete, history)
+        self._screen.say(f"{self._conversation.model} · /help for help, Ctrl-D to leave")
+        while True:
+            try:
+                typed = prompt.read()
+            except EOFError:
+                self._screen.say("")
+                return
+            except Interrupted as interrupted:
+                self._screen.say("")
+                if interrupted.empty and self._interrupted:
+                    return
+                if interrupted.empty:
+                    self._screen.say("Ctrl-C again, or Ctrl-D, to leave")
+                self._interrupted = True
+                continue
+            self._interrupted = False
+            if typed.strip() in ("/quit", "/exit"):
+                return
+            self._take(typed)
+
+    def _take(self, typed: str) -> None:
+        if typed.startswith("/"):
+            name, _, argument = typed.partition(" ")
+            action = self._actions.get(name)
+            if action is not None:
+                action(argument.strip())
+            else:
+                self._unknown(name)
+        elif typed.strip():
+            self._ask(typed.strip())
+
+    def _ask(self, question: str) -> None:
+        self._question = question
+        conversation, screen = self._conversation, self._screen
+        with _quiet_keys():
+            asked = self._caller.ask(conversation.model, conversation.messages(question))
+
+            def stop(*_: object) -> None:
+                self._interrupted = True
+                asked.stop()
+
+            before = signal.signal(signal.SIGINT, stop)
+            try:
+                for events in asked.answer:
+                    screen.show(events)
+                told = self._told = asked.answer.result
+                screen.settle(told)
+            finally:
+                asked.stop()
+                signal.signal(signal.SIGINT, before)
+        conversation.turns.append(Turn(question, told))
+
+    # The commands.
+
+    def _model(self, name: str) -> None:
+        if not name:
+            for model in self._models:
+                self._screen.line(f"{'*' if model == self._conversation.model else ' '} {model}")
+            if self._conversation.model not in self._models:
+                self._screen.line(f"* {self._conversation.model}")
+            return
+        try:
+            known = name in self._models or self._caller.knows(name)
+        except (UpstreamError, TimeoutError):
+            known = True  # the next question will tell
+        if known:
+            self._conversation.model = name
+            self._screen.say(f"now asking {name}")
+        else:
+            self._screen.say(f"there is no model {name!r} here{_meant(name, self._models)}", "doubtful")
+
+    def _system(self, text: str) -> None:
+        if text:
+            self._conversation.system = "" if text == "none" else text
+            self._screen.say("the system text is set" if self._conversation.system else "the system text is removed")
+        else:
+            self._screen.say(self._conversation.system or "there is no system text; /system TEXT sets one")
+
+    def _retry(self, _: str) -> None:
+        if not self._question:
+            self._screen.say("there is nothing to ask again yet", "doubtful")
+            return
+        turns = self._conversation.turns
+        if turns and turns[-1].question == self._question:
+            turns.pop()
+        self._screen.line(f"> {self._question}")
+        self._ask(self._question)
+
+    def _save(self, name: str) -> None:
+        file = Path(name).expanduser()
+        problem = ""
+        if not name:
+            problem = "name a file: /save talk.md, or talk.json"
+        elif not self._conversation.turns:
+            problem = "there is nothing to save yet"
+        elif file.suffix not in (".md", ".json"):
+            problem = "end the name in .md for Markdown, or in .json"
+        elif file.exists() and file.resolve() not in self._saved:
+            problem = f"{file} is there already; choose another name"
+        if problem:
+            self._screen.say(problem, "doubtful")
+            return
+        talk = self._conversation
+        try:
+            file.write_bytes(talk.as_json() + b"\n" if file.suffix == ".json" else talk.as_markdown().encode())
+        except OSError as error:
+            self._screen.say(f"{file} cannot be written: {error.strerror}; choose another name", "bad")
+            return
+        self._saved.add(file.resolve())
+        self._screen.say(f"saved to {file}")
+
+    def _raw(self, _: str) -> None:
+        if self._told is None:
+            self._screen.say("there is no answer to show yet", "doubtful")
+            return
+        for at_s, data in self._told.reads:
+            when = seconds(at_s)
+            for line in filter(None, data.decode(errors="replace").split("\n")):
+                self._screen.say(f"{when:>8}  {one_line(line)}")
+                when = ""
+
+    def _clear(self, _: str) -> None:
+        self._conversation.turns.clear()
+        self._question, self._told = "", None
+        kept = "; the system text stays" if self._conversation.system else ""
+        self._screen.say(f"the conversation is forgotten{kept}")
+
+    def _help(self, _: str) -> None:
+        for name, (takes, does) in COMMANDS.items():
+            self._screen.say(f"{f'{name} {takes}':13} {does}")
+        self._screen.say(_KEYS)
+
+    def _unknown(self, name: str) -> None:
+        meant = _meant(name, COMMANDS) or "; /help lists them"
+        self._screen.say(f"there is no command {name}{meant} (a space before it sends it as text)", "doubtful")
+
+    def _complete(self, before: str) -> list[str]:
+        """What may stand behind the words before."""
+        if not before:
+            return [f"{name} " if takes else name for name, (takes, _) in COMMANDS.items()]
+        return self._models if before.split() == ["/model"] else []
+
+
+def _meant(word: str, options: "list[str] | dict[str, tuple[str, str]]") -> str:
+    near = get_close_matches(word, options, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+@contextmanager
+def _quiet_keys() -> Iterator[None]:
+    """What is typed meanwhile does not show in the answer; it waits for the prompt."""
+    descriptor = sys.stdin.fileno()
+    try:
+        before = termios.tcgetattr(descriptor)
+    except termios.error:
+        yield
+        return
+    quiet = [*before]
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)

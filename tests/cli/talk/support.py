@@ -1,0 +1,147 @@
+"""What the tests of the chat share: a configuration over a scripted upstream, a run in a pipe, and a real terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from tests.cli.support import command
+from tests.faults.upstream import Upstream
+
+KEY = "canary-of-the-chat-51fe"
+_ESCAPES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|[\x01\x02]")
+_WAIT_S = 10.0
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """The variables of a user who has no provider's key."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV") if name in os.environ}
+    return kept | {"HOME": str(folder), "TERM": "xterm", "LC_ALL": "C.UTF-8"} | more
+
+
+def configure(folder: Path, upstream: Upstream, *models: str) -> Path:
+    """A configuration with a patient provider, which lists the models, and a hasty one."""
+    file = folder / "penstock.toml"
+    file.write_text(
+        f"""
+[providers.main]
+base_url = "{upstream.url}"
+api_key = "{KEY}"
+models = {json.dumps(models)}
+[providers.hasty]
+base_url = "{upstream.url}"
+api_key = "{KEY}"
+timeouts = {{ first_event_s = 0.25, gap_s = 0.25 }}
+"""
+    )
+    return file
+
+
+def chat(folder: Path, *arguments: str, stdin: str = "Hi?", **more: str) -> "subprocess.CompletedProcess[str]":
+    """`penstock chat` in a pipe."""
+    finished = subprocess.run(
+        command("chat", *arguments),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(folder, **more),
+        check=False,
+        timeout=60,
+    )
+    assert KEY not in finished.stdout + finished.stderr
+    assert "Traceback" not in finished.stderr
+    return finished
+
+
+def asked(upstream: Upstream, model: str) -> list[Any]:
+    """The messages of each request for a model."""
+    return [json.loads(request.partition(b"\r\n\r\n")[2])["messages"] for request in upstream.requests(model)]
+
+
+class Terminal:
+    """`penstock chat` on a pseudo-terminal that it is controlled by, as in a window."""
+
+    def __init__(
+        self, folder: Path, *arguments: str, columns: int = 80, variables: dict[str, str] | None = None
+    ) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        # A leader of a session that opens a terminal is controlled by it from then on: Ctrl-C becomes a signal.
+        opens = 'exec "$@" <"$TTY" >"$TTY" 2>"$TTY"'
+        self._process = subprocess.Popen(
+            ["sh", "-c", opens, "sh", *map(os.fsdecode, command("chat", *arguments))],
+            stdin=theirs,
+            cwd=folder,
+            env=environment(folder, TTY=os.ttyname(theirs)) | (variables or {}),
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._received = b""
+        self._mark = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        os.close(self._ours)
+
+    @property
+    def raw(self) -> str:
+        """All that was received, as it came."""
+        return self._received.decode(errors="replace").replace("\r\n", "\n")
+
+    @property
+    def text(self) -> str:
+        """The same without styles."""
+        return _ESCAPES.sub("", self.raw)
+
+    def type(self, keys: str) -> None:
+        """Press keys. Waits for what they bring from here on."""
+        self._mark = len(self.text)
+        os.write(self._ours, keys.encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, once it waits for a key: one that comes a moment before is heard by readline at the next."""
+        asleep = 0
+        while asleep < 3:
+            state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2]
+            asleep = asleep + 1 if state.startswith("S") else 0
+            time.sleep(0.005)  # nothing tells when a process has gone to sleep
+        self.type("\x03")
+
+    def until(self, words: str) -> str:
+        """Wait until words show since the last keys; returns all that shows since then."""
+        deadline = time.monotonic() + _WAIT_S
+        while words not in self.text[self._mark :]:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{words!r} does not show in {self.text[self._mark :]!r}"
+            if select.select([self._ours], [], [], left)[0]:
+                self._received += os.read(self._ours, 65536)
+        return self.text[self._mark :]
+
+    def ask(self, line: str, words: str = "\n> ") -> str:
+        """Type a line; returns what shows until the next prompt."""
+        self.type(f"{line}\r")
+        return self.until(words)
+
+    def wait(self) -> int:
+        """Wait until it has ended; returns its status."""
+        try:
+            while data := os.read(self._ours, 65536):
+                self._received += data
+        except OSError:  # how Linux says that the other end was closed
+            pass
+        return self._process.wait(_WAIT_S)
