@@ -1,9 +1,9 @@
-"""What Penstock costs as a gateway, beside nginx and beside no gateway at all: `scripts/bench-gateway`.
+"""What Penstock costs as a gateway, beside nginx, other gateways and no gateway at all: `scripts/bench-gateway`.
 
 The judge (see `judge.py`) pins each gateway to one core and its mock provider and load generator to another, checks
 every event of every stream, and lets the gateways take turns. CPU per relayed event is the main figure: neighbours
 disturb it least. A figure is the median of its rounds. `bench/README.md` says how to read the tables, `goals.py` has
-what Penstock is to keep to.
+what Penstock is to keep to, and `peers.py` whom it can be measured beside.
 """
 
 import argparse
@@ -11,11 +11,12 @@ import math
 import sys
 from pathlib import Path
 
-from bench.gateway import goals, judge
+from bench.gateway import fetch, goals, judge
 from bench.gateway.chart import Bar, draw
 from bench.gateway.figures import Figures
 from bench.gateway.goals import Verdict
 from bench.gateway.judge import Gateway, MissingError
+from bench.gateway.peers import PEERS
 from bench.gateway.streams import Crowd, crowd
 
 SCENARIOS = {
@@ -33,7 +34,9 @@ def main() -> int:
     scenarios: list[str] = options.scenarios.split(",")
     try:
         judge.check()
-        figures = Figures(judge.compare(scenarios, options.rounds, options.peer, log=options.log))
+        peers = [*options.peer, *fetch.fetch_all(options.peers, fetch.FOLDER)]
+        figures = Figures(judge.compare(scenarios, options.rounds, peers, log=options.log))
+        _print_peers(figures, peers)
         for scenario in scenarios:
             _print_scenario(scenario, figures)
         _print_process(figures)
@@ -56,6 +59,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each gateway has its turn (default: 5)")
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="which of the judge's (default: %(default)s)")
     parser.add_argument(
+        "--peers",
+        type=_peers,
+        default=[],
+        help=f"fetch these gateways and measure them too: all, or some of {','.join(PEERS)}",
+    )
+    parser.add_argument(
         "--peer", type=_peer, action="append", default=[], help="a gateway of your own: NAME=COMMAND@PORT"
     )
     parser.add_argument("--log", action="store_true", help="let Penstock write its log, a line for each call")
@@ -66,12 +75,29 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _peers(wanted: str) -> list[str]:
+    try:
+        return fetch.names(wanted)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _peer(text: str) -> Gateway:
     name, _, rest = text.partition("=")
     command, _, port = rest.rpartition("@")
     if not (name and command and port.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COMMAND@PORT")
     return Gateway(name, command, int(port))
+
+
+def _print_peers(figures: Figures, peers: list[Gateway]) -> None:
+    """What the peers are; of one that did not start, how to see why."""
+    print()
+    for peer in peers:
+        if peer.name in figures.gateways:
+            print(f"{peer.name:18}{peer.made_of or peer.command}")
+        else:
+            print(f"penstock: {peer.name} did not start. To see why: {peer.command}", file=sys.stderr)
 
 
 def _print_scenario(scenario: str, figures: Figures) -> None:

@@ -45,6 +45,7 @@ class Gateway(NamedTuple):
     command: str
     port: int
     options: tuple[str, ...] = ()
+    made_of: str = ""
 
 
 class Row(NamedTuple):
