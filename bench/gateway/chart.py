@@ -1,15 +1,24 @@
-"""A bar chart in SVG, written by hand: one group of bars per scenario, one bar per gateway."""
+"""A bar chart in SVG, written by hand: one group of bars per scenario, one bar per gateway.
+
+The groups have one scale. A bar far longer than the rest would leave no room for them, so it is cut, and shows that by
+a gap; its figure stands beside it as always.
+"""
 
 from html import escape
+from typing import NamedTuple
 
 WIDTH = 760
-LEFT = 190
-RIGHT = 70
+LEFT = 150
+RIGHT = 170
 BAR = 18
 GAP = 4
 GROUP = 34
 TOP = 56
-COLOURS = {"penstock": "#0f766e", "nginx": "#94a3b8"}
+# A bar is cut if it is longer than so many times the longest one of Penstock's and nginx's. What is left of its end is
+# so long.
+CUT = 4.0
+BROKEN_OFF = 14
+COLOURS = {"penstock": "#0f766e", "nginx": "#64748b"}
 OTHER = "#cbd5e1"
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#334155}.title{font-size:16px;font-weight:600}.note{fill:#64748b}"
@@ -17,28 +26,33 @@ STYLE = (
 )
 
 
-def draw(title: str, note: str, groups: dict[str, dict[str, float]]) -> str:
-    """The chart: `groups` maps a scenario to the figure of each gateway."""
-    most = max((value for bars in groups.values() for value in bars.values()), default=1.0)
-    scale = (WIDTH - LEFT - RIGHT) / most
+class Bar(NamedTuple):
+    """A gateway's figure, if it has one, and what else is to be said of it."""
+
+    gateway: str
+    value: float | None
+    remark: str = ""
+
+
+def draw(title: str, note: str, groups: dict[str, list[Bar]]) -> str:
+    """The chart: `groups` maps a scenario to its bars, from top to bottom."""
+    values = {bar: bar.value for bars in groups.values() for bar in bars if bar.value}
+    longest = max(values.values(), default=1.0)
+    most = min(longest, CUT * max((value for bar, value in values.items() if bar.gateway in COLOURS), default=longest))
     parts: list[str] = []
     y = TOP
     for name, bars in groups.items():
         y += GROUP
         parts.append(f'<text class="note" x="16" y="{y - 10}">{escape(name)}</text>')
-        for gateway, value in bars.items():
-            colour = COLOURS.get(gateway, OTHER)
-            middle = y + BAR - 5
-            parts += [
-                f'<text x="{LEFT - 10}" y="{middle}" text-anchor="end">{escape(gateway)}</text>',
-                f'<rect x="{LEFT}" y="{y}" width="{value * scale:.1f}" height="{BAR}" rx="2" fill="{colour}"/>',
-                f'<text x="{LEFT + value * scale + 8:.1f}" y="{middle}">{value:.1f}</text>',
-            ]
+        for bar in bars:
+            parts += _bar(bar, y, most)
             y += BAR + GAP
-    height = y + 20
+    if longest > most:
+        y += GROUP - GAP
+        parts.append(f'<text class="note" x="16" y="{y - 10}">A bar with a gap is longer than drawn.</text>')
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 20}" role="img">',
             f"<title>{escape(title)}</title>",
             f"<style>{STYLE}</style>",
             f'<text class="title" x="16" y="28">{escape(title)}</text>',
@@ -48,3 +62,22 @@ def draw(title: str, note: str, groups: dict[str, dict[str, float]]) -> str:
             "",
         ]
     )
+
+
+def _bar(bar: Bar, y: int, most: float) -> list[str]:
+    value = bar.value or 0.0
+    length = min(value, most) * (WIDTH - LEFT - RIGHT) / most
+    if value > most:
+        pieces = [(LEFT, length - BROKEN_OFF - GAP), (LEFT + length - BROKEN_OFF, BROKEN_OFF)]
+    else:
+        pieces = [(LEFT, length)]
+    label = ", ".join([f"{value:,.1f}"] * bool(bar.value) + [bar.remark] * bool(bar.remark))
+    colour, baseline = COLOURS.get(bar.gateway, OTHER), y + BAR - 5
+    return [
+        f'<text x="{LEFT - 10}" y="{baseline}" text-anchor="end">{escape(bar.gateway)}</text>',
+        *(
+            f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" fill="{colour}"/>'
+            for x, width in pieces
+        ),
+        f'<text x="{LEFT + length + 8:.1f}" y="{baseline}">{escape(label)}</text>',
+    ]

@@ -6,13 +6,14 @@ repository.
 
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("PENSTOCK_BENCH") or ROOT.parent / "shared" / "bench")
@@ -37,13 +38,25 @@ class MissingError(Exception):
     """Something is not there that the bench needs."""
 
 
+class Gateway(NamedTuple):
+    """A gateway as the judge wants it. The options say what it is to ask that gateway for."""
+
+    name: str
+    command: str
+    port: int
+    options: tuple[str, ...] = ()
+    made_of: str = ""
+
+
 class Row(NamedTuple):
     """One run of one scenario through one gateway. A gateway that made mistakes has no figures."""
 
     gateway: str
     scenario: str
     mistakes: str
+    other_work: float  # what the rest of the machine did meanwhile, in cores
     cpu_us: float | None
+    events_per_s: float | None
     latency_p50_us: float | None
     latency_p99_us: float | None
     first_event_us: float | None
@@ -97,20 +110,35 @@ def build_mock(folder: Path) -> Path:
     return program
 
 
-def compare(scenarios: list[str], rounds: int, peers: list[str], *, log: bool) -> list[Row]:
+def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: bool) -> list[Row]:
     """Run the judge on Penstock and its peers, in turns; its progress goes to stderr."""
+    check()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         port = free_port()
-        ours = " ".join(command(configuration(Path(folder), log=log), port))
+        ours = Gateway("penstock", shlex.join(command(configuration(Path(folder), log=log), port)), port)
+        gateways = [ours, *peers]
         rows = Path(folder) / "rows.json"
-        options = ["--scen", ",".join(scenarios), "--reps", str(rounds), "--json", str(rows)]
-        judge = [sys.executable, str(FOLDER / "bench.py"), f"penstock={ours}@{port}", *peers, *options]
+        judge = [sys.executable, str(FOLDER / "bench.py")]
+        judge += [f"{gateway.name}={gateway.command}@{gateway.port}" for gateway in gateways]
+        judge += [option for gateway in gateways for option in gateway.options]
+        judge += ["--scen", ",".join(scenarios), "--reps", str(rounds), "--json", str(rows)]
         subprocess.run(judge, check=True, stdout=subprocess.DEVNULL)
-        return [_row(row) for row in json.loads(rows.read_text())]
+        return [read_row(row) for row in json.loads(rows.read_text())]
 
 
-def _row(row: dict[str, object]) -> Row:
-    names = ("us", "p50", "p99", "ttft", "rss", "idle", "cold")
-    figures = [float(value) if isinstance(value := row.get(name), int | float) else None for name in names]
-    mistakes = str(row["bad"]) if row.get("bad") else ""
-    return Row(str(row["gw"]), str(row["scen"]), mistakes, *figures)
+def read_row(row: dict[str, Any]) -> Row:
+    """A row as the judge writes it."""
+    names = ("us", "rate", "p50", "p99", "ttft", "rss", "idle", "cold")
+    figures = [row.get(name) for name in names]
+    return Row(row["gw"], row["scen"], _mistakes(row["bad"]), row["noise"], *figures)
+
+
+def _mistakes(found: dict[str, int] | int | str | None) -> str:
+    """The judge's words: streams by kind of mistake, how many did not end, or why there were none."""
+    match found:
+        case dict():
+            return ", ".join(f"{kind}: {count} streams" for kind, count in found.items())
+        case int():
+            return f"unfinished: {found} streams" if found else ""
+        case str() | None:
+            return found or ""

@@ -1,0 +1,54 @@
+"""What the rounds come to: medians, what a gateway adds to having none, and what was wrong."""
+
+import statistics
+
+from bench.gateway.judge import Row
+
+# A gateway cannot keep up if it has no more of its core to give, and sends clearly less than comes without a gateway.
+# Either alone may be the fault of other work on the machine.
+CORE_IS_FULL = 0.85
+SENDS_LESS = 0.9
+# Of a core. The judge repeats a run in which other work took more, three times at most.
+DISTURBED = 0.3
+
+
+class Figures:
+    """The rows of all rounds, asked for by gateway and scenario."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self.gateways = list(dict.fromkeys(row.gateway for row in rows))
+        self.runs = len(rows)
+        self.disturbed = sum(row.other_work > DISTURBED for row in rows)
+
+    def median(self, gateway: str, figure: str, scenario: str | None = None) -> float | None:
+        """The median of a row's figure; None if no row has it, because of mistakes."""
+        values = [
+            value
+            for row in self._rows
+            if row.gateway == gateway
+            and scenario in (None, row.scenario)
+            and (value := getattr(row, figure)) is not None
+        ]
+        return statistics.median(values) if values else None
+
+    def added(self, gateway: str, figure: str, scenario: str) -> float | None:
+        """What the gateway adds to the figure of none. That has no CPU, so of CPU it is all."""
+        with_it, without = self.median(gateway, figure, scenario), self.median("direct", figure, scenario)
+        return None if with_it is None or without is None else with_it - without
+
+    def mistakes(self, gateway: str, scenario: str) -> str:
+        """What the judge found wrong, in the first round where it did; empty if nothing."""
+        return next(
+            (row.mistakes for row in self._rows if (row.gateway, row.scenario) == (gateway, scenario) and row.mistakes),
+            "",
+        )
+
+    def falls_behind(self, gateway: str, scenario: str) -> str:
+        """How much of the load a gateway carries that cannot carry it all; empty if it can."""
+        cpu_us, sent = (self.median(gateway, figure, scenario) for figure in ("cpu_us", "events_per_s"))
+        due = self.median("direct", "events_per_s", scenario)
+        if cpu_us is None or sent is None or due is None:
+            return ""
+        behind = cpu_us * sent / 1e6 >= CORE_IS_FULL and sent < SENDS_LESS * due
+        return f"cannot keep up: {sent / due:.0%} of the events" if behind else ""
