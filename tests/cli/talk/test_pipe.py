@@ -160,7 +160,8 @@ def test_a_mistake_is_told_with_what_to_do(
 
 
 def test_without_any_model_it_says_how_to_get_one(tmp_path: Path) -> None:
-    finished = chat(tmp_path)
+    (tmp_path / "penstock.toml").write_text("[server]\nonly_routes = true\n")
+    finished = chat(tmp_path, PENSTOCK_OFFLINE="1")
     assert finished.stderr.startswith("penstock: no model is listed; name one with -m provider/model, or set")
     assert finished.returncode == 2
 

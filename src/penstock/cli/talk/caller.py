@@ -139,6 +139,10 @@ class Caller:
             self._pool.close()
         if self._app is not None:
             await self._app.drain(0.0)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _get(self, path: str) -> tuple[int, object]:
         """The status and the JSON at a path; None for what is no JSON."""
