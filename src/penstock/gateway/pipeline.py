@@ -200,6 +200,7 @@ class Attempts(ABC):
         self._ready = iter(ready)
         self._target = next(self._ready)
         self._fresh = False
+        self._probe = False
         self._opening: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -213,9 +214,15 @@ class Attempts(ABC):
     def stop(self) -> None:
         """Nobody waits for an answer any more."""
         self._stopped = True
-        self._gateway.health.left(self._target)
+        self._leave()
         if self._opening is not None:
             self._opening.cancel()
+
+    def _leave(self) -> None:
+        """Let another call be the probe, if this one was it."""
+        if self._probe:
+            self._probe = False
+            self._gateway.health.left(self._target)
 
     @abstractmethod
     def _ask(self) -> None:
@@ -223,7 +230,7 @@ class Attempts(ABC):
 
     def _try(self) -> None:
         target = self._target
-        self._gateway.health.tried(target)
+        self._probe = self._gateway.health.tried(target)
         self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
         self._fresh = False
         self._ask()
@@ -254,7 +261,7 @@ class Attempts(ABC):
             self._fresh = True
             self._ask()
             return
-        health.left(self._target)
+        self._leave()
         if failure is None:
             health.succeeded(self._target)
             return

@@ -263,6 +263,7 @@ class Relay:
         self._progress = self._loop.time()
         if self._connection is not None:
             self._connection.resume()
+            self._watch_time()  # which did not count while the client was slow
 
     def cancel(self, failure: Failure, ending: Ending = "cancelled") -> None:
         """Stop: the client has gone, or the gateway is going."""

@@ -29,13 +29,15 @@ class Health:
         self._failures.pop(target.name, None)
         self._cooling.pop(target.name, None)
 
-    def tried(self, target: Target) -> None:
-        """The target is asked now. After a cool-down this one call is the probe: others wait for how it ends."""
-        if target.name in self._cooling:
-            self._probes.add(target.name)
+    def tried(self, target: Target) -> bool:
+        """The target is asked now. After a cool-down this one call is the probe, and is told so: others wait for it."""
+        if target.name not in self._cooling:
+            return False
+        self._probes.add(target.name)
+        return True
 
     def left(self, target: Target) -> None:
-        """Nobody waits for the target's answer any more."""
+        """The probe does not wait for the target's answer any more."""
         self._probes.discard(target.name)
 
     def failed(self, target: Target, failure: Failure) -> None:

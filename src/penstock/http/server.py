@@ -92,6 +92,11 @@ class Exchange:
         return self._state == "over"
 
     @property
+    def paused(self) -> bool:
+        """Whether the client is slow, perhaps with the answer before this one."""
+        return self._connection.paused
+
+    @property
     def peer(self) -> str:
         """The client's address."""
         return self._connection.peer
@@ -196,7 +201,8 @@ class ServerConnection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._ahead = b""
         self._ready: deque[Exchange] = deque()
-        self._paused = False
+        self.paused = False
+        self._unsent = 0  # what the client had not taken when it was last looked at
         self.closing = False
         self.peer = ""
         # The request that is being parsed.
@@ -258,14 +264,14 @@ class ServerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client is slower than what is written to it."""
-        self._paused = True
-        self._deadline.set(self._limits.stalled_client_s)
+        self.paused = True
+        self._await_progress()
         if self._exchange is not None and self._exchange.on_pause is not None:
             self._exchange.on_pause()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        self._paused = False
+        self.paused = False
         if self._exchange is None:
             self._deadline.set(self._limits.keep_alive_s)
             return
@@ -300,7 +306,13 @@ class ServerConnection(asyncio.Protocol):
         if not keep_alive or self.closing:
             self._close()
             return
-        self._deadline.set(self._limits.stalled_client_s if self._paused else self._limits.keep_alive_s)
+        if self.paused:
+            self._await_progress()
+        elif self._head_bytes and not self._ready:  # a part of the next request came with this one
+            limits = self._limits
+            self._deadline.set(limits.head_timeout_s if self._waiting == "head" else limits.body_timeout_s)
+        else:
+            self._deadline.set(self._limits.keep_alive_s)
         if self._ready or self._ahead:
             self._loop.call_soon(self._go_on)
 
@@ -326,16 +338,16 @@ class ServerConnection(asyncio.Protocol):
 
     def _begin_exchange(self) -> None:
         self._exchange = exchange = self._ready.popleft()
-        if not self._paused:
+        if not self.paused:
             self._deadline.clear()
         self._handler(exchange)
-        if self._paused and exchange.on_pause is not None and not exchange.over:
+        if self.paused and exchange.on_pause is not None and not exchange.over:
             exchange.on_pause()  # the answer before is still in the way
 
     def _feed(self, data: bytes) -> None:
         if self._transport is None or self.closing:
             return
-        if not self._head_bytes:
+        if self._waiting == "head" and not self._head_bytes:
             self._deadline.set(self._limits.head_timeout_s)
         if self._waiting == "head":
             self._head_bytes += len(data)
@@ -345,6 +357,10 @@ class ServerConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._decline(data[upgrade.args[0] :])
         except (httptools.HttpParserError, _RefusedError) as error:
+            if self._ready:  # what stands behind a good request does not spoil its answer
+                self.closing = True
+                self._begin_exchange()
+                return
             cause = error if isinstance(error, _RefusedError) else error.__context__
             if isinstance(cause, _RefusedError):
                 self._refuse(cause.status, cause.message)
@@ -374,6 +390,7 @@ class ServerConnection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._waiting = "head"
+        self._head_bytes = self._head_bytes or 1  # behind another one in a read, none of it is counted yet
         self._target = b""
         self._headers = []
         self._body = []
@@ -408,12 +425,12 @@ class ServerConnection(asyncio.Protocol):
         self._waiting = "body"
         self._framing_bytes = 0
         self._deadline.set(self._limits.body_timeout_s)
-        if headers.get(b"expect", b"").lower() == b"100-continue":
+        if headers.get(b"expect", b"").lower() == b"100-continue" and not self._ready:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _check_sizes(self) -> None:
         limits = self._limits
-        sizes = [len(name) + len(value) for name, value in self._headers]
+        sizes = [len(name) + len(value) + len(": \r\n") for name, value in self._headers]
         if len(sizes) > limits.max_headers:
             raise _RefusedError(431, f"there are more than {limits.max_headers} headers")
         if sum(sizes) > limits.max_head:
@@ -471,8 +488,16 @@ class ServerConnection(asyncio.Protocol):
             self._transport.write_eof()
         self._deadline.set(_LINGER_S)
 
+    def _await_progress(self) -> None:
+        """Give a client that takes nothing a while, and then no more."""
+        self._unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        self._deadline.set(self._limits.stalled_client_s)
+
     def _expire(self) -> None:
-        if self._exchange is not None or self._paused or self.closing:
+        if self._transport is not None and 0 < self._transport.get_write_buffer_size() < self._unsent:
+            self._await_progress()  # it is slow, but it takes something
+            return
+        if self._exchange is not None or self.paused or self.closing:
             self.abort()  # the client takes nothing
         elif self._head_bytes:
             self._refuse(408, "the request took too long to arrive")
@@ -482,7 +507,7 @@ class ServerConnection(asyncio.Protocol):
     def _close(self) -> None:
         self.closing = True
         if self._transport is not None:
-            self._deadline.set(self._limits.stalled_client_s)
+            self._await_progress()
             self._transport.close()
 
 

@@ -35,7 +35,7 @@ class SurfaceClient:
         self._over = over
         self._carrier: Carrier | None = None
         self._settled = False
-        self._paused = False
+        self._paused = exchange.paused
         self.call = call
         self.attempts: Attempts | None = None
         exchange.on_gone = self._gone
