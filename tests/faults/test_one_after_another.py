@@ -7,8 +7,8 @@ import pytest
 from tests.faults.client import body, get, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
-from tests.faults.scripts import ERROR_BODY, HELLO, REST, TEXT, stream, whole
-from tests.faults.upstream import JSON, Gate, chunk, for_ever, hang, head, sleep, status
+from tests.faults.scripts import ERROR_BODY, HELLO, REST, TEXT, stream, unstreamed, whole
+from tests.faults.upstream import JSON, Gate, chunk, fin, for_ever, hang, head, sleep, status
 from tests.streams import says, sse
 
 BIG = sse(says("x" * 900))
@@ -109,4 +109,31 @@ def test_who_leaves_an_answer_does_not_let_a_second_probe_through(start: Starter
         gate.open()
         gateway.keep(probe.response())
     assert len(gateway.upstream.requests(name)) == asked + 1
+    gateway.quiet()
+
+
+def test_a_client_that_is_slow_but_takes_something_gets_it_all(start: Starter) -> None:
+    gateway = start(limits={"stalled_client_s": 0.3})
+    text = "y" * 3_000_000
+    model = gateway.upstream.play(unstreamed(text))
+    taken = 0
+    with gateway.begin(f"main/{model}", stream=False, receive_buffer=4096) as client:
+        began = time.monotonic()
+        while taken < len(text):
+            piece = client.read_some()
+            assert piece, f"cut off after {taken} bytes"
+            taken += len(piece)
+            time.sleep(len(piece) / 3_000_000)  # a second in all, and never long without taking anything
+        assert time.monotonic() - began > 0.6
+    gateway.until(lambda: len(gateway.calls) == 1)
+    gateway.quiet()
+
+
+def test_a_kept_connection_that_ends_late_has_seen_the_request(gateway: Gateway) -> None:
+    model = gateway.upstream.play(whole())
+    assert gateway.ask(f"main/{model}", stream=True).done
+    late = gateway.upstream.play([sleep(0.7), fin()])
+    response = gateway.ask(f"main/{late}", stream=True)
+    assert (response.status, response.error["code"]) == (502, "upstream_truncated")
+    assert len(gateway.upstream.requests(late)) == 1
     gateway.quiet()

@@ -20,6 +20,9 @@ from msgspec import Struct
 
 from penstock.http.limits import UpstreamLimits
 
+# A kept connection that was dead says so at once. One that ends later may well have seen the request.
+_STALE_S = 0.5
+
 
 class Origin(Struct, frozen=True):
     """Where an upstream is: host and port, or the path of a unix socket; with TLS or without; behind a proxy or not."""
@@ -73,7 +76,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self.used = 0
-        self.born = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self.born = self._sent = self._loop.time()
         self.idle_since = self.born
         self.between = False
         """Whether the answer stands between two HTTP chunks, as far as it was parsed."""
@@ -97,6 +101,7 @@ class UpstreamConnection(asyncio.Protocol):
         assert self._receiver is None
         self._reset()
         self.used += 1
+        self._sent = self._loop.time()
         self._receiver = receiver
         self._transport.write(request)
 
@@ -181,7 +186,7 @@ class UpstreamConnection(asyncio.Protocol):
             # A body without a length ends where the connection does; only its content can tell whether it was cut.
             self._receiver = None
             receiver.on_end()
-        elif not self._begun and self.used > 1:
+        elif not self._begun and self.used > 1 and self._loop.time() - self._sent < _STALE_S:
             self._receiver = None
             receiver.on_error(StaleConnectionError("upstream_stale", "the connection was closed while it was idle"))
         else:
