@@ -1,13 +1,15 @@
 """The fast lane and the slow lane of the relay give a client the same completion."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import Completion, StreamReader, StreamWriter
 from tests.corpus import CORPUS, captures
 from tests.invariants import LongWay, said
-from tests.streams import by_event, fold, read
+from tests.streams import DONE, begins, by_event, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
 OURS = {path.stem: path.read_bytes() for path in sorted((*FOLDER.glob("seeds/*"), *FOLDER.glob("captures/*.sse")))}
@@ -65,3 +67,15 @@ def test_both_lanes_give_the_same_completion_of_recorded_streams(vendor: str) ->
     for capture in CAPTURES:
         if capture.vendor == vendor:
             check(capture.data)
+
+
+@pytest.mark.parametrize("changed", [{"id": "other"}, {"model": "other"}, {"created": 5}])
+def test_a_stream_that_changes_its_name_goes_out_under_one(changed: dict[str, Any]) -> None:
+    words = [says(f" word{number}", **changed) for number in range(20)]
+    wire = sse(begins(), says("Hello"), says("!"), *words, finishes(), DONE)
+    out, untouched = relayed(by_event(wire), StreamReader())
+    chunks = [json.loads(event.removeprefix(b"data: ")) for event in out.split(b"\n\n")[:-2]]
+    assert untouched == 3
+    assert {(chunk["id"], chunk["model"], chunk["created"]) for chunk in chunks} == {
+        ("chatcmpl-1", "sluice-1", 1_700_000_000)
+    }

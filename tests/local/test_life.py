@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from openai import APIError, InternalServerError
 
+from penstock.capture import parse
 from tests.faults.scripts import unstreamed
 from tests.faults.upstream import JSON, status
 from tests.local.conftest import Serve
@@ -235,3 +236,14 @@ def _eventually(true: Any, within_s: float = 10.0) -> bool:
                 return True
         time.sleep(0.05)
     return False
+
+
+def test_what_it_says_is_recorded_where_that_is_asked_for(serve: Serve, cache: dict[str, str], tmp_path: Path) -> None:
+    served = serve("", "--record", str(tmp_path / "captures"), **cache)
+    answer = served.sdk.chat.completions.create(model=MODEL, messages=user("Hello!"), max_tokens=8)
+    files = tmp_path / "captures"
+    served.until(lambda: any(file.suffix == ".capture" for file in files.iterdir()))
+    (file,) = (file for file in files.iterdir() if file.suffix == ".capture")
+    capture = parse(file.read_bytes())
+    assert capture.header.provider == "local"
+    assert str(answer.choices[0].message.content).encode()[:5] in b"".join(read.data for read in capture.reads)

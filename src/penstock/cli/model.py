@@ -35,7 +35,9 @@ def pull_command(name: str) -> None:
         path, fetched = pull(BUILT_IN[name], os.environ)
     except WeightsError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{path}{'' if fetched else ' is there, and genuine'}")
+    click.echo(path)
+    if not fetched:
+        click.echo("penstock: it is there, and genuine", err=True)
 
 
 @command.command("show", short_help="Show the models on this machine, and whether they can answer.")

@@ -334,8 +334,9 @@ class ChatAttempts(Attempts):
             return
         reader = StreamReader(target.provider.dialect, max_event=self._route.max_event)
         relay = self._relay(adapted.reader(reader, call.id))
-        relay.attach(turn.connection)
-        turn.ask(adapted.body, relay)
+        tape = self._gateway.tape(call, self._route, target, adapted.body, relay)
+        relay.attach(turn.connection, tape)
+        turn.ask(adapted.body, relay if tape is None else tape)
 
     def _relay(self, reader: Reader) -> Relay:
         call, target = self._call, self._target

@@ -53,6 +53,7 @@ class OpenAIChatReader:
         self._joiner = SurrogateJoiner()
         self._surrogates = False
         self._envelope: tuple[object, ...] = ()
+        self._renamed = False  # since a choice began: what follows must not go on as it came
         self._extras: dict[str, object] = {}
         self._choices: dict[int, ChoiceReader] = {}
 
@@ -95,7 +96,7 @@ class OpenAIChatReader:
     @property
     def expects_text(self) -> bool:
         """Whether the stream is in a state in which `read_plain` may be tried."""
-        return not self.done and not self._surrogates and bool(self._choices)
+        return not self.done and not self._surrogates and not self._renamed and bool(self._choices)
 
     def read_plain(self, data: bytes) -> Taken:
         """Take in the data of one frame if it says one thing and no more; otherwise do nothing."""
@@ -237,6 +238,7 @@ class OpenAIChatReader:
 
     def _read_envelope(self, envelope: tuple[object, ...]) -> None:
         self._envelope = envelope
+        self._renamed = bool(self._choices)
         id, model, created = envelope
         start = Start(text_of(id), text_of(model), integer_of(created) or None)
         mistyped = [
