@@ -68,7 +68,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Show the version and exit.",
 )
 def commands() -> None:
-    """Read the chat-completion streams of any provider, and say what is wrong with them."""
+    """One correct stream in front of every provider of language models, and the truth about any stream."""
 
 
 def main() -> None:

@@ -77,7 +77,7 @@ def _flag(
 @click.command(short_help="Serve captures, as the providers that they are of.")
 @click.argument("paths", metavar="CAPTURE...|DIR", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--pick", type=click.Choice(EVERY_PICK), metavar="WAY", help="Choose by request, model or turn only.")
-@click.option("--speed", callback=_parse_speed, default="recorded", metavar="10x|max", help="Faster than recorded.")
+@click.option("--speed", callback=_parse_speed, default="recorded", metavar="10x|max", help="Faster, or slower (0.5x).")
 @click.option(
     "--split", type=click.Choice(SPLITS), default="reads", metavar="bytes|random|events", help="In other pieces."
 )
