@@ -12,8 +12,8 @@ from penstock.upstream.weights import SMOLLM2, path_of
 from tests.local.conftest import Serve
 from tests.local.served import MODEL, Served, user
 
-# Nobody listens there.
-NO_INDEX = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0"}
+# pip has nowhere to ask.
+NO_INDEX = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
 BESIDE = '[providers.main]\nbase_url = "UPSTREAM"\napi_key = "a-key-of-some-length"\n'
 # Hides the runtime from Python, as if it had not been installed.
 HIDES = """\
