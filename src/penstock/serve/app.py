@@ -18,8 +18,9 @@ from penstock.gateway.failure import Failure
 from penstock.gateway.pipeline import Gateway, Upstream
 from penstock.gateway.routing import Health, RetryBudget
 from penstock.http.client import Pool
+from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
-from penstock.http.server import Exchange, ServerConnection
+from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
 from penstock.serve.log import Log
 from penstock.serve.record import Recorder

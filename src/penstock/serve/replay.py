@@ -14,8 +14,9 @@ import uvloop
 
 from penstock.gateway.failure import Failure
 from penstock.http.client import UpstreamError
+from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
-from penstock.http.server import Exchange, ServerConnection
+from penstock.http.server import ServerConnection
 from penstock.serve.log import Log
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
 from penstock.upstream.replay import Player, Replay

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
-from penstock.http.server import Exchange
+from penstock.http.exchange import Exchange
 
 JSON = "application/json"
 # What refuses a request before it is read, as a code.

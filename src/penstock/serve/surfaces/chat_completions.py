@@ -8,7 +8,7 @@ from penstock.core.dialects.openai_chat_body import write_body
 from penstock.gateway.call import Call
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import ChatRequest, parse
-from penstock.http.server import Exchange
+from penstock.http.exchange import Exchange
 from penstock.serve.responses import JSON, STREAM_HEADERS, call_headers
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface

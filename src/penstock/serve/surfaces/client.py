@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
 from penstock.gateway.pipeline import Attempts
-from penstock.http.server import Exchange
+from penstock.http.exchange import Exchange
 from penstock.serve.responses import call_headers, respond_failure
 
 _BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")

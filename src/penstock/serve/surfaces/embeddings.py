@@ -4,7 +4,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.passage import Whole
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
-from penstock.http.server import Exchange
+from penstock.http.exchange import Exchange
 from penstock.serve.responses import JSON, call_headers
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface

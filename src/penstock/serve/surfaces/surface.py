@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from penstock.gateway.call import Call
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import RefusedError
-from penstock.http.server import Exchange
+from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import SurfaceClient
 
