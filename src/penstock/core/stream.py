@@ -9,7 +9,7 @@ from penstock.core.dialects.openai_chat import OpenAIChatReader
 from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.dialects.openai_chat_plain import Taken
 from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
-from penstock.core.events import Event, Fault, Repair
+from penstock.core.events import Event, Fault, ReasoningDelta, Repair, TextDelta
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
 from penstock.core.text import LINE_ENDS_TO_SOME
@@ -27,6 +27,8 @@ MAX_EVENT = 1_000_000
 _MAX_MISSES = 16
 # No chunk with all its fields is shorter; `[DONE]` is.
 _LEAST_PLAIN = 60
+# What steady events say; arguments of calls are full of escapes, and no mould would fit the next ones.
+_MOULDED = frozenset((TextDelta, ReasoningDelta))
 # A mould that does not fit is made anew at one frame in so many.
 _NEW_MOULD = 8
 
@@ -113,7 +115,8 @@ class StreamReader:
                 return events
         if self.closed:
             raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
-        self._catch_up()
+        if self.mould is not None:
+            self._catch_up(self.mould)
         idle, plain = self._framer.idle, self._plain
         items = self._framer.feed(data)
         self._read(items)
@@ -123,7 +126,7 @@ class StreamReader:
         self.untouched = (healthy or self._is_head(data, items, events)) and not _has_odd_line_ends(data)
         if not healthy:
             self.mould = None
-        elif self.mould is None or self._framed % _NEW_MOULD == 0:
+        elif type(events[-1]) in _MOULDED and (self.mould is None or self._framed % _NEW_MOULD == 0):
             self._make_mould(data, items[-1], events[-1])
         return events
 
@@ -132,8 +135,9 @@ class StreamReader:
         if self.closed:
             return []
         self.closed = True
-        self._catch_up()
-        self.mould = None
+        if self.mould is not None:
+            self._catch_up(self.mould)
+            self.mould = None
         self._read(self._framer.close())
         self._dialect.close()
         self._grammar.order(self._seen.take(), self._out)
@@ -150,11 +154,9 @@ class StreamReader:
         whole = data == b"data:%b\n" % item.data and b"\r" not in data and self._framer.idle
         return self._usual and whole and not any(type(event) is Repair for event in events)
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, mould: Mould) -> None:
         """Tell the framer of the events that were read without it."""
-        if self.mould is None:
-            return
-        frames, size, last = self.mould.hand_over()
+        frames, size, last = mould.hand_over()
         if frames:
             offset, line = self._framer.skip(frames, size)
             self._seen.offset = self._out.offset = offset - last
