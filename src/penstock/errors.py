@@ -8,6 +8,8 @@
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
     ├── CaptureError            a file is no capture, or was changed: its message names the line
     ├── WeightsError            a model's file cannot be had: the message says why, and what to do
+    ├── BookError               the ledger's store cannot do it now: the message says why; it may be asked again
+    │   └── BookUnusableError   nor later: the store is damaged, or not ours, or newer than this version
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
@@ -65,6 +67,14 @@ class Problem(Struct, frozen=True):
         """As compilers and editors write it: `file:line: key: message`."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return ": ".join(part for part in (place, self.key, self.message) if part)
+
+
+class BookError(PenstockError):
+    """The ledger's store cannot do it now: it is full, locked or gone."""
+
+
+class BookUnusableError(BookError):
+    """The ledger's store cannot be used: it is damaged, or something else, or made by a newer version."""
 
 
 class ConfigError(PenstockError):

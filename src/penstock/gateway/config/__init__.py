@@ -14,6 +14,7 @@ from penstock.gateway.config.schema import json_schema
 from penstock.gateway.config.settings import (
     Captures,
     Config,
+    LedgerSettings,
     Limits,
     Provider,
     Retries,
@@ -28,6 +29,7 @@ __all__ = [
     "DEFAULT_FILE",
     "Captures",
     "Config",
+    "LedgerSettings",
     "Limits",
     "Provider",
     "Retries",

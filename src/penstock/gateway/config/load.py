@@ -22,7 +22,7 @@ from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
 from penstock.gateway.config.schema import shape
-from penstock.gateway.config.settings import Captures, Config, Limits, Retries, Server, Timeouts
+from penstock.gateway.config.settings import Captures, Config, LedgerSettings, Limits, Retries, Server, Timeouts
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.providers.catalog import brought_in, catalog
@@ -72,6 +72,7 @@ def load(
         limits=limits,
         retries=retries,
         captures=captures,
+        ledger=LedgerSettings(**given.get("ledger", {})),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, inspect
 
 from penstock.core.stream import READERS
-from penstock.gateway.config.settings import Captures, Limits, Provider, Retries, Server, Timeouts
+from penstock.gateway.config.settings import Captures, LedgerSettings, Limits, Provider, Retries, Server, Timeouts
 from penstock.gateway.config.tables import fields, plain
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
@@ -54,6 +54,7 @@ class File(Struct, frozen=True, kw_only=True):
     limits: Annotated[Limits, Meta(description="What one client or one stream may cost.")] = Limits()
     retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
     captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
+    ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is kept.")] = LedgerSettings()
 
 
 def shape() -> inspect.StructType:

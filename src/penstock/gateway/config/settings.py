@@ -15,7 +15,19 @@ from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
-__all__ = ["Captures", "Config", "Limits", "Provider", "Retries", "Route", "Secret", "Server", "Target", "Timeouts"]
+__all__ = [
+    "Captures",
+    "Config",
+    "LedgerSettings",
+    "Limits",
+    "Provider",
+    "Retries",
+    "Route",
+    "Secret",
+    "Server",
+    "Target",
+    "Timeouts",
+]
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -94,6 +106,25 @@ class Captures(Struct, frozen=True, kw_only=True):
     max_age_days: Annotated[float, Meta(gt=0, le=36_500, description="After which a capture is removed.")] = 30.0
 
 
+class LedgerSettings(Struct, frozen=True, kw_only=True):
+    """Where the ledger is kept, and what several processes share."""
+
+    enabled: Annotated[bool, Meta(description="false keeps no ledger: no entries, no stored keys, no budgets.")] = True
+    folder: Annotated[
+        str, Meta(description="Where the ledger lies. Without it: penstock, in the folder for state of the user.")
+    ] = ""
+    postgres: Annotated[
+        Secret | None, Meta(description="The URL of a PostgreSQL database that keeps the book instead of SQLite.")
+    ] = None
+    redis: Annotated[
+        Secret | None, Meta(description="The URL of a Redis or Valkey that several machines share limits through.")
+    ] = None
+    # A second machine may be there; what is left of a budget is not to be spent twice while nobody can tell.
+    local_share: Annotated[
+        float, Meta(gt=0, le=1, description="What one process may use of what is left while Redis does not answer.")
+    ] = 0.25
+
+
 class Target(Struct, frozen=True, kw_only=True):
     """One provider and one of its models. `timeouts` are complete: the route's, the provider's, else everybody's."""
 
@@ -145,6 +176,7 @@ class Config(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     retries: Retries = Retries()
     captures: Captures = Captures()
+    ledger: LedgerSettings = LedgerSettings()
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
 

@@ -1,0 +1,86 @@
+"""Book: where entries and keys are kept, as the gateway sees it. `stores/` has SQLite's and PostgreSQL's.
+
+Every method blocks, and belongs to the one thread that opened the book. `BookError` says that the store cannot do it
+now: full, locked, gone. Nothing has happened then, or the same can be asked again: appending is idempotent.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from penstock.gateway.entry import Entry
+from penstock.gateway.keys import Key
+
+Grouping: TypeAlias = Literal["key", "model", "provider", "day", "tag", "outcome"]
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which entries are meant. What is empty or None does not filter."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    keys: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
+    repair: str = ""
+    tags: Mapping[str, str] = {}
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """What a group of calls has used. `group` are its names, one for each grouping asked for."""
+
+    group: tuple[str, ...]
+    calls: int
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+    cost: int
+    """Nanodollars, of what has a price."""
+    unpriced: int
+    """Calls in which something has no price."""
+    estimated: int
+    """Calls in which something was estimated."""
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """What the book says of one key in one period: the sum, and the ids of calls that were booked of late."""
+
+    total: int
+    recent: frozenset[str]
+
+
+class Book(Protocol):
+    """The ledger's store."""
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Book entries, durably, all or none. One that is there already, by its id, is left as it is."""
+
+    def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
+        """Entries, newest first, each with its place in the book; `before` goes on from such a place."""
+
+    def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
+        """Entries in the order in which they were booked, from behind a place on."""
+
+    def entry(self, id: str) -> Entry | None:
+        """One entry."""
+
+    def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
+        """What was used, by groups; `tag` names the tag to group by. By provider or model, attempts are summed up."""
+
+    def spent(self, key: str, since_ms: int, *, recent_since_ms: int = 0) -> Spent:
+        """What a key has spent since a time, in one snapshot with the ids of its calls that ended after another."""
+
+    def keys(self) -> list[Key]:
+        """All keys, the oldest first, revoked and expired ones too."""
+
+    def keys_version(self) -> int:
+        """A number that changes with every change of keys; cheap to ask."""
+
+    def put_keys(self, keys: Iterable[Key]) -> None:
+        """Keep keys, in place of those with the same ids, all or none."""
+
+    def close(self) -> None:
+        """Let go of the store."""

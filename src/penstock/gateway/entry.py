@@ -1,0 +1,101 @@
+"""Entry: the immutable record of a settled call, and of each attempt at it. What the ledger is a book of.
+
+Money is a whole number of nanodollars (10⁻⁹ US dollars); time is in milliseconds. There is no content in an entry.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+# How a call ended: as its stream did; or refused before anybody was asked; or left open by a gateway that died.
+Outcome: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out", "refused", "orphaned"]
+# Where the tokens come from: the provider's own figures, ours, or nothing was generated and nothing is to be paid.
+Measure: TypeAlias = Literal["reported", "estimated", "void"]
+NANODOLLARS = 1_000_000_000
+
+
+class Tokens(Struct, frozen=True, gc=False, kw_only=True):
+    """Tokens, all known. `cached` and `cache_write` are parts of the input, `reasoning` is a part of the output."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class AttemptEntry(Struct, frozen=True, kw_only=True):
+    """One try at one target. `cost` is None where tokens were consumed that nobody knows the price of: *unpriced*.
+
+    `price` names the price that was used: its table and the table's version.
+    """
+
+    provider: str
+    model: str
+    outcome: Outcome
+    status: int = 0
+    code: str = ""
+    measure: Measure = "void"
+    tokens: Tokens = Tokens()
+    cost: int | None = 0
+    price: str = ""
+    began_ms: int = 0
+    """Since the call began."""
+    first_event_ms: int | None = None
+    """Since the attempt began."""
+    duration_ms: int = 0
+    events: int = 0
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One call. Its tokens and its cost are the sums of its attempts'."""
+
+    id: str
+    at_ms: int
+    """When it was admitted, since 1970."""
+    key: str = ""
+    """The id of the key; empty where none was asked for."""
+    surface: str = "chat"
+    model: str
+    """As the client named it: a route, or provider/model."""
+    stream: bool = False
+    outcome: Outcome
+    status: int = 0
+    code: str = ""
+    first_event_ms: int | None = None
+    duration_ms: int = 0
+    repairs: Mapping[str, int] = {}
+    tags: Mapping[str, str] = {}
+    """The client's own (`metadata`), over those of its key."""
+    user: str = ""
+    attempts: tuple[AttemptEntry, ...] = ()
+
+    @property
+    def tokens(self) -> Tokens:
+        """Of all attempts together."""
+        each = [attempt.tokens for attempt in self.attempts]
+        return Tokens(
+            input=sum(tokens.input for tokens in each),
+            output=sum(tokens.output for tokens in each),
+            cached=sum(tokens.cached for tokens in each),
+            cache_write=sum(tokens.cache_write for tokens in each),
+            reasoning=sum(tokens.reasoning for tokens in each),
+        )
+
+    @property
+    def measure(self) -> Measure:
+        """Estimated if any attempt is; reported if any is; else void."""
+        measures = {attempt.measure for attempt in self.attempts}
+        return "estimated" if "estimated" in measures else "reported" if "reported" in measures else "void"
+
+    @property
+    def cost(self) -> int | None:
+        """Of all attempts together; None if any is unpriced."""
+        costs = [attempt.cost for attempt in self.attempts]
+        return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+    @property
+    def priced(self) -> int:
+        """What is known of the cost: the sum over the attempts that have a price."""
+        return sum(attempt.cost or 0 for attempt in self.attempts)
