@@ -15,7 +15,7 @@ Measure: TypeAlias = Literal["reported", "estimated", "void"]
 NANODOLLARS = 1_000_000_000
 
 
-class Tokens(Struct, frozen=True, gc=False, kw_only=True):
+class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Tokens, all known. `cached` and `cache_write` are parts of the input, `reasoning` is a part of the output."""
 
     input: int = 0
@@ -25,7 +25,7 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True):
     reasoning: int = 0
 
 
-class AttemptEntry(Struct, frozen=True, kw_only=True):
+class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One try at one target. `cost` is None where tokens were consumed that nobody knows the price of: *unpriced*.
 
     `price` names the price that was used: its table and the table's version.
@@ -48,7 +48,7 @@ class AttemptEntry(Struct, frozen=True, kw_only=True):
     events: int = 0
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call. Its tokens and its cost are the sums of its attempts'."""
 
     id: str

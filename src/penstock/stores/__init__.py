@@ -1,0 +1,1 @@
+"""Where the ledger lives: the book, the journal before it, and what processes share."""

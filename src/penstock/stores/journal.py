@@ -1,0 +1,228 @@
+"""Journal: what the book does not hold yet, where `kill -9` cannot take it away.
+
+Before a provider is asked, the call is in the journal as *open*; before its client sees the end, it is there as
+*settled*; once the book holds it, it is forgotten. Each is one write into the page cache, which a dead process does not
+take with it: no request ever waits for the disk. What a gateway that died has left is read by the next one.
+
+There are two files, whose blocks are taken beforehand, so that a full disk cannot stop what they have room for. Records
+are appended to one of them; when it is full, those still needed are written to the other, and it goes on there. So the
+room that a journal needs is that of the calls under way, and of those that the book could not take.
+
+    file     a number (8 bytes): of two files the one with the higher number is in use; then records
+    record   length (4 bytes), CRC-32 (4 bytes), then so many bytes of JSON; a length of zero ends them
+"""
+
+import fcntl
+import os
+import secrets
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from penstock.errors import BookError
+from penstock.gateway.entry import Entry
+
+SUFFIX = ".journal"
+_HALVES = ("a", "b")
+_NUMBER = struct.Struct("<Q")
+_RECORD = struct.Struct("<II")
+_END = bytes(_RECORD.size)
+# What the end of a call under way will need.
+_ROOM_FOR_AN_END = 512
+
+
+class Open(Struct, frozen=True, tag="open"):
+    """A call that is under way: what its entry would be, if nothing more were heard of it."""
+
+    entry: Entry
+
+
+class Mark(Struct, frozen=True, tag="mark"):
+    """How far calls under way have come: events, and characters of the answer."""
+
+    reached: dict[str, tuple[int, int]]
+
+
+class Settled(Struct, frozen=True, tag="settled"):
+    """A call that is over."""
+
+    entry: Entry
+
+
+Record: TypeAlias = Open | Mark | Settled
+
+
+class Left(Struct, frozen=True):
+    """What a gateway has left behind: calls that it had settled; and calls that it had not, with how far they came."""
+
+    settled: list[Entry]
+    open: list[tuple[Entry, tuple[int, int]]]
+
+
+class Journal:
+    """The journal of one process. Belongs to its event loop."""
+
+    def __init__(self, folder: Path, room: int) -> None:
+        """Make one with room for so many bytes; raises `BookError` where the disk has none."""
+        self._room = room
+        self._capacity = room + room // 2  # so that it turns over seldom, even when all that it has room for is needed
+        self._live: dict[str, bytes] = {}
+        self._live_size = 0
+        self._open: set[str] = set()
+        self._encode = msgspec.json.Encoder().encode
+        self._number = self._half = 0
+        self._at = _NUMBER.size
+        name = secrets.token_hex(8)
+        self._paths = [folder / f"{name}-{half}{SUFFIX}" for half in _HALVES]
+        self._files: list[int] = []
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in self._paths:
+                self._files.append(_make(path, self._capacity))
+        except OSError as error:
+            self.close()
+            raise BookError(f"there is no room for a journal in {folder}: {error.strerror}") from error
+        self.sound = True
+        """Whether all that it was given is in its files."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more call may begin: there is room for all ends that are still to come."""
+        return self.sound and self._live_size + (len(self._open) + 1) * _ROOM_FOR_AN_END <= self._room
+
+    @property
+    def waiting(self) -> int:
+        """How many calls are over that the book does not hold yet."""
+        return len(self._live) - len(self._open)
+
+    def opened(self, entry: Entry) -> None:
+        """A call is under way, or has come to its next attempt."""
+        self._open.add(entry.id)
+        self._keep(entry.id, self._encode(Open(entry)))
+
+    def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
+        """Calls under way have come so far."""
+        record = self._encode(Mark(dict(reached)))
+        if self._at + _RECORD.size + len(record) + len(_END) <= self._capacity:
+            self._write(_framed(record))
+
+    def settled(self, entry: Entry) -> None:
+        """A call is over."""
+        self._open.discard(entry.id)
+        self._keep(entry.id, self._encode(Settled(entry)))
+
+    def booked(self, ids: Iterable[str]) -> None:
+        """The book holds these calls."""
+        for id in ids:
+            record = self._live.pop(id, None)
+            if record is not None:
+                self._live_size -= len(record)
+
+    def close(self) -> None:
+        """Let go; where nothing is left to be booked, nothing is left behind."""
+        for path in self._paths:
+            if not self._live:
+                path.unlink(missing_ok=True)
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+    def _keep(self, id: str, record: bytes) -> None:
+        framed = _framed(record)
+        before = self._live.get(id)
+        self._live_size += len(framed) - (len(before) if before is not None else 0)
+        self._live[id] = framed
+        if self._at + len(framed) + len(_END) <= self._capacity:
+            self._write(framed)
+        else:
+            self._turn_over()
+
+    def _turn_over(self) -> None:
+        """Go on in the other file, with what is still needed. It is the one in use once its number says so."""
+        self._half = 1 - self._half
+        self._at = _NUMBER.size
+        self.sound = True
+        self._write(b"".join(self._live.values()))
+        self._number += 1
+        os.pwrite(self._files[self._half], _NUMBER.pack(self._number), 0)
+
+    def _write(self, framed: bytes) -> None:
+        try:
+            os.pwrite(self._files[self._half], framed + _END, self._at)
+        except OSError:
+            self.sound = False  # the book will get it all the same, unless the process dies first
+        self._at += len(framed)
+
+
+def recover(folder: Path) -> Iterator[Left]:
+    """What dead gateways have left. Their journals are gone once the caller asks for the next one, or for the end."""
+    for first in sorted(folder.glob(f"*-{_HALVES[0]}{SUFFIX}")):
+        paths = [first, first.with_name(first.name.replace(f"-{_HALVES[0]}{SUFFIX}", f"-{_HALVES[1]}{SUFFIX}"))]
+        with ExitStack() as held:
+            contents = []
+            for path in paths:
+                try:
+                    file = held.enter_context(path.open("rb"))
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except FileNotFoundError:
+                    continue
+                except BlockingIOError:
+                    break  # its process is alive
+                contents.append(file.read())
+            else:
+                yield _left(max(contents, key=_number, default=b""))
+                for path in paths:
+                    path.unlink(missing_ok=True)
+
+
+def _left(content: bytes) -> Left:
+    decode = msgspec.json.Decoder(Record).decode
+    settled: dict[str, Entry] = {}
+    opened: dict[str, Entry] = {}
+    reached: dict[str, tuple[int, int]] = {}
+    at = _NUMBER.size
+    while at + _RECORD.size <= len(content):
+        length, checksum = _RECORD.unpack_from(content, at)
+        at += _RECORD.size
+        payload = content[at : at + length]
+        if not length or zlib.crc32(payload) != checksum:
+            break
+        at += length
+        match decode(payload):
+            case Open(entry):
+                opened[entry.id] = entry
+            case Mark(marks):
+                reached |= marks
+            case Settled(entry):
+                settled[entry.id] = entry
+    unsettled = [(entry, reached.get(id, (0, 0))) for id, entry in opened.items() if id not in settled]
+    return Left(list(settled.values()), unsettled)
+
+
+def _number(content: bytes) -> int:
+    return _NUMBER.unpack_from(content)[0] if len(content) >= _NUMBER.size else -1
+
+
+def _framed(record: bytes) -> bytes:
+    return _RECORD.pack(len(record), zlib.crc32(record)) + record
+
+
+def _make(path: Path, size: int) -> int:
+    """A file with room for so many bytes, locked before anybody else can see it by its name."""
+    made = path.with_suffix(".new")
+    file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.posix_fallocate(file, 0, size)
+        made.rename(path)
+    except OSError:
+        os.close(file)
+        made.unlink(missing_ok=True)
+        raise
+    return file

@@ -1,0 +1,189 @@
+"""Scribe: books entries, many at a time, in a thread of its own; and reads the keys again whenever they change.
+
+The book belongs to this thread: nobody else waits for the disk or the database. While the book cannot take entries they
+wait here and in the journal, and are tried again until it can.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from penstock.errors import BookError, BookUnusableError
+from penstock.gateway.book import Book, Spent
+from penstock.gateway.entry import Entry
+from penstock.gateway.keys import Key, period_start_ms
+
+# Entries that come together are booked together: so long after the first one. A commit takes about as long.
+_GATHER_S = 0.005
+_MOST_AT_ONCE = 2_000
+# How soon a key that was made or revoked counts.
+_LOOK_S = 1.0
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 2.0
+
+
+class Keys(NamedTuple):
+    """All keys, and what each has spent in its period, by the book."""
+
+    keys: list[Key]
+    spent: dict[str, Spent]
+
+
+class Scribe:
+    """Writes one process's entries into the book. `on_booked` and `on_keys` are called in its event loop."""
+
+    def __init__(
+        self,
+        open_book: Callable[[], Book],
+        on_booked: Callable[[Sequence[Entry]], None],
+        on_keys: Callable[[Keys], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._open_book = open_book
+        self._on_booked = on_booked
+        self._on_keys = on_keys
+        self._say = say
+        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._book: Book | None = None
+        self._keys_version: int | None = None
+        self._known: set[str] = set()
+        self._ending = threading.Event()
+        self._began = threading.Event()
+        self._unusable: BookUnusableError | None = None
+        self.trouble = ""
+        """Why the book takes nothing now; empty while it does."""
+        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-ledger")
+
+    @property
+    def alive(self) -> bool:
+        """Whether anybody is booking."""
+        return self._thread.is_alive()
+
+    def start(self, first: Sequence[Entry], wait_s: float) -> None:
+        """Begin, with entries that others have left; returns when these and the keys are through, or time is up.
+
+        Raises `BookUnusableError` if the book never will be.
+        """
+        for entry in first:
+            self._queue.put(entry)
+        self._thread.start()
+        self._began.wait(wait_s)
+        if self._unusable is not None:
+            raise self._unusable
+
+    def put(self, entry: Entry) -> None:
+        """Book an entry, soon."""
+        self._queue.put(entry)
+
+    def close(self, wait_s: float) -> None:
+        """Book what waits, if that is possible, and end."""
+        self._ending.set()
+        self._queue.put(None)
+        self._thread.join(wait_s)
+
+    # What runs in the thread.
+
+    def _run(self) -> None:
+        waiting: list[Entry] = []
+        wait_s = _FIRST_WAIT_S
+        while True:
+            self._gather(waiting)
+            try:
+                if waiting:
+                    self._append(waiting)
+                self._look_at_keys()
+            except BookUnusableError as error:
+                self._unusable = error
+                self._fail(str(error))
+            except BookError as error:
+                self._fail(str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, entries must not be lost by it
+                self._fail(f"the ledger failed: {error!r}")
+                self._set_aside(waiting)
+            else:
+                self._recover()
+                wait_s = _FIRST_WAIT_S
+            if self._unusable is not None or self._book is not None:
+                self._began.set()
+            if self._ending.is_set() and (not waiting or self.trouble) and self._queue.empty():
+                break
+            if self.trouble:
+                self._ending.wait(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        if self._book is not None:
+            self._book.close()
+
+    def _gather(self, waiting: list[Entry]) -> None:
+        """Wait for an entry; then take those that come with it."""
+        if not waiting and self._began.is_set() and not self._ending.is_set():
+            try:
+                first = self._queue.get(timeout=_LOOK_S)
+            except queue.Empty:
+                return
+            if first is not None:
+                waiting.append(first)
+                self._ending.wait(_GATHER_S)
+        while len(waiting) < _MOST_AT_ONCE:
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if entry is not None:
+                waiting.append(entry)
+
+    def _append(self, waiting: list[Entry]) -> None:
+        batch = list(waiting)
+        self._opened().append(batch)
+        waiting.clear()
+        self._tell(self._on_booked, batch)
+
+    def _set_aside(self, waiting: list[Entry]) -> None:
+        """One of these cannot be booked at all: book the others. It stays in the journal, for somebody to look at."""
+        for entry in list(waiting):
+            try:
+                self._opened().append([entry])
+            except BookError:
+                return
+            except Exception as error:  # noqa: BLE001 - it is told, and kept
+                self._say(f"the entry {entry.id} cannot be booked, and is kept in the journal: {error!r}")
+            else:
+                self._tell(self._on_booked, [entry])
+            waiting.remove(entry)
+
+    def _look_at_keys(self) -> None:
+        book = self._opened()
+        version = book.keys_version()
+        if version == self._keys_version:
+            return
+        keys = book.keys()
+        now = time.time()
+        new = [key for key in keys if key.id not in self._known]
+        spent = {key.id: book.spent(key.id, period_start_ms(key.period, now)) for key in new}
+        self._known |= spent.keys()
+        self._keys_version = version
+        self._tell(self._on_keys, Keys(keys, spent))
+
+    def _opened(self) -> Book:
+        if self._book is None:
+            self._book = self._open_book()
+        return self._book
+
+    def _tell(self, whom: "Callable[[object], None] | Callable[..., None]", what: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(whom, what)
+        except RuntimeError:
+            return  # the loop is closed: nobody is there to be told
+
+    def _fail(self, reason: str) -> None:
+        if reason != self.trouble:
+            self.trouble = reason
+            self._say(f"the ledger cannot be written, its entries wait: {reason}")
+
+    def _recover(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._say("the ledger is written again")

@@ -1,0 +1,140 @@
+"""The journal: what is written before anybody is answered survives the process, whenever it dies."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import BookError
+from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.stores.journal import Journal, Left, recover
+
+ROOM = 64_000
+
+
+def entry(id: str, outcome: str = "completed") -> Entry:
+    attempt = AttemptEntry(provider="main", model="m", outcome="orphaned")
+    return Entry(id=id, at_ms=1, model="main/m", outcome=outcome, attempts=(attempt,))  # type: ignore[arg-type]
+
+
+def only(folder: Path) -> Left:
+    lefts = list(recover(folder))
+    assert len(lefts) == 1
+    return lefts[0]
+
+
+def die_after(act: object) -> None:
+    """Run something in a process that then dies by SIGKILL, with nothing flushed or closed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()  # type: ignore[operator]
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_what_a_killed_process_wrote_is_found(tmp_path: Path) -> None:
+    def act() -> None:
+        journal = Journal(tmp_path, ROOM)
+        journal.opened(entry("open"))
+        journal.opened(entry("settled"))
+        journal.opened(entry("booked"))
+        journal.marked({"open": (7, 33), "settled": (1, 1)})
+        journal.settled(entry("settled"))
+        journal.settled(entry("booked"))
+        journal.booked(["booked"])
+
+    die_after(act)
+    left = only(tmp_path)
+    assert left.open == [(entry("open"), (7, 33))]
+    assert {found.id for found in left.settled} == {"settled", "booked"}  # to book a call twice changes nothing
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_journal_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, ROOM)
+    journal.opened(entry("open"))
+    assert list(recover(tmp_path)) == []
+    journal.settled(entry("open"))
+    journal.booked(["open"])
+    journal.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_book_could_not_take_stays_behind_at_the_end(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, ROOM)
+    journal.settled(entry("late"))
+    journal.close()
+    assert [found.id for found in only(tmp_path).settled] == ["late"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(["open", "settle", "book", "mark"]), max_size=600), st.integers(4_000, 20_000))
+def test_nothing_is_lost_however_often_it_turns_over(steps: list[str], room: int) -> None:
+    import tempfile  # noqa: PLC0415 - hypothesis and tmp_path do not go together
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        opened: list[str] = []
+        settled: list[str] = []
+        booked: set[str] = set()
+        journal = Journal(folder, room)
+        for number, step in enumerate(steps * 3):
+            if step == "open" and journal.has_room:
+                opened.append(f"call-{number}")
+                journal.opened(entry(opened[-1]))
+            elif step == "settle" and opened:
+                settled.append(opened.pop(0))
+                journal.settled(entry(settled[-1]))
+            elif step == "book" and settled:
+                booked.add(settled.pop(0))
+                journal.booked(booked)
+            elif step == "mark":
+                journal.marked(dict.fromkeys(opened, (1, 1)))
+        assert journal.sound
+        assert journal.waiting == len(settled)
+        # As if it had died: its files stay, its locks go.
+        for file in journal._files:
+            os.close(file)
+        journal._files.clear()
+        left = only(folder)
+        assert {found.id for found, _ in left.open} == set(opened)
+        assert set(settled) <= {found.id for found in left.settled} <= set(settled) | booked
+
+
+def test_it_says_when_there_is_no_more_room(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 4_000)
+    count = 0
+    while journal.has_room:
+        journal.opened(entry(f"call-{count}"))
+        count += 1
+    assert 2 <= count <= 8
+    for number in range(count):
+        journal.settled(entry(f"call-{number}"))
+    assert journal.sound
+    journal.booked(f"call-{number}" for number in range(count))
+    assert journal.has_room
+
+
+def test_a_torn_record_ends_the_journal(tmp_path: Path) -> None:
+    def act() -> None:
+        journal = Journal(tmp_path, ROOM)
+        for number in range(3):
+            journal.settled(entry(f"call-{number}"))
+
+    die_after(act)
+    path = next(path for path in tmp_path.iterdir() if path.name.endswith("-a.journal"))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"call-2")] ^= 1
+    path.write_bytes(content)
+    assert [found.id for found in only(tmp_path).settled] == ["call-0", "call-1"]
+
+
+def test_a_disk_without_room_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BookError, match="no room"):
+        Journal(tmp_path, 2**60)
+    assert not list(tmp_path.iterdir())
