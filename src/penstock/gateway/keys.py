@@ -109,16 +109,8 @@ def configured(number: int, secret: str) -> Key:
 def period_start_ms(period: Period, now: float) -> int:
     """When the period began in which a time lies (seconds since 1970), in milliseconds."""
     day = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    match period:
-        case "day":
-            began = day
-        case "week":
-            began = day - timedelta(days=day.weekday())
-        case "month":
-            began = day.replace(day=1)
-        case "total":
-            return 0
-    return int(began.timestamp() * 1000)
+    begins = {"day": day, "week": day - timedelta(days=day.weekday()), "month": day.replace(day=1)}
+    return int(begins[period].timestamp() * 1000) if period != "total" else 0
 
 
 def _checksum(body: str) -> str:

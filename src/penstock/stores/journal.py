@@ -182,7 +182,7 @@ def recover(folder: Path) -> Iterator[Left]:
 
 
 def _left(content: bytes) -> Left:
-    decode = msgspec.json.Decoder(Record).decode
+    decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
     settled: dict[str, Entry] = {}
     opened: dict[str, Entry] = {}
     reached: dict[str, tuple[int, int]] = {}
@@ -194,7 +194,7 @@ def _left(content: bytes) -> Left:
         if not length or zlib.crc32(payload) != checksum:
             break
         at += length
-        match decode(payload):
+        match decoder.decode(payload):
             case Open(entry):
                 opened[entry.id] = entry
             case Mark(marks):
