@@ -105,7 +105,8 @@ class Gateway:
     def start(self, *, read_output: bool = True) -> None:
         """Start it, and wait until it listens."""
         kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
-        environment = {name: os.environ[name] for name in kept if name in os.environ} | self._environment
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        environment |= {"PENSTOCK_STATE": str(self.file.parent / "state")} | self._environment
 
         limited = {number: limit for number, limit in self._limits.items() if limit is not None}
 

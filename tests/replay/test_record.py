@@ -365,7 +365,7 @@ def test_a_full_disk_is_survived_and_told(tmp_path: Path) -> None:
     folder = tmp_path / "captures"
     with Upstream() as upstream:
         record = ("--record", str(folder))
-        configuration = settings(upstream.url)
+        configuration = settings(upstream.url, ledger={"enabled": False})
         with Gateway(tmp_path, upstream, configuration, arguments=record, max_file_size=2000) as gateway:
             many = [chunk(WORLD) for _ in range(20)]
             assert ask(gateway, [head(), chunk(HELLO), *many, chunk(REST), last_chunk()]).done

@@ -45,6 +45,10 @@ class Reader(Protocol):
         """Whether the provider has said that nothing more will come."""
 
     @property
+    def frames(self) -> int:
+        """How many frames there were so far."""
+
+    @property
     def mould(self) -> Mould | None:
         """The mould of the next event, if there is one. Who has it may let it take events, in place of `feed`."""
 

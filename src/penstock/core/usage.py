@@ -1,10 +1,14 @@
-"""Usage: the tokens that one completion consumed, as integers.
+"""Usage: the tokens that one completion consumed, as a provider reports them; Tokens: the same, read for the bill.
 
 Providers report usage once, twice, or in every frame; as zeros first and figures later, or the other way round.
 One rule covers them all: *per field, the last value that is not null, out of the reports that have any non-zero
 count*. Reports are never added up: within one stream they are views of the same bill.
+
+A report says what it says, `null` and nonsense included. `Tokens` are what is booked and paid for: every figure known,
+and every part within its whole.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -82,6 +86,52 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         elif self.output is not None and self.reasoning is not None and self.reasoning > self.output:
             found.append(("usage-details-exceed", f"reasoning {self.reasoning} > output {self.output}"))
         return found
+
+
+class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Tokens, all known. Cached, cache-write and audio input are parts of the input; reasoning and audio output, of
+    the output."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    audio_input: int = 0
+    audio_output: int = 0
+
+    @classmethod
+    def of(cls, usage: Usage) -> "Tokens":
+        """What a report comes to. What it leaves out is 0; what is beyond reason is brought within it.
+
+        A part that the provider counts beside its whole is added to it, because it is billed: reasoning that the total
+        shows to be apart, and any part that is greater than its whole.
+        """
+        given, written, cached = _bounded(usage.output), _bounded(usage.cache_write), _bounded(usage.cached)
+        reasoning, read = _bounded(usage.reasoning), _bounded(usage.input)
+        apart = any(code == "usage-reasoning-apart" for code, _ in usage.doubts())
+        output = _bounded(given + reasoning) if apart or reasoning > given else given
+        input = _bounded(read + cached + written) if cached + written > read else read
+        cached = min(cached, input)
+        return cls(
+            input=input,
+            output=output,
+            cached=cached,
+            cache_write=min(written, input - cached),
+            reasoning=reasoning,
+            audio_input=min(_bounded(usage.audio_input), input),
+            audio_output=min(_bounded(usage.audio_output), output),
+        )
+
+    @classmethod
+    def sum(cls, each: Iterable["Tokens"]) -> "Tokens":
+        """Those of several together."""
+        columns = zip(*map(structs.astuple, each), strict=True)
+        return cls(**dict(zip(cls.__struct_fields__, map(sum, columns), strict=False)))
+
+
+def _bounded(count: int | None) -> int:
+    return min(max(count or 0, 0), ABSURD_TOKENS)
 
 
 def _overlaid(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:

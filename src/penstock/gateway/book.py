@@ -1,7 +1,8 @@
 """Book: where entries and keys are kept, as the gateway sees it. `stores/` has SQLite's and PostgreSQL's.
 
-Every method blocks, and belongs to the one thread that opened the book. `BookError` says that the store cannot do it
-now: full, locked, gone. Nothing has happened then, or the same can be asked again: appending is idempotent.
+Every method blocks. A book may be opened by one thread and used by another, but never by two at a time. `BookError`
+says that the store cannot do it now: full, locked, gone. Nothing has happened then, or the same can be asked again:
+appending is idempotent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +21,11 @@ class Filter(Struct, frozen=True, kw_only=True):
 
     since_ms: int | None = None
     until_ms: int | None = None
+    """The first moment that is not meant any more."""
     keys: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
+    """Calls that tried any of them."""
     outcomes: tuple[str, ...] = ()
     repair: str = ""
     tags: Mapping[str, str] = {}
@@ -36,6 +39,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     input: int
     output: int
     cached: int
+    cache_write: int
     reasoning: int
     cost: int
     """Nanodollars, of what has a price."""
@@ -67,11 +71,22 @@ class Book(Protocol):
     def entry(self, id: str) -> Entry | None:
         """One entry."""
 
-    def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
-        """What was used, by groups; `tag` names the tag to group by. By provider or model, attempts are summed up."""
+    def last(self) -> int:
+        """The place of what was booked last; 0 in an empty book."""
 
-    def spent(self, key: str, since_ms: int, *, recent_since_ms: int = 0) -> Spent:
-        """What a key has spent since a time, in one snapshot with the ids of its calls that ended after another."""
+    def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
+        """What was used, by groups, in the order of their names; all in one row if there are no groups.
+
+        `model` is the name that the client asked for, `day` the one in UTC on which the call was admitted, `tag` the
+        value of the tag so named, or "". By `provider`, attempts are summed up: a call that tried two is counted with
+        both, each with what it used, and one that tried none is in the group "". Where `wanted` names providers, only
+        they are groups.
+        """
+
+    def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
+        """What a key has spent by calls admitted since a time, in one snapshot with the ids of its calls that settled
+        since another.
+        """
 
     def keys(self) -> list[Key]:
         """All keys, the oldest first, revoked and expired ones too."""

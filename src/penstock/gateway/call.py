@@ -1,54 +1,148 @@
-"""Call: one client request from admission to settlement; Attempt: one try at one target. Both are what is logged."""
+"""Call: one client request from admission to settlement; Attempt: one try at one target. Both are what is accounted."""
 
-from penstock.core.events import Ending, Event, Repair, UsageReport
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from penstock.core.events import (
+    Ending,
+    Event,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
 from penstock.core.usage import Usage
+from penstock.gateway.failure import Failure
+from penstock.gateway.keys import Key
+from penstock.gateway.prices import PricedModel
+
+NO_LIMIT = 1 << 60
+
+
+class Framed(Protocol):
+    """What reads an answer, as far as its attempt is asked how far it has come."""
+
+    @property
+    def frames(self) -> int:
+        """How many events there were so far."""
 
 
 class Attempt:
     """One try at one target. `secrets` are what nobody may be told of it."""
 
-    __slots__ = ("code", "model", "provider", "seconds", "secrets", "status")
+    __slots__ = (
+        "began_s",
+        "code",
+        "ending",
+        "events",
+        "first_event_s",
+        "limit",
+        "model",
+        "on_limit",
+        "priced",
+        "provider",
+        "reader",
+        "said",
+        "seconds",
+        "secrets",
+        "sent",
+        "status",
+        "stop",
+        "usage",
+    )
 
     def __init__(self, provider: str, model: str, secrets: tuple[str, ...] = ()) -> None:
         self.provider = provider
         self.secrets = secrets
         self.model = model
+        self.priced: PricedModel | None = None
+        """What its tokens cost, as it was when the attempt began; None where nobody knows."""
+        self.began_s = 0.0
+        """Since the call began."""
+        self.sent = False
+        """Whether the provider was asked."""
         self.status = 0
         self.code = ""
+        self.ending: Ending | None = None
+        self.first_event_s: float | None = None
         self.seconds = 0.0
+        self.usage: Usage | None = None
+        self.events = 0
+        self.said = 0
+        """Characters that the model has said, thought and called tools with, so far."""
+        self.limit = NO_LIMIT
+        """Of `said`: when it is reached, `on_limit` is called once."""
+        self.on_limit: Callable[[], None] | None = None
+        self.reader: Framed | None = None
+        """What reads the answer, while it comes."""
+        self.stop: Callable[[Failure], None] | None = None
+        """Ends the answer, while it comes, and tells the client why."""
+
+    @property
+    def reached(self) -> tuple[int, int]:
+        """How far the answer has come: events and characters."""
+        return (self.reader.frames if self.reader is not None else self.events), self.said
 
 
 class Call:
-    """One client request: what was asked, what was tried, how it ended."""
+    """One client request: what was asked and by whom, what was tried, how it ended."""
 
     __slots__ = (
+        "at_ms",
         "attempts",
+        "bounded",
         "code",
         "ending",
         "first_event_s",
+        "headers",
+        "held",
         "id",
+        "input_estimate",
+        "key",
         "model",
         "repairs",
         "started",
         "status",
         "stream",
+        "surface",
+        "tags",
         "total_s",
-        "usage",
+        "user",
     )
 
-    def __init__(self, id: str, model: str, *, stream: bool, started: float) -> None:
+    def __init__(self, id: str, model: str, *, stream: bool, started: float, surface: str = "chat") -> None:
         self.id = id
+        self.surface = surface
         self.model = model
         self.stream = stream
         self.started = started
+        self.at_ms = 0
+        """When it was admitted, since 1970."""
+        self.key: Key | None = None
+        self.tags: Mapping[str, str] = {}
+        self.user = ""
+        self.input_estimate = 0
+        self.bounded = False
+        """Whether the client says how long the answer may be."""
+        self.held: int | None = None
+        """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
+        self.headers: dict[str, str] = {}
+        """What its key's limits have to say to the client."""
         self.attempts: list[Attempt] = []
         self.status = 0
         self.ending: Ending | None = None
         self.code = ""
         self.first_event_s: float | None = None
         self.total_s = 0.0
-        self.usage: Usage | None = None
         self.repairs: dict[str, int] = {}
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the last provider reported."""
+        return self.attempts[-1].usage if self.attempts else None
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage."""
@@ -56,4 +150,17 @@ class Call:
             if type(event) is Repair:
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
             elif type(event) is UsageReport:
-                self.usage = event.usage
+                self.attempts[-1].usage = event.usage
+
+
+def size_of(events: list[Event]) -> int:
+    """How many characters the model says in these events."""
+    size = 0
+    for event in events:
+        if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
+            size += len(event.text)
+        elif isinstance(event, ToolCallDelta):
+            size += len(event.arguments)
+        elif isinstance(event, ToolCallStart):
+            size += len(event.name)
+    return size

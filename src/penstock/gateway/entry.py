@@ -8,21 +8,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.usage import Tokens
+
 # How a call ended: as its stream did; or refused before anybody was asked; or left open by a gateway that died.
 Outcome: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out", "refused", "orphaned"]
 # Where the tokens come from: the provider's own figures, ours, or nothing was generated and nothing is to be paid.
 Measure: TypeAlias = Literal["reported", "estimated", "void"]
 NANODOLLARS = 1_000_000_000
-
-
-class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """Tokens, all known. `cached` and `cache_write` are parts of the input, `reasoning` is a part of the output."""
-
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
 
 
 class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,14 +66,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def tokens(self) -> Tokens:
         """Of all attempts together."""
-        each = [attempt.tokens for attempt in self.attempts]
-        return Tokens(
-            input=sum(tokens.input for tokens in each),
-            output=sum(tokens.output for tokens in each),
-            cached=sum(tokens.cached for tokens in each),
-            cache_write=sum(tokens.cache_write for tokens in each),
-            reasoning=sum(tokens.reasoning for tokens in each),
-        )
+        return Tokens.sum(attempt.tokens for attempt in self.attempts)
 
     @property
     def measure(self) -> Measure:

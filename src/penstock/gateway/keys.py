@@ -10,7 +10,6 @@ import hmac
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
@@ -47,6 +46,11 @@ class Key(Struct, frozen=True, kw_only=True):
     revoked_ms: int | None = None
     replaced_by: str = ""
     """The id of the key that a rotation made of it."""
+
+    @property
+    def stored(self) -> bool:
+        """Whether the book has it, and not the configuration."""
+        return self.created_ms > 0
 
     def may_ask_for(self, model: str) -> bool:
         """Whether the key is for that model."""
@@ -104,13 +108,6 @@ def configured(number: int, secret: str) -> Key:
     """A key of the configuration file: it has no limits but those of everybody."""
     name = f"configured-{number}"
     return Key(id=name, name=name, digest=digest_of(secret), hint=secret[-4:], created_ms=0)
-
-
-def period_start_ms(period: Period, now: float) -> int:
-    """When the period began in which a time lies (seconds since 1970), in milliseconds."""
-    day = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    begins = {"day": day, "week": day - timedelta(days=day.weekday()), "month": day.replace(day=1)}
-    return int(begins[period].timestamp() * 1000) if period != "total" else 0
 
 
 def _checksum(body: str) -> str:

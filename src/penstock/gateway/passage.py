@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from penstock.core.events import Ending
 from penstock.core.usage import Usage
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure, from_status, from_transport
@@ -56,6 +57,7 @@ class Passage:
 
     def attach(self, connection: Connection) -> None:
         """The connection that the answer will come on."""
+        self._attempt.sent = True
         self._connection = connection
         self._wait(self._patience.first_event_s)
 
@@ -94,7 +96,11 @@ class Passage:
 
     def cancel(self, failure: Failure) -> None:
         """Stop: the client has gone, or the gateway is going."""
-        self._settle(failure)
+        self._settle(failure, "cancelled")
+
+    def leave(self, on_left: Callable[[], None]) -> bool:  # noqa: ARG002 - nobody is heard out
+        """The client has gone: so does the call."""
+        return False
 
     def pause(self) -> None:
         """The client is slow; nothing is sent to it before all is here."""
@@ -108,14 +114,15 @@ class Passage:
     def _expire(self) -> None:
         total = self._loop.time() >= self._patience.until
         code = "upstream_timeout_total" if total else "upstream_timeout_idle"
-        self._settle(from_transport(code, "the provider took too long"))
+        self._settle(from_transport(code, "the provider took too long"), "timed_out")
 
-    def _settle(self, outcome: Failure | Whole) -> None:
+    def _settle(self, outcome: Failure | Whole, ending: Ending = "failed") -> None:
         if self._over:
             return
         self._over = True
         self._deadline.end()
         self._attempt.seconds = self._loop.time() - self._begun
+        self._attempt.ending = ending if isinstance(outcome, Failure) else "completed"
         if isinstance(outcome, Failure):
             outcome = outcome.without(self._attempt.secrets)
             self._attempt.code = outcome.code
@@ -132,4 +139,4 @@ class Passage:
             figures = msgspec.json.decode(found[1] + b"}", type=_Figures)
         except ValueError:
             return  # not ours to judge
-        self._call.usage = Usage(input=figures.prompt_tokens, output=0, total=figures.total_tokens)
+        self._attempt.usage = Usage(input=figures.prompt_tokens, output=0, total=figures.total_tokens)

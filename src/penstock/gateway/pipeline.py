@@ -20,11 +20,13 @@ from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
+from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.passage import Passage, Whole
 from penstock.gateway.relay import Client, Connection, Patience, Relay
 from penstock.gateway.request import ChatRequest, EmbeddingsRequest
-from penstock.gateway.routing import Health, RetryBudget, in_order
+from penstock.gateway.routing import Health, in_order
 from penstock.gateway.tape import Asked, Recorder, Tape
+from penstock.gateway.wish import Wish, of_chat, of_embeddings
 from penstock.http.client import Receiver, UpstreamError
 from penstock.upstream.local import Local
 
@@ -99,13 +101,14 @@ class Gateway:
         upstream: Callable[[Provider], Upstream],
         here: Mapping[str, Local],
         health: Health,
-        budget: RetryBudget,
+        ledger: Ledger | NoLedger,
         recorder: Recorder | None = None,
     ) -> None:
         self.config = config
+        self.ledger = ledger
         self.here = here
         self.health = health
-        self.budget = budget
+        self.budget = health.retries
         self._upstream = upstream
         self._recorder = recorder
         self._secrets = config.secrets()
@@ -114,17 +117,21 @@ class Gateway:
 
     def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
         """The attempts that will answer a chat, which are to be begun; None if it was refused at once."""
-        admitted = self._admit(request.model, client)
+        admitted = self._admit(call, client)
         return ChatAttempts(self, call, client, admitted, request) if admitted is not None else None
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: WholeClient) -> "Attempts | None":
         """The same for a request for embeddings."""
-        admitted = self._admit(request.model, client, able=lambda target: bool(target.provider.embeddings))
+        admitted = self._admit(call, client, able=lambda target: bool(target.provider.embeddings))
         return EmbeddingAttempts(self, call, client, admitted, request) if admitted is not None else None
 
-    def _admit(self, model: str, client: Refusable, able: Callable[[Target], bool] | None = None) -> "Admitted | None":
+    def _admit(self, call: Call, client: Refusable, able: Callable[[Target], bool] | None = None) -> "Admitted | None":
         """The targets to try for a model, of those that are able to answer; None if the client was refused."""
         self.budget.earn()
+        model = call.model
+        if call.key is not None and not call.key.may_ask_for(model):
+            client.refuse(_not_allowed(model))
+            return None
         route = self.config.route(model)
         if route is None:
             client.refuse(_unknown_model(model))
@@ -137,7 +144,11 @@ class Gateway:
         if not ready:
             client.refuse(_all_cooling(min(map(self.health.cooling_s, targets))))
             return None
-        return Admitted(route, targets, ready[: self.config.retries.max_attempts])
+        ready = self.ledger.affordable(call.key, ready[: self.config.retries.max_attempts])
+        if not ready:
+            client.refuse(_unpriced(model))
+            return None
+        return Admitted(route, targets, ready)
 
     def endpoint(self, target: Target, *, embeddings: bool = False) -> Endpoint:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
@@ -157,6 +168,7 @@ class Gateway:
             gap_s=target.timeouts.gap_s,
             heartbeat_s=self.config.server.heartbeat_s,
             until=call.started + target.timeouts.total_s,
+            drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
         )
 
     def tape(self, call: Call, route: Route, target: Target, body: bytes, relay: Relay) -> Tape | None:
@@ -196,8 +208,8 @@ class Attempts(ABC):
         self._gateway = gateway
         self._call = call
         self._refusable = client
-        self._route, self._targets, ready = admitted
-        self._ready = iter(ready)
+        self._route, self._targets, self._listed = admitted
+        self._ready = iter(self._listed)
         self._target = next(self._ready)
         self._fresh = False
         self._probe = False
@@ -205,7 +217,18 @@ class Attempts(ABC):
         self._stopped = False
 
     def begin(self) -> None:
-        """Try the first target."""
+        """Try the first target, once the ledger has admitted the call."""
+        try:
+            self._gateway.ledger.admit(self._call, self._wish(), self._listed, self._on_admitted)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self._refusable.fail(error)
+
+    def _on_admitted(self, failure: Failure | None) -> None:
+        if self._stopped:
+            return
+        if failure is not None:
+            self._refusable.refuse(failure)
+            return
         try:
             self._try()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
@@ -225,6 +248,10 @@ class Attempts(ABC):
             self._gateway.health.left(self._target)
 
     @abstractmethod
+    def _wish(self) -> Wish:
+        """What the request asks for."""
+
+    @abstractmethod
     def _ask(self) -> None:
         """Ask the target: on a connection that was kept, unless a fresh one is wanted or there is none."""
 
@@ -232,6 +259,7 @@ class Attempts(ABC):
         target = self._target
         self._probe = self._gateway.health.tried(target)
         self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
+        self._gateway.ledger.trying(self._call, target)
         self._fresh = False
         self._ask()
 
@@ -286,6 +314,9 @@ class ChatAttempts(Attempts):
         super().__init__(gateway, call, client, admitted)
         self._client = client
         self._request = request
+
+    def _wish(self) -> Wish:
+        return of_chat(self._request, self._route.set)
 
     def _ask(self) -> None:
         target, request, route = self._target, self._request, self._route
@@ -362,6 +393,9 @@ class EmbeddingAttempts(Attempts):
         self._client = client
         self._request = request
 
+    def _wish(self) -> Wish:
+        return of_embeddings(self._request)
+
     def _ask(self) -> None:
         target = self._target
         passage = Passage(self._call, self._gateway.patience(self._call, target), self._on_whole)
@@ -399,6 +433,29 @@ def _unknown_model(model: str) -> Failure:
         code="model_not_found",
         message=f"there is no model {model!r} here; GET /v1/models lists those that there are",
         status=404,
+        kind="invalid_request_error",
+        param="model",
+        retryable=False,
+    )
+
+
+def _not_allowed(model: str) -> Failure:
+    return Failure(
+        code="model_not_allowed",
+        message=f"this key is not for the model {model!r}; GET /v1/models lists those that it is for",
+        status=403,
+        kind="invalid_request_error",
+        param="model",
+        retryable=False,
+    )
+
+
+def _unpriced(model: str) -> Failure:
+    return Failure(
+        code="model_unpriced",
+        message=f"this key has a budget, and nobody knows what {model!r} costs; whoever runs the gateway can say so "
+        "under [prices] in its configuration",
+        status=403,
         kind="invalid_request_error",
         param="model",
         retryable=False,

@@ -8,6 +8,8 @@ the client in one call. Three phases:
   and a clean end of the body, with no `[DONE]`.
 - **over**.
 
+A client that leaves ends it; unless its provider is to be heard out for the bill: then it goes on without one.
+
 An unstreamed answer is never committed before it is whole: it is a fold over the same events.
 
 The fast lane: when what was read is healthy text and nothing else (`StreamReader.untouched`), its bytes go out as they
@@ -34,7 +36,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.stream import Reader, StreamWriter
-from penstock.gateway.call import Call
+from penstock.gateway.call import NO_LIMIT, Call, size_of
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.gateway.tape import Tape
 from penstock.http.client import Receiver, UpstreamError
@@ -92,16 +94,41 @@ class Client(Protocol):
         """Send a whole, unstreamed answer."""
 
 
+class Nobody:
+    """Where a client was that has left."""
+
+    def __init__(self, *, stream: bool) -> None:
+        self.stream = stream
+
+    def begin(self) -> None:
+        """Nobody is told."""
+
+    def write(self, data: bytes, /) -> None:
+        """Nobody reads it."""
+
+    def chunk_writer(self) -> None:
+        """There is none."""
+
+    def end(self, data: bytes) -> None:
+        """Nobody waits for it."""
+
+    def answer(self, completion: Completion) -> None:
+        """Nobody waits for it."""
+
+
 class Patience:
-    """How long an attempt may take, in seconds."""
+    """How long an attempt may take, in seconds. `drain_s`: after its client has left; 0 if it is not heard out then."""
 
-    __slots__ = ("first_event_s", "gap_s", "heartbeat_s", "until")
+    __slots__ = ("drain_s", "first_event_s", "gap_s", "heartbeat_s", "until")
 
-    def __init__(self, *, first_event_s: float, gap_s: float, heartbeat_s: float, until: float) -> None:
+    def __init__(
+        self, *, first_event_s: float, gap_s: float, heartbeat_s: float, until: float, drain_s: float = 0.0
+    ) -> None:
         self.first_event_s = first_event_s
         self.gap_s = gap_s
         self.heartbeat_s = heartbeat_s
         self.until = until
+        self.drain_s = drain_s
 
 
 class Relay:
@@ -121,6 +148,7 @@ class Relay:
         "_held",
         "_loop",
         "_odd",
+        "_on_left",
         "_on_outcome",
         "_patience",
         "_paused",
@@ -146,6 +174,8 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._call = call
         self._attempt = call.attempts[-1]
+        self._attempt.reader = reader
+        self._attempt.stop = self.stop
         self._client = client
         self._reader = reader
         self._writer = writer
@@ -167,9 +197,12 @@ class Relay:
         self._timer: asyncio.TimerHandle | None = None
         # Called once: with None when the answer is committed or complete, a failure when the next target may be tried.
         self._on_outcome = on_outcome
+        # Called once, where the client has left and the provider was heard out without it.
+        self._on_left: Callable[[], None] | None = None
 
     def attach(self, connection: Connection, tape: Tape | None = None) -> None:
         """The connection that the answer will come on, and the tape that it passes, if it is recorded."""
+        self._attempt.sent = True
         self._connection = connection
         self._tape = tape
         if self._paused:
@@ -203,6 +236,7 @@ class Relay:
         elif self._phase == "streaming":
             self._progress = self._loop.time()
             self._client.write(data)
+            self._count(size_of(events))
             self._offer_shortcut()
         else:
             self._take(events, data)
@@ -239,12 +273,19 @@ class Relay:
         if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
             return
         text, read, time, max_event = mould.text, mould.read, self._loop.time, self._reader.max_event
+        attempt = self._attempt
 
         def shortcut(chunk: bytes, start: int, end: int) -> bool:
-            if end - start > max_event or not (text(chunk, start, end) or read(chunk[start:end])):
+            if end - start > max_event:
+                return False
+            size = len(text(chunk, start, end)) or size_of(read(chunk[start:end]))
+            if not size:
                 return False
             self._progress = time()
             write(chunk)
+            attempt.said += size
+            if attempt.said >= attempt.limit:
+                self._count(0)
             return True
 
         connection.shortcut = shortcut
@@ -269,6 +310,22 @@ class Relay:
         """Stop: the client has gone, or the gateway is going."""
         self._fail(failure, ending=ending)
 
+    def stop(self, failure: Failure) -> None:
+        """Stop: the gateway does not want more of it."""
+        self._fail(failure, ending="truncated")
+
+    def leave(self, on_left: Callable[[], None]) -> bool:
+        """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
+        if not self._patience.drain_s or not self._attempt.sent or self._phase == "over":
+            return False
+        self._on_left = on_left
+        self._client = Nobody(stream=self._client.stream)
+        self._patience.until = min(self._patience.until, self._loop.time() + self._patience.drain_s)
+        if self._connection is not None:
+            self._connection.shortcut = None
+        self.resume()
+        return True
+
     # Events.
 
     def _on_events(self, events: list[Event], *, last: bool) -> None:
@@ -288,6 +345,7 @@ class Relay:
                     self._watch_time()
         if not kinds.isdisjoint(_NOTED):
             self._call.watch(events)
+        self._count(size_of(events))
         if Fault in kinds:
             fault = next(event for event in events if isinstance(event, Fault))
             # What came before it counts as if it had come alone: nothing may depend on how reads fall.
@@ -297,6 +355,14 @@ class Relay:
             self._end(events, end)
         else:
             self._release(events, data)
+
+    def _count(self, size: int) -> None:
+        """The model has said so much more. What is due then is done when this read has been dealt with."""
+        attempt = self._attempt
+        attempt.said += size
+        if attempt.said >= attempt.limit and attempt.on_limit is not None:
+            attempt.limit = NO_LIMIT
+            self._loop.call_soon(attempt.on_limit)
 
     def _release(self, events: list[Event], data: bytes = b"") -> None:
         """Give events to the client. They are held until the commit point, which is when the model says something."""
@@ -334,7 +400,9 @@ class Relay:
         if self._phase != "waiting":
             return
         self._phase = "streaming"
-        self._call.first_event_s = self._loop.time() - self._call.started
+        now = self._loop.time()
+        self._call.first_event_s = now - self._call.started
+        self._attempt.first_event_s = now - self._begun
         if self._client.stream:
             self._client.begin()
         self._on_outcome(None)
@@ -345,9 +413,11 @@ class Relay:
         committed = self._phase == "streaming"
         failure = failure.without(self._attempt.secrets)
         self._attempt.code = failure.code
+        if self._attempt.said:
+            self._call.watch([event for event in self._reader.close() if type(event) is UsageReport])
         self._finish(ending)
         if committed:
-            self._call.code = failure.code
+            self._call.code = self._call.code or failure.code
             self._client.end(failure.frame(self._call.id))
         else:
             self._on_outcome(failure)
@@ -356,7 +426,11 @@ class Relay:
         committed = self._phase == "streaming"
         self._phase = "over"
         self._odd = True
-        self._attempt.seconds = self._loop.time() - self._begun
+        attempt = self._attempt
+        attempt.seconds = self._loop.time() - self._begun
+        attempt.ending = ending
+        attempt.events = self._reader.frames
+        attempt.reader = attempt.on_limit = attempt.stop = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -366,7 +440,10 @@ class Relay:
         if self._tape is not None:
             self._tape.stop(ending)
         if committed:
-            self._call.ending = ending
+            self._call.ending = self._call.ending or ending
+        if self._on_left is not None:
+            self._loop.call_soon(self._on_left)  # when what ends it has been noted
+            self._on_left = None
 
     def _on_odd(self, data: bytes) -> None:
         """A piece of a body that is not a stream in the clear."""

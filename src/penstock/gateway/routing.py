@@ -13,10 +13,14 @@ _FAILURES_TO_COOL = 5
 
 
 class Health:
-    """Which targets fail, and until when they are left alone. Shared by all calls of a process."""
+    """Which targets fail, and until when they are left alone. Shared by all calls of a process.
+
+    `retries` are the second tries that there may be.
+    """
 
     def __init__(self, retries: Retries, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self._retries = retries
+        self.retries = RetryBudget(retries.budget)
         self._clock = clock
         self._wall_clock = wall_clock
         self._failures: dict[str, int] = {}

@@ -6,7 +6,7 @@ show, their bounds are what the loader checks. How a provider differs from other
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Meta, Struct
@@ -75,7 +75,17 @@ class Provider(Struct, frozen=True, kw_only=True):
     context: Annotated[int, Meta(ge=256, le=1_000_000, description="Tokens that a model here has room for.")] = 8_192
     slots: Annotated[int, Meta(ge=1, le=64, description="Calls that a model here answers at a time.")] = 4
     queue: Annotated[int, Meta(ge=0, le=10_000, description="Calls that may wait for one of its slots.")] = 32
+    prices_as: Annotated[
+        str, Meta(description="Whose prices count for its models, such as openai, where its address does not tell.")
+    ] = ""
     timeouts: Annotated[Timeouts, Meta(description="What differs from [timeouts] for this provider.")] = Timeouts()
+    abort: Annotated[
+        Literal["cancel", "drain"],
+        Meta(
+            description="When a client leaves: stop the answer, and estimate it; or read on for the provider's figure."
+        ),
+    ] = "cancel"
+    drain_s: Annotated[Seconds, Meta(description="How long to read on at most, if abort is drain.")] = 60.0
     insecure: Annotated[
         bool, Meta(description="Send the key over http:// beyond this machine: only inside a network you trust.")
     ] = False

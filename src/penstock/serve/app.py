@@ -1,8 +1,6 @@
 """App: the composition root. Puts the parts together, routes requests to surfaces, reloads and drains."""
 
 import asyncio
-import hashlib
-import hmac
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -15,13 +13,16 @@ from penstock.core.sabotage import parse_fault
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.failure import Failure
+from penstock.gateway.keys import Key, KeyRing, configured, is_mistyped
+from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.pipeline import Gateway, Upstream
-from penstock.gateway.routing import Health, RetryBudget
+from penstock.gateway.routing import Health
 from penstock.http.client import Pool
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
+from penstock.serve.bookkeeping import Bookkeeping
 from penstock.serve.log import Log
 from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
@@ -42,6 +43,8 @@ _DRAINING = Failure(
     kind="server_error",
     retry_after="1",
 )
+_NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
+_MISTYPED = "this key is mistyped, or a part of it is missing: its last digits do not fit the rest"
 # What was written last needs a moment to leave.
 _LAST_BYTES_S = 1.0
 # Prefixes under which people know the same API.
@@ -68,6 +71,8 @@ class App:
         self._chat = ChatCompletions(self._calls, self._settle)
         self._embeddings = Embeddings(self._calls, self._settle)
         self.draining = False
+        self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
+        self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         self.use(config)
 
     def use(self, config: Config) -> None:
@@ -89,7 +94,11 @@ class App:
             keep_alive_s=limits.keep_alive_s,
             stalled_client_s=limits.stalled_client_s,
         )
-        self._keys = [hashlib.sha256(key.reveal().encode()).digest() for key in config.server.keys]
+        if self._books is not None:
+            self._books.use(config)
+        else:
+            secrets = [key.reveal() for key in config.server.keys]
+            self._configured = KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1))
         self._here = self._models_here(config)
         health = Health(config.retries, loop.time, time.time)
         self._record(config)
@@ -97,8 +106,7 @@ class App:
         def upstream(provider: Provider) -> Upstream:
             return replays.get(provider.name, self._remote)
 
-        budget = RetryBudget(config.retries.budget)
-        self._gateway = Gateway(config, upstream, self._here, health, budget, self._recorder)
+        self._gateway = Gateway(config, upstream, self._here, health, self._ledger, self._recorder)
 
     def _record(self, config: Config) -> None:
         """Have a recorder, if anything is to be recorded."""
@@ -167,6 +175,9 @@ class App:
         self._pool.close()
         if self._recorder is not None:
             self._recorder.close()
+        if self._books is not None:
+            await self._books.close()
+            self._books = None
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
@@ -181,24 +192,26 @@ class App:
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
-            status = "draining" if self.draining else "ok"
-            respond_json(exchange, 503 if self.draining else 200, {"status": status}, {"x-request-id": request_id})
+            status = "draining" if self.draining else "ok" if self._ledger.ready else "ledger_unavailable"
+            respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
-        elif not self._is_known(exchange):
-            respond_failure(exchange, _unauthorized(), request_id, {})
+        elif isinstance(key := self._key(exchange), Failure):
+            respond_failure(exchange, key, request_id, {})
         elif path == "/chat/completions":
-            self._post(exchange, request_id, self._chat)
+            self._post(exchange, request_id, self._chat, key)
         elif path == "/embeddings":
-            self._post(exchange, request_id, self._embeddings)
+            self._post(exchange, request_id, self._embeddings, key)
         elif path == "/models" or path.startswith("/models/"):
-            self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id)
+            self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
             respond_failure(
                 exchange, _refused(404, f"there is nothing at {request.path[:200]}", "not_found"), request_id, {}
             )
 
-    def _post(self, exchange: Exchange, request_id: str, surface: ChatCompletions | Embeddings) -> None:
+    def _post(
+        self, exchange: Exchange, request_id: str, surface: ChatCompletions | Embeddings, key: Key | None
+    ) -> None:
         if exchange.request.method != "POST":
             failure = _refused(405, f"{exchange.request.method} is not possible here; POST is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
@@ -207,18 +220,19 @@ class App:
         elif (unreadable := _unreadable(exchange.request.headers)) is not None:
             respond_failure(exchange, unreadable, request_id, {})
         else:
-            surface.handle(exchange, self._gateway, request_id)
+            surface.handle(exchange, self._gateway, request_id, key)
 
-    def _get_models(self, exchange: Exchange, wanted: str, request_id: str) -> None:
+    def _get_models(self, exchange: Exchange, wanted: str, request_id: str, key: Key | None) -> None:
         headers = {"x-request-id": request_id}
         if exchange.request.method not in ("GET", "HEAD"):
             failure = _refused(405, f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "GET"})
             return
         if not wanted:
-            data = [self._model(name) for name in self.config.models() if self._is_offered(name)]
+            names = [name for name in self.config.models() if key is None or key.may_ask_for(name)]
+            data = [self._model(name) for name in names if self._is_offered(name)]
             respond_json(exchange, 200, {"object": "list", "data": data}, headers)
-        elif self.config.route(wanted) is not None:
+        elif self.config.route(wanted) is not None and (key is None or key.may_ask_for(wanted)):
             respond_json(exchange, 200, self._model(wanted), headers)
         else:
             failure = _refused(404, f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
@@ -256,20 +270,24 @@ class App:
             return True
         return self._here[provider.name].obstacle() is None
 
-    def _is_known(self, exchange: Exchange) -> bool:
-        """Whether the client has a key, where keys are asked for."""
-        if not self._keys:
-            return True
+    def _key(self, exchange: Exchange) -> Key | Failure | None:
+        """The key that the client shows, or why it is not let in; None where no keys are asked for."""
+        ring = self._books.keys if self._books is not None else self._configured
+        if not ring:
+            return None
         headers = exchange.request.headers
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = (
             token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key") or headers.get("api-key") or ""
         )
-        digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
-        matches = [hmac.compare_digest(digest, key) for key in self._keys]  # all of them: time must tell nothing
-        return any(matches)
+        key = ring.find(given)
+        if key is None:
+            return _unauthorized(_MISTYPED if is_mistyped(given) else _NO_KEY)
+        unusable = key.unusable(time.time() * 1000) if key.stored else ""
+        return _unauthorized(unusable) if unusable else key
 
     def _settle(self, call: Call) -> None:
+        self._ledger.settle(call)
         self._log.call(call)
 
 
@@ -311,6 +329,5 @@ def _refused(status: int, message: str, code: str, param: str | None = None) -> 
     )
 
 
-def _unauthorized() -> Failure:
-    message = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
+def _unauthorized(message: str) -> Failure:
     return Failure(code="invalid_api_key", message=message, status=401, kind="authentication_error", retryable=False)

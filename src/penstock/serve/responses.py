@@ -60,7 +60,7 @@ def new_request_id() -> str:
 
 def call_headers(call: Call) -> dict[str, str]:
     """What the client is told about how its call was answered."""
-    headers = {"x-request-id": call.id, "x-penstock-attempts": str(len(call.attempts))}
+    headers = {"x-request-id": call.id, "x-penstock-attempts": str(len(call.attempts)), **call.headers}
     if call.attempts:
         headers["x-penstock-provider"] = header_value(call.attempts[-1].provider)
         headers["x-penstock-model"] = header_value(call.attempts[-1].model)

@@ -82,7 +82,8 @@ class Journal:
         self._paths = [folder / f"{name}-{half}{SUFFIX}" for half in _HALVES]
         self._files: list[int] = []
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             for path in self._paths:
                 self._files.append(_make(path, self._capacity))
         except OSError as error:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.book import Book, Spent
 from penstock.gateway.entry import Entry
-from penstock.gateway.keys import Key, period_start_ms
+from penstock.gateway.keys import Key
+from penstock.gateway.period import span
 
 # Entries that come together are booked together: so long after the first one. A commit takes about as long.
 _GATHER_S = 0.005
@@ -160,9 +161,9 @@ class Scribe:
         if version == self._keys_version:
             return
         keys = book.keys()
-        now = time.time()
+        now = time.time_ns() // 1_000_000
         new = [key for key in keys if key.id not in self._known]
-        spent = {key.id: book.spent(key.id, period_start_ms(key.period, now)) for key in new}
+        spent = {key.id: book.spent(key.id, span(key.period, now).since, recent_since_ms=now) for key in new}
         self._known |= spent.keys()
         self._keys_version = version
         self._tell(self._on_keys, Keys(keys, spent))

@@ -25,7 +25,9 @@ _WAIT_S = 10.0
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """The variables of a user who has no provider's key."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH", "VIRTUAL_ENV") if name in os.environ}
-    return kept | {"HOME": str(folder), "TERM": "xterm", "LC_ALL": "C.UTF-8"} | more
+    # Beside the folder, so that prices are compiled once for all tests of a run.
+    own = {"HOME": str(folder), "PENSTOCK_CACHE": str(folder.parent / "cache"), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    return kept | own | more
 
 
 def configure(folder: Path, upstream: Upstream, *models: str) -> Path:

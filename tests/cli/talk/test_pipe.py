@@ -5,15 +5,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from penstock.capture import Capture, CaptureHeader, Closing, Read, dump
 from tests.cli.support import command
 from tests.cli.talk.support import asked, chat, configure, environment
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings
-from tests.faults.scripts import ERROR, ERROR_BODY, HELLO, TEXT, whole
+from tests.faults.scripts import ERROR, ERROR_BODY, HELLO, REST, TEXT, WORLD, whole
 from tests.faults.upstream import JSON, Script, Upstream, chunk, fin, hang, head, last_chunk, status
 from tests.streams import DONE, begins, bill, calls, counts, delta, finishes, piece, says, sse
 
@@ -70,9 +72,36 @@ def test_json_tells_all(folder: Path, upstream: Upstream) -> None:
         "tool_calls": [{"id": "call_1", "name": "look", "arguments": '{"at": 1}'}],
         "finish_reason": "tool_calls",
         "usage": {"input": 5, "output": 3, "total": 8, "cached": None, "reasoning": None, "source": "reported"},
+        "cost_usd": None,
+        "price": "unpriced",
         "ending": "completed",
         "error": None,
     }
+
+
+# 5 tokens in and 3 out: who answers, what the configuration says of it, what it costs and by which price.
+BILLED: dict[str, tuple[str, str, float | None, str | None]] = {
+    "by the configuration": ("main", '[prices."main/*"]\ninput = 2.5\noutput = 10', 0.0000425, "configured"),
+    "for nothing": ("main", '[prices."main/gpt-5"]\ninput = 0\noutput = 0', 0.0, "configured"),
+    "as another's": ("acme", 'prices_as = "openai"', 0.00003625, f"genai-prices {version('genai-prices')}"),
+    "by nobody's price": ("acme", "", None, "unpriced"),
+    "by captures": ("acme", 'replay = "hello.capture"', 0.0, "replay"),
+}
+
+
+@pytest.mark.parametrize(("provider", "more", "cost", "price"), BILLED.values(), ids=BILLED)
+def test_json_tells_what_it_costs(
+    folder: Path, upstream: Upstream, provider: str, more: str, cost: float | None, price: str | None
+) -> None:
+    recorded = Capture(CaptureHeader(model="gpt-5"), (Read(0.0, HELLO + WORLD + REST),), Closing(0.0, "complete"))
+    (folder / "hello.capture").write_bytes(dump(recorded))
+    upstream.play(whole(), "gpt-5")
+    acme = f'[providers.acme]\nbase_url = "{upstream.url}"\n{more}\n'
+    with (folder / "penstock.toml").open("a") as file:
+        file.write(acme if provider == "acme" else f"{more}\n")
+    told = json.loads(chat(folder, "-m", f"{provider}/gpt-5", "--json").stdout)
+    assert told["ending"] == "completed"
+    assert (told["cost_usd"], told["price"]) == (cost, price)
 
 
 ENDINGS: dict[str, tuple[str, Script, str, str, str]] = {

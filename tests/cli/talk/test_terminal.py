@@ -43,7 +43,7 @@ def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
     with Terminal(folder, "--no-history") as terminal:
         terminal.until("main/first · /help for help, Ctrl-D to leave\n> ")
         shown = terminal.ask("Hi?")
-        assert f"{TEXT}\n5 in, 3 out · first " in shown
+        assert f"{TEXT}\n5 in, 3 out · unpriced · first " in shown
         assert " · total " in shown
         assert "\x1b[2m5 in, 3 out" in terminal.raw  # it is quiet
         assert "there is no command /modle; did you mean /model?" in terminal.ask("/modle x")
@@ -142,6 +142,16 @@ def test_ctrl_c_at_the_empty_prompt_leaves_at_the_second_time(folder: Path) -> N
         assert terminal.wait() == 0
 
 
+def test_the_quiet_line_tells_what_an_answer_costs(folder: Path) -> None:
+    with (folder / "penstock.toml").open("a") as file:
+        file.write('[prices."main/first"]\ninput = 2.5\noutput = 10\n[prices."*/other"]\ninput = 0\noutput = 0\n')
+    with Terminal(folder, "--no-history") as terminal:
+        terminal.until("> ")
+        assert "\n5 in, 3 out · $0.000043 · first " in terminal.ask("Hi?")
+        terminal.ask("/model main/other")
+        assert "\n5 in, 3 out · free · first " in terminal.ask("Hi?", "\n\n> ")
+
+
 def test_what_is_odd_is_told_in_the_quiet_line(folder: Path, upstream: Upstream) -> None:
     """Repairs, reasoning, tool calls, a finish for lack of room, endings, and what to do next."""
     thinks = sse(begins(), delta({"reasoning_content": "Hm, let me see."}), says("So."))
@@ -154,7 +164,7 @@ def test_what_is_odd_is_told_in_the_quiet_line(folder: Path, upstream: Upstream)
     }
     for name, script in models.items():
         upstream.play(script, name)
-    with Terminal(folder, "-m", "main/odd") as terminal:
+    with Terminal(folder, "-m", "main/odd", columns=100) as terminal:
         terminal.until("> ")
         shown = terminal.ask("a", "\n\n> ")
         assert "Hm, let me see.\n\nSo.\n→ look " in shown

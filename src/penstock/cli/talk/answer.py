@@ -10,10 +10,12 @@ from queue import SimpleQueue
 import msgspec
 from msgspec import Struct
 
-from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamReader
+from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamReader, Usage
+from penstock.cli.talk.till import Bill
 from penstock.cli.times import CONTENT
 from penstock.core.dialects.openai_errors import read_error
 from penstock.gateway.call import Call
+from penstock.gateway.entry import NANODOLLARS
 from penstock.http.client import UpstreamError
 
 # Codes of answers that broke off; a code with `timeout` in it is one that took too long.
@@ -35,6 +37,7 @@ class Told(Struct, frozen=True, kw_only=True):
     reason: str = ""
     code: str = ""
     target: str = ""
+    bill: Bill = Bill()
     repairs: dict[str, int] = {}
     first_event_s: float | None = None
     total_s: float = 0.0
@@ -63,6 +66,8 @@ def described(told: Told) -> dict[str, object]:
         ],
         "finish_reason": choice.finish_reason if choice else None,
         "usage": usage and {name: getattr(usage, name) for name in kept},
+        "cost_usd": None if told.bill.cost is None else told.bill.cost / NANODOLLARS,
+        "price": told.bill.price,
         "ending": told.ending,
         "error": None if told.ending == "completed" else {"code": told.code or None, "message": told.reason},
         "repairs": told.repairs,
@@ -76,10 +81,17 @@ def described(told: Told) -> dict[str, object]:
 class Answer:
     """Takes an answer as it arrives. Iterate over it, in another thread, for its events; then ask for its `result`."""
 
-    def __init__(self, model: str, clock: Callable[[], float], noted: Callable[[str], Call | None]) -> None:
+    def __init__(
+        self,
+        model: str,
+        clock: Callable[[], float],
+        noted: Callable[[str], Call | None],
+        billed: Callable[[str, Usage | None], Bill],
+    ) -> None:
         self._model = model
         self._clock = clock
         self._noted = noted  # what our own gateway knows of a call, by its id
+        self._billed = billed  # what an answer of a target has cost, by its usage
         self._began = clock()
         self._queue: SimpleQueue[list[Event] | None] = SimpleQueue()
         self._reader = StreamReader("openai_chat")
@@ -172,14 +184,16 @@ class Answer:
             ending, reason, code = _ending(end, completion.fault)
         total_s = self._clock() - self._began
         call = self._noted(self._headers.get("x-request-id", ""))
-        target = [self._headers.get(f"x-penstock-{part}", "") for part in ("provider", "model")]
+        names = [self._headers.get(f"x-penstock-{part}", "") for part in ("provider", "model")]
+        target = "/".join(names) if all(names) else ""
         self._told = Told(
             model=self._model,
             completion=completion,
             ending=ending,
             reason=reason,
             code=code,
-            target="/".join(target) if all(target) else "",
+            target=target,
+            bill=self._billed(target, completion.usage),
             repairs=dict(call.repairs) if call is not None else self._repairs(completion),
             first_event_s=self._first_event_s,
             total_s=total_s,

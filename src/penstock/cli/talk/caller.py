@@ -17,6 +17,7 @@ import uvloop
 from msgspec import structs
 
 from penstock.cli.talk.answer import Answer
+from penstock.cli.talk.till import Bill, Till
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Secret
 from penstock.http.client import Pool, UpstreamError
@@ -62,6 +63,7 @@ class Caller:
         self._app: App | None = None
         self._home: Home | None = None
         self._notes: Notes | None = None
+        self._till: Till | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -86,6 +88,8 @@ class Caller:
         self._key = secrets.token_urlsafe(24)
         server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, "penstock chat")))
         self._wait(self._listen(structs.replace(config, server=server)))
+        assert self._notes is not None
+        self._till = Till(config, self._environment, self._notes.say)
 
     def ask(self, model: str, messages: list[dict[str, str]]) -> "Asked":
         """Ask; the answer begins to come."""
@@ -96,7 +100,8 @@ class Caller:
             "stream_options": {"include_usage": True},
         }
         noted = self._notes.noted if self._notes is not None else lambda _: None
-        answer = Answer(model, self._loop.time, noted)
+        billed = self._till.bill if self._till is not None else lambda *_: Bill()
+        answer = Answer(model, self._loop.time, noted, billed)
         return Asked(self._loop, answer, self._endpoint("chat/completions"), msgspec.json.encode(body))
 
     def models(self) -> list[str]:

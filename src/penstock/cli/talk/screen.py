@@ -11,8 +11,10 @@ from typing import Literal, TextIO, TypeAlias
 from penstock import Event, ReasoningDelta, RefusalDelta, TextDelta
 from penstock.cli.talk.advice import advice
 from penstock.cli.talk.answer import Told
+from penstock.cli.talk.till import UNPRICED, Bill
 from penstock.cli.talk.wrap import Wrap
-from penstock.cli.text import counted, one_line, seconds, visible
+from penstock.cli.text import counted, dollars, one_line, seconds, visible
+from penstock.gateway.prices import WITHOUT_MONEY
 
 Tone: TypeAlias = Literal["", "dim", "doubtful", "bad", "call", "prompt"]
 _STYLES: dict[Tone, tuple[str, str]] = {
@@ -118,12 +120,13 @@ class Screen:
 
 
 def summary(told: Told) -> str:
-    """The quiet line: tokens, times, and whatever was not as one expects."""
+    """The quiet line: tokens, cost, times, and whatever was not as one expects."""
     usage = told.completion.usage
     counts = {"in": usage.input, "out": usage.output} if usage else {}
     finish = told.completion.choices[0].finish_reason if told.completion.choices else None
     parts = [
         ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None),
+        _cost(told.bill),
         f"first {seconds(told.first_event_s)}" if told.first_event_s is not None else "",
         f"total {seconds(told.total_s)}",
         f"by {told.target}" if told.target not in ("", told.model) else "",
@@ -138,6 +141,13 @@ def trouble(told: Told) -> str:
     """What went wrong, and what to do next, in one line."""
     reason = one_line(told.reason or told.ending).rstrip(".")
     return f"{reason}; {advice(told.code)}"
+
+
+def _cost(bill: Bill) -> str:
+    """What it has cost; nothing where nobody asks for money, or where it is not known."""
+    if bill.cost is None:
+        return UNPRICED if bill.price == UNPRICED else ""
+    return "" if bill.price in WITHOUT_MONEY else dollars(bill.cost) if bill.cost else "free"
 
 
 def _repairs(repairs: dict[str, int]) -> str:

@@ -92,6 +92,11 @@ class EmulatedToolReader:
         """How many bytes one event may have."""
         return self._reader.max_event
 
+    @property
+    def frames(self) -> int:
+        """How many frames there were so far."""
+        return self._reader.frames
+
     def feed(self, data: bytes) -> list[Event]:
         """Take in bytes; return the events that they complete."""
         return self._told(self._reader.feed(data))

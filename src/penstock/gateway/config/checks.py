@@ -56,6 +56,8 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
             problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")
     if "key_header" in given and not _HEADER_NAME.fullmatch(given["key_header"]):
         problems.error((*path, "key_header"), "must be the name of a header, such as api-key")
+    if "prices_as" in given and not is_name(given["prices_as"]):
+        problems.error((*path, "prices_as"), "must be a name, such as openai")
     for key in ("path", "embeddings"):
         if given.get(key):
             _check_path(given[key], (*path, key), problems)

@@ -18,6 +18,7 @@ from msgspec import structs
 from penstock.errors import Problem, UnreadableConfigError
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.gateway.config.checks import check_keys
+from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
@@ -60,6 +61,7 @@ def load(
     captures = Captures(**given.get("captures", {}))
     providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
     routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
+    prices = load_prices(given.get("prices", {}), providers, problems)
     providers.warn()
     if server.only_routes and not routes:
         problems.warn(("server", "only_routes"), "there are no routes, so nothing can be called")
@@ -73,6 +75,7 @@ def load(
         retries=retries,
         captures=captures,
         ledger=LedgerSettings(**given.get("ledger", {})),
+        prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
     )

@@ -86,6 +86,13 @@ class ProviderLoader:
                 self._problems.error(path, f"there is no provider {name!r}{hint or f'; write [providers.{name}]'}")
         return None
 
+    def unknown(self, name: str) -> str | None:
+        """What to say of a provider that nobody could mean by this name; None where it is there, or could be."""
+        known = {*self._given, *catalog()}
+        if name in known or self._is_own(("providers", name)):
+            return None
+        return f"there is no provider {name!r}{suggest(name, sorted(known)) or f'; write [providers.{name}]'}"
+
     def warn(self) -> None:
         """Tell what was left out because a variable is not set."""
         for name, (path, variable) in self._lacking.items():

@@ -7,7 +7,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, inspect
 
 from penstock.core.stream import READERS
-from penstock.gateway.config.settings import Captures, LedgerSettings, Limits, Provider, Retries, Server, Timeouts
+from penstock.gateway.config.settings import (
+    Captures,
+    LedgerSettings,
+    Limits,
+    PriceSettings,
+    Provider,
+    Retries,
+    Server,
+    Timeouts,
+)
 from penstock.gateway.config.tables import fields, plain
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
@@ -55,6 +64,10 @@ class File(Struct, frozen=True, kw_only=True):
     retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
     captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is kept.")] = LedgerSettings()
+    prices: Annotated[
+        Mapping[str, PriceSettings],
+        Meta(description="What models cost, by provider/model or a pattern such as acme/*, over what is built in."),
+    ] = {}
 
 
 def shape() -> inspect.StructType:

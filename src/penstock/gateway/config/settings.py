@@ -5,11 +5,13 @@ editors show. `docs/configuration.md` explains them.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from penstock.core.price import Price, Rates, rate
 from penstock.errors import Problem, UnknownTargetError
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.providers.provider import Provider, Seconds, Timeouts
@@ -20,6 +22,7 @@ __all__ = [
     "Config",
     "LedgerSettings",
     "Limits",
+    "PriceSettings",
     "Provider",
     "Retries",
     "Route",
@@ -28,6 +31,9 @@ __all__ = [
     "Target",
     "Timeouts",
 ]
+
+# A hundred times the dearest model of today. What is more is a price for something else than a million tokens.
+Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -119,10 +125,43 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     redis: Annotated[
         Secret | None, Meta(description="The URL of a Redis or Valkey that several machines share limits through.")
     ] = None
+    # Of 20,000 calls under way, or as many that the book cannot take now. Twice to three times as much disk is taken.
+    journal: Annotated[
+        int, Meta(ge=65_536, le=1_000_000_000, description="Bytes of calls that are not in the book yet.")
+    ] = 16_000_000
     # A second machine may be there; what is left of a budget is not to be spent twice while nobody can tell.
     local_share: Annotated[
         float, Meta(gt=0, le=1, description="What one process may use of what is left while Redis does not answer.")
     ] = 0.25
+
+
+class PriceSettings(Struct, frozen=True, kw_only=True):
+    """What a model costs, in dollars for a million tokens."""
+
+    input: Annotated[Dollars, Meta(description="Input, in dollars for a million tokens.")]
+    output: Annotated[Dollars, Meta(description="Output, in dollars for a million tokens.")]
+    cached: Annotated[Dollars | None, Meta(description="Input that is read from a cache, if not as input.")] = None
+    cache_write: Annotated[Dollars | None, Meta(description="Input that is put into a cache, if not as input.")] = None
+    reasoning: Annotated[Dollars | None, Meta(description="Output that is thought only, if not as output.")] = None
+
+    def price(self) -> Price:
+        """The same in whole numbers, exactly as it is written. Audio costs what text costs."""
+        read, written = _exactly(self.input), _exactly(self.output)
+        return Price(
+            Rates(
+                input=read,
+                output=written,
+                cached=read if self.cached is None else _exactly(self.cached),
+                cache_write=read if self.cache_write is None else _exactly(self.cache_write),
+                reasoning=written if self.reasoning is None else _exactly(self.reasoning),
+                audio_input=read,
+                audio_output=written,
+            )
+        )
+
+
+def _exactly(dollars: float) -> int:
+    return rate(Decimal(str(dollars)))
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -177,6 +216,8 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
+    # By provider/model, in which `*` is anything.
+    prices: Mapping[str, Price] = MappingProxyType({})
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
 

@@ -53,8 +53,8 @@ class ChatClient(SurfaceClient):
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream, and end the body."""
+        self._settle()  # first: what the client has seen the end of is accounted for
         self._exchange.end(data)
-        self._settle()
 
     def answer(self, completion: Completion) -> None:
         """Send a whole, unstreamed answer."""
@@ -62,5 +62,5 @@ class ChatClient(SurfaceClient):
         body = write_body(
             completion, id=f"chatcmpl-{self.call.id}", model=self.call.attempts[-1].model, created=int(time.time())
         )
-        self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body)
         self._settle()
+        self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body)

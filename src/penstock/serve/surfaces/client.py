@@ -26,6 +26,9 @@ class Carrier(Protocol):
     def cancel(self, failure: Failure) -> None:
         """Stop."""
 
+    def leave(self, on_left: Callable[[], None]) -> bool:
+        """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
+
 
 class SurfaceClient:
     """The client of one call. `over` is told when the call is settled."""
@@ -55,11 +58,12 @@ class SurfaceClient:
         self.call.code = failure.code
         self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
         if self._exchange.begun:
+            self._settle()
             self._exchange.end(failure.frame(self.call.id))
         else:
             self.call.status = failure.status
+            self._settle()
             respond_failure(self._exchange, failure, self.call.id, call_headers(self.call))
-        self._settle()
 
     # What the server calls.
 
@@ -79,9 +83,11 @@ class SurfaceClient:
         self.call.code = "client_gone"
         if not self.call.status:
             self.call.status = 499
-        self._stop(_GONE)
-        self.call.ending = "cancelled"
-        self._settle()
+        if self.attempts is not None:
+            self.attempts.stop()
+        if self._carrier is None or not self._carrier.leave(self._settle):
+            self._stop(_GONE)
+            self._settle()
 
     def _stop(self, failure: Failure) -> None:
         if self.attempts is not None:

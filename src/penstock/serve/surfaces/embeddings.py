@@ -22,7 +22,7 @@ class Embeddings(Surface[EmbeddingsRequest]):
 
     def call(self, request: EmbeddingsRequest, request_id: str, started: float) -> Call:
         """The call that a request is."""
-        return Call(request_id, request.model, stream=False, started=started)
+        return Call(request_id, request.model, stream=False, started=started, surface="embeddings")
 
     def client(self, exchange: Exchange, call: Call) -> "EmbeddingsClient":
         """The client's side of a call."""
@@ -41,5 +41,5 @@ class EmbeddingsClient(SurfaceClient):
         self.call.status = 200
         self.call.ending = "completed"
         kept = {name: value for name, value in whole.headers.items() if name in _KEPT}
-        self._exchange.respond(200, {"content-type": JSON} | kept | call_headers(self.call), whole.body)
         self._settle()
+        self._exchange.respond(200, {"content-type": JSON} | kept | call_headers(self.call), whole.body)

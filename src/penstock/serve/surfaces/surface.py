@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from penstock.gateway.call import Call
+from penstock.gateway.keys import Key
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import RefusedError
 from penstock.http.exchange import Exchange
@@ -43,14 +44,14 @@ class Surface(ABC, Generic[Asked]):
     def answer(self, request: Asked, client: Any, gateway: Gateway) -> Attempts | None:
         """The attempts that will answer a request to its client; None if it was refused."""
 
-    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str) -> None:
-        """Begin to answer a request."""
+    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
+        """Begin to answer a request of whoever has that key."""
         body = exchange.request.body
         if len(body) > _LARGE_BODY:
             reading = self._loop.run_in_executor(None, self.read, body)
-            reading.add_done_callback(lambda done: self._begin(exchange, gateway, request_id, done.result))
+            reading.add_done_callback(lambda done: self._begin(exchange, gateway, request_id, key, done.result))
         else:
-            self._begin(exchange, gateway, request_id, partial(self.read, body))
+            self._begin(exchange, gateway, request_id, key, partial(self.read, body))
 
     def over(self, client: SurfaceClient) -> None:
         """A call is settled."""
@@ -58,7 +59,9 @@ class Surface(ABC, Generic[Asked]):
         client.call.total_s = self._loop.time() - client.call.started
         self._settle(client.call)
 
-    def _begin(self, exchange: Exchange, gateway: Gateway, request_id: str, read: Callable[[], Asked]) -> None:
+    def _begin(
+        self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None, read: Callable[[], Asked]
+    ) -> None:
         started = self._loop.time()
         try:
             request = read()
@@ -67,7 +70,9 @@ class Surface(ABC, Generic[Asked]):
             return
         if exchange.over:
             return  # the client left while a large body was read
-        client = self.client(exchange, self.call(request, request_id, started))
+        call = self.call(request, request_id, started)
+        call.key = key
+        client = self.client(exchange, call)
         self._calls.add(client)
         client.attempts = self.answer(request, client, gateway)
         if client.attempts is not None:

@@ -1,0 +1,53 @@
+"""Till: says what an answer of our own gateway has cost. The prices are read in a thread, while the user types."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from penstock.core.price import cost_of
+from penstock.core.usage import Tokens, Usage
+from penstock.errors import UnknownTargetError
+from penstock.gateway.config import Config
+from penstock.gateway.prices import PriceBook
+
+UNPRICED = "unpriced"
+
+
+class Bill(Struct, frozen=True):
+    """What an answer has cost in nanodollars, and by which price.
+
+    Both are None where that is not known: another gateway answered, or nobody counted the tokens. A `price` alone is
+    `unpriced`: the tokens are known, and what they cost is not.
+    """
+
+    cost: int | None = None
+    price: str | None = None
+
+
+class Till:
+    """Knows the prices of a configuration."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._config = config
+        self._book: PriceBook | None = None
+        self._thread = threading.Thread(target=self._open, args=(environment, say), daemon=True, name="penstock-prices")
+        self._thread.start()
+
+    def bill(self, target: str, usage: Usage | None) -> Bill:
+        """What an answer of a target has cost. Waits for the prices, if they are not there yet."""
+        if usage is None or usage.blank:
+            return Bill()
+        try:
+            asked = self._config.target(target)
+        except UnknownTargetError:
+            return Bill()
+        self._thread.join()
+        found = self._book.find(asked.provider, asked.model, time.time()) if self._book is not None else None
+        return (
+            Bill(cost_of(Tokens.of(usage), found.price), found.version) if found is not None else Bill(None, UNPRICED)
+        )
+
+    def _open(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._book = PriceBook.load(environment, self._config.prices, say)

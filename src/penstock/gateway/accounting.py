@@ -1,0 +1,133 @@
+"""Accounting: what a call was, as an entry. Tokens are the provider's own, or estimated and marked so.
+
+| the attempt | measure | tokens |
+|---|---|---|
+| has usage of the provider's | reported | the provider's |
+| completed, or said something, or was asked and then left by its client | estimated | of what was asked and said |
+| anything else: no connection, refused, an error, silence | void | none |
+"""
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from penstock.core.price import cost_of
+from penstock.core.usage import Tokens
+from penstock.gateway.call import Attempt, Call
+from penstock.gateway.entry import AttemptEntry, Entry, Measure, Outcome
+from penstock.gateway.prices import PricedModel
+
+# The code of a call whose gateway died.
+DIED = "gateway_died"
+# For a target, characters that were said and events in which they were → tokens.
+OutputEstimate = Callable[[str, int, int], int]
+
+
+def entry_of(call: Call, output: OutputEstimate) -> Entry:
+    """The entry of a call that is over."""
+    outcome: Outcome = call.ending or "failed"
+    if not call.attempts and outcome != "cancelled":
+        outcome = "refused"
+    return Entry(
+        id=call.id,
+        at_ms=call.at_ms,
+        key=call.key.id if call.key is not None else "",
+        surface=call.surface,
+        model=call.model,
+        stream=call.stream,
+        outcome=outcome,
+        status=call.status,
+        code=call.code,
+        first_event_ms=_ms(call.first_event_s),
+        duration_ms=round(call.total_s * 1000),
+        repairs=call.repairs,
+        tags=call.tags,
+        user=call.user,
+        attempts=tuple([_attempt(call, attempt, output) for attempt in call.attempts]),
+    )
+
+
+def open_entry(call: Call) -> Entry:
+    """What the entry of a call under way would be, if its gateway died now."""
+    *before, last = call.attempts
+    attempt = AttemptEntry(
+        provider=last.provider,
+        model=last.model,
+        outcome="orphaned",
+        code=DIED,
+        measure="estimated",
+        tokens=Tokens(input=call.input_estimate),
+        cost=None,
+        began_ms=round(last.began_s * 1000),
+    )
+    return Entry(
+        id=call.id,
+        at_ms=call.at_ms,
+        key=call.key.id if call.key is not None else "",
+        surface=call.surface,
+        model=call.model,
+        stream=call.stream,
+        outcome="orphaned",
+        code=DIED,
+        tags=call.tags,
+        user=call.user,
+        attempts=(*[_attempt(call, attempt, _no_output) for attempt in before], attempt),
+    )
+
+
+def orphan(left: Entry, reached: tuple[int, int], priced: PricedModel | None, output: OutputEstimate) -> Entry:
+    """The entry of a call whose gateway died: what it had come to by the last mark, at the price of its last target."""
+    *before, last = left.attempts
+    events, said = reached
+    tokens = Tokens(input=last.tokens.input, output=output(f"{last.provider}/{last.model}", said, events))
+    last = structs.replace(
+        last,
+        tokens=tokens,
+        events=events,
+        cost=cost_of(tokens, priced.price) if priced is not None else None,
+        price=priced.version if priced is not None else "",
+    )
+    return structs.replace(left, attempts=(*before, last))
+
+
+def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEntry:
+    measure, tokens = _measured(call, attempt, output)
+    priced = attempt.priced if measure != "void" else None
+    cost = cost_of(tokens, priced.price) if priced is not None else 0 if measure == "void" else None
+    return AttemptEntry(
+        provider=attempt.provider,
+        model=attempt.model,
+        outcome=attempt.ending or "failed",
+        status=attempt.status,
+        code=attempt.code,
+        measure=measure,
+        tokens=tokens,
+        cost=cost,
+        price=priced.version if priced is not None else "",
+        began_ms=round(attempt.began_s * 1000),
+        first_event_ms=_ms(attempt.first_event_s),
+        duration_ms=round(attempt.seconds * 1000),
+        events=attempt.events,
+    )
+
+
+def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
+    usage = attempt.usage
+    if usage is not None and not usage.blank:
+        tokens = Tokens.of(usage)
+        if tokens.output or not attempt.said:
+            return "reported", tokens
+        said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
+        return "estimated", structs.replace(tokens, output=said)
+    if attempt.said or attempt.ending == "completed" or (attempt.ending == "cancelled" and attempt.sent):
+        said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
+        return "estimated", Tokens(input=call.input_estimate, output=said)
+    return "void", Tokens()
+
+
+def _no_output(target: str, said: int, events: int) -> int:  # noqa: ARG001 - an attempt that was given up said nothing
+    return 0
+
+
+def _ms(seconds: float | None) -> int | None:
+    return round(seconds * 1000) if seconds is not None else None

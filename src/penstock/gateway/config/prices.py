@@ -1,0 +1,35 @@
+"""The prices of a configuration: for which models they are, and whether they are whole."""
+
+from typing import Any
+
+from penstock.core.price import Price
+from penstock.gateway.config.checks import is_name
+from penstock.gateway.config.problems import Problems
+from penstock.gateway.config.providers import ProviderLoader
+from penstock.gateway.config.settings import PriceSettings
+from penstock.gateway.config.toml import Path
+
+_NEEDED = ("input", "output")
+
+
+def load_prices(given: dict[str, dict[str, Any]], providers: ProviderLoader, problems: Problems) -> dict[str, Price]:
+    """Make prices of their tables; one with mistakes is left out."""
+    prices: dict[str, Price] = {}
+    for name, table in given.items():
+        path: Path = ("prices", name)
+        _check_name(name, path, providers, problems)
+        missing = [key for key in _NEEDED if key not in table]
+        for key in missing:
+            if (*path, key) not in problems.document.lines:  # else its mistake has been told
+                problems.error(path, f"needs {key}, in dollars for a million tokens; 0 if it costs nothing")
+        if not missing:
+            prices[name] = PriceSettings(**table).price()
+    return prices
+
+
+def _check_name(name: str, path: Path, providers: ProviderLoader, problems: Problems) -> None:
+    provider, slash, model = name.partition("/")
+    if not slash or not provider or not is_name(model):
+        problems.error(path, 'must be written provider/model, such as [prices."acme/some-model"], or acme/* for all')
+    elif "*" not in provider and (wrong := providers.unknown(provider)) is not None:
+        problems.error(path, wrong)

@@ -1,0 +1,219 @@
+"""Ledger: admits calls by what their keys may spend, keeps account of each until it is over, and has it booked.
+
+    admit ──► trying (an attempt begins: the call is in the journal) ──► settle (its entry is in the journal)
+                                                                              └──► booked (it is in the book)
+
+Nothing here waits: the journal is a write to memory that outlives the process, booking happens in the scribe's thread,
+and accounts that processes share answer by a callback.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from penstock.gateway.accounting import entry_of, open_entry, orphan
+from penstock.gateway.accounts import Accounts
+from penstock.gateway.call import Call
+from penstock.gateway.config import Provider, Target
+from penstock.gateway.entry import Entry
+from penstock.gateway.estimate import Ratios
+from penstock.gateway.failure import Failure
+from penstock.gateway.keys import Key
+from penstock.gateway.prices import PriceBook, PricedModel
+from penstock.gateway.reservation import Reservations
+from penstock.gateway.wish import Wish
+
+# How often it is noted how far the calls under way have come.
+_MARK_S = 2.0
+_MAX_TAGS = 16
+_MAX_TAG = 200
+
+_UNAVAILABLE = Failure(
+    code="ledger_unavailable",
+    message="the gateway cannot write its ledger now, and takes no calls that it could not account for; try again soon",
+    status=503,
+    kind="server_error",
+    retry_after="2",
+)
+
+
+class Journal(Protocol):
+    """What outlives the process, as the ledger sees it."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more call may begin."""
+
+    def opened(self, entry: Entry) -> None:
+        """A call is under way."""
+
+    def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
+        """Calls under way have come so far."""
+
+    def settled(self, entry: Entry) -> None:
+        """A call is over."""
+
+    def booked(self, ids: Iterable[str]) -> None:
+        """The book holds these."""
+
+
+class Scribe(Protocol):
+    """Who books entries, as the ledger sees it."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether anybody does."""
+
+    @property
+    def trouble(self) -> str:
+        """Why nobody can, now."""
+
+    def put(self, entry: Entry) -> None:
+        """Book it soon."""
+
+
+class Ledger:
+    """The account of one process's calls. `providers` are those that it may have asked, by their names."""
+
+    def __init__(
+        self, journal: Journal, accounts: Accounts, prices: PriceBook, providers: Mapping[str, Provider]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._journal = journal
+        self._accounts = accounts
+        self._ratios = Ratios()
+        self._reservations = Reservations(accounts, self._ratios)
+        self._open: dict[str, Call] = {}
+        self._held: set[str] = set()
+        self._marking: asyncio.TimerHandle | None = None
+        self.prices = prices
+        self.providers = providers
+        self.scribe: Scribe | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether calls can be accounted for."""
+        return self._journal.has_room and self.scribe is not None and self.scribe.alive
+
+    @property
+    def degraded(self) -> str:
+        """What is out of order, in a word or two; empty if nothing is."""
+        late = "ledger" if self.scribe is not None and self.scribe.trouble else ""
+        return ",".join(filter(None, (self._accounts.degraded, late)))
+
+    def affordable(self, key: Key | None, targets: Sequence[Target]) -> list[Target]:
+        """The targets that may be tried: where a budget must hold, those that have a price."""
+        if key is None or key.budget is None:
+            return list(targets)
+        return [target for target in targets if self._price(target.provider, target.model) is not None]
+
+    def admit(self, call: Call, wish: Wish, targets: Sequence[Target], then: Callable[[Failure | None], None]) -> None:
+        """Whether a call may begin; `then` is told, at once where nobody else has to be asked."""
+        call.at_ms = int(time.time() * 1000)
+        call.input_estimate = wish.input
+        call.bounded = wish.output is not None
+        call.user = wish.user[:_MAX_TAG]
+        call.tags = _tags(call.key, wish.tags)
+        if degraded := self.degraded:
+            call.headers["x-penstock-degraded"] = degraded
+        if not self.ready:
+            then(_UNAVAILABLE)
+        elif call.key is None or not call.key.stored:
+            then(None)
+        else:
+            prices = [self._price(target.provider, target.model) for target in targets]
+            until_s = max(target.timeouts.total_s for target in targets)
+            self._reservations.reserve(call, wish, [priced for priced in prices if priced], until_s, then)
+
+    def trying(self, call: Call, target: Target) -> None:
+        """An attempt begins."""
+        attempt = call.attempts[-1]
+        attempt.began_s = self._loop.time() - call.started
+        attempt.priced = self._price(target.provider, target.model)
+        self._open[call.id] = call
+        self._journal.opened(open_entry(call))
+        self._reservations.guard(call)
+        if self._marking is None:
+            self._marking = self._loop.call_later(_MARK_S, self._mark)
+
+    def settle(self, call: Call) -> None:
+        """A call is over."""
+        self._open.pop(call.id, None)
+        entry = entry_of(call, self._ratios.output)
+        self._journal.settled(entry)
+        if call.held is not None:
+            self._held.add(call.id)
+            tokens = entry.tokens
+            self._accounts.settle(entry.key, call.id, entry.priced, tokens.input + tokens.output)
+        if self.scribe is not None:
+            self.scribe.put(entry)
+        if call.ending == "completed" and (usage := call.usage) is not None and not usage.reasoning:
+            attempt = call.attempts[-1]
+            self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, usage.output or 0)
+
+    def booked(self, entries: Sequence[Entry]) -> None:
+        """The book holds these entries."""
+        self._journal.booked([entry.id for entry in entries])
+        held = [(entry.key, entry.id) for entry in entries if entry.id in self._held]
+        if held:
+            self._held.difference_update([id for _, id in held])
+            self._accounts.booked(held)
+
+    def adopt(self, settled: Iterable[Entry], unsettled: Iterable[tuple[Entry, tuple[int, int]]]) -> list[Entry]:
+        """Take over what a gateway has left that died. Calls that it had not settled are orphaned, and estimated."""
+        adopted = list(settled)
+        for left, reached in unsettled:
+            last = left.attempts[-1]
+            provider = self.providers.get(last.provider)
+            priced = self._price(provider, last.model) if provider is not None else None
+            adopted.append(orphan(left, reached, priced, self._ratios.output))
+        for entry in adopted:
+            self._journal.settled(entry)
+            if entry.key:
+                self._held.add(entry.id)
+                tokens = entry.tokens
+                self._accounts.settle(entry.key, entry.id, entry.priced, tokens.input + tokens.output)
+        return adopted
+
+    def _price(self, provider: Provider, model: str) -> PricedModel | None:
+        return self.prices.find(provider, model, time.time())
+
+    def _mark(self) -> None:
+        """Note how far the calls under way have come, so that little is unknown of them if this process dies."""
+        self._marking = None
+        reached = {id: call.attempts[-1].reached for id, call in self._open.items()}
+        reached = {id: (events, said) for id, (events, said) in reached.items() if events}
+        if reached:
+            self._journal.marked(reached)
+        if self._open:
+            self._marking = self._loop.call_later(_MARK_S, self._mark)
+
+
+def _tags(key: Key | None, given: Mapping[str, str]) -> Mapping[str, str]:
+    """The client's own tags, over those of its key; not at any length."""
+    if not given:
+        return key.tags if key is not None else {}
+    tags = {name[:_MAX_TAG]: value[:_MAX_TAG] for name, value in list(given.items())[:_MAX_TAGS]}
+    return {**key.tags, **tags} if key is not None else tags
+
+
+class NoLedger:
+    """Where no ledger is kept: every call may begin, and nothing is left of it."""
+
+    ready = True
+    degraded = ""
+
+    def affordable(self, key: Key | None, targets: Sequence[Target]) -> list[Target]:  # noqa: ARG002
+        """All of them."""
+        return list(targets)
+
+    def admit(self, _call: Call, _wish: Wish, _targets: Sequence[Target], then: Callable[[None], None]) -> None:
+        """It may."""
+        then(None)
+
+    def trying(self, call: Call, target: Target) -> None:
+        """Nothing is noted."""
+
+    def settle(self, call: Call) -> None:
+        """Nothing is noted."""

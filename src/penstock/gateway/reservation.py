@@ -1,0 +1,164 @@
+"""Reservations: what a call may cost is held for it before it begins; a stream that reaches the end of it is stopped.
+
+What is held is meant to be enough: the input with a margin, and the output that the client allows. For a client that
+does not say how long an answer may be, the usual length is held, or what is left if that is less; as its stream goes
+on, more is held if there is more, and if there is none the stream ends with a truthful error.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from penstock.core.price import Price, cost_of
+from penstock.core.usage import Tokens
+from penstock.gateway.accounts import Accounts
+from penstock.gateway.admission import Answer, Demand, Denial, Gauge
+from penstock.gateway.call import Call
+from penstock.gateway.estimate import Ratios
+from penstock.gateway.failure import Failure
+from penstock.gateway.prices import PricedModel
+from penstock.gateway.wish import Wish
+
+# What is held for the output of a call that does not say how long it may be. An answer of some 3,000 words.
+_USUAL_OUTPUT = 4_096
+# Less than this is not worth beginning with; and so much is asked for before the last of what is held is used.
+_LEAST_OUTPUT = 16
+# Estimates of the input are somewhat off; short ones more so.
+_MARGIN = 1.25
+_FIXED_MARGIN = 32
+# A stream is looked at again after so many characters for each token that is still held: budgets end early, not late.
+_SHORTEST_TOKEN = 2
+# How long after its time a call may still be settled.
+_GRACE_S = 600.0
+# A wait that a client may well sit out.
+_SHORT_WAIT_S = 60.0
+
+
+class Reservations:
+    """Holds what calls may cost, in the accounts of their keys."""
+
+    def __init__(self, accounts: Accounts, ratios: Ratios) -> None:
+        self._accounts = accounts
+        self._ratios = ratios
+
+    def reserve(
+        self,
+        call: Call,
+        wish: Wish,
+        prices: Sequence[PricedModel],
+        total_s: float,
+        then: Callable[[Failure | None], None],
+    ) -> None:
+        """Hold what a call may cost at the dearest of these prices, for as long as it may take."""
+        assert call.key is not None
+        input = _with_margin(wish.input)
+        output = wish.output if wish.output is not None else _USUAL_OUTPUT
+        least = wish.output if wish.output is not None else _LEAST_OUTPUT
+        now = call.at_ms
+        demand = Demand(
+            id=call.id,
+            cost=_dearest(prices, Tokens(input=input, output=output)),
+            least_cost=_dearest(prices, Tokens(input=input, output=least)),
+            tokens=wish.input + output,
+            least_tokens=wish.input + least,
+            now=now,
+            until=now + int((total_s + _GRACE_S) * 1000),
+        )
+        self._accounts.reserve(call.key, demand, partial(self._decided, call, then))
+
+    def _decided(self, call: Call, then: Callable[[Failure | None], None], answer: Answer) -> None:
+        for name, gauge in (("requests", answer.requests), ("tokens", answer.tokens)):
+            if gauge is not None:
+                call.headers |= _headers(name, gauge)
+        if isinstance(answer, Denial):
+            then(_refusal(answer))
+        else:
+            call.held = answer.cost
+            then(None)
+
+    def guard(self, call: Call) -> None:
+        """Watch the attempt that begins, if there is a budget that its stream may reach."""
+        key, attempt = call.key, call.attempts[-1]
+        if call.bounded or key is None or key.budget is None or call.held is None or attempt.priced is None:
+            return
+        attempt.on_limit = partial(self._look, call)
+        self._look(call)
+
+    def _look(self, call: Call) -> None:
+        """See how much of what is held is left, and when to look again; hold more if it is nearly used up."""
+        attempt = call.attempts[-1]
+        if attempt.priced is None or call.held is None or call.key is None:
+            return
+        price = attempt.priced.price
+        events, said = attempt.reached
+        output = max(self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events), 0)
+        left = call.held - cost_of(Tokens(input=_with_margin(call.input_estimate), output=output), price)
+        tokens = _affordable(left, price)
+        if tokens > _LEAST_OUTPUT or not said:
+            attempt.limit = said + max(tokens, 1) * _SHORTEST_TOKEN
+            return
+        more = _dearest([attempt.priced], Tokens(output=_USUAL_OUTPUT))
+        tokens = call.input_estimate + output
+        self._accounts.extend(call.key, call.id, call.held + more, tokens, partial(self._extended, call))
+
+    def _extended(self, call: Call, answer: Answer) -> None:
+        attempt = call.attempts[-1]
+        if attempt.stop is None:
+            return  # it is over
+        if isinstance(answer, Denial):
+            attempt.stop(_USED_UP)
+        else:
+            call.held = answer.cost
+            self._look(call)
+
+
+_USED_UP = Failure(
+    code="budget_exceeded",
+    message="the budget of this key was used up while the answer came: it ends here, and is not complete",
+    status=429,
+    kind="insufficient_quota",
+    retryable=False,
+)
+
+
+def _dearest(prices: Sequence[PricedModel], tokens: Tokens) -> int:
+    return max((cost_of(tokens, priced.price) for priced in prices), default=0)
+
+
+def _affordable(nanodollars: int, price: Price) -> int:
+    """How many tokens of output can be had for so much."""
+    for_a_thousand = cost_of(Tokens(output=1_000), price) - cost_of(Tokens(), price)
+    return nanodollars * 1_000 // for_a_thousand if for_a_thousand else 1_000_000_000
+
+
+def _with_margin(input: int) -> int:
+    return int(input * _MARGIN) + _FIXED_MARGIN
+
+
+def _refusal(denial: Denial) -> Failure:
+    wait = denial.retry_after_s
+    short = wait is not None and wait <= _SHORT_WAIT_S
+    return Failure(
+        code=denial.code,
+        message=denial.message,
+        status=429,
+        kind="insufficient_quota" if denial.limit == "budget" else "rate_limit_error",
+        passing=short,
+        retry_after=str(math.ceil(wait)) if wait is not None else "",
+    )
+
+
+def _headers(name: str, gauge: Gauge) -> dict[str, str]:
+    return {
+        f"x-ratelimit-limit-{name}": str(gauge.limit),
+        f"x-ratelimit-remaining-{name}": str(gauge.remaining),
+        f"x-ratelimit-reset-{name}": _duration(gauge.reset_s),
+    }
+
+
+def _duration(seconds: float) -> str:
+    """As OpenAI writes it: `6m0s`, `1.5s`, `120ms`."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    minutes, rest = divmod(round(seconds, 3), 60)
+    return f"{int(minutes)}m{rest:g}s" if minutes else f"{rest:g}s"

@@ -1,0 +1,60 @@
+"""Wish: what a request asks for, as far as it is to be accounted: tokens at most, and the client's own tags."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from penstock.gateway.estimate import estimate_input
+from penstock.gateway.request import ChatRequest, EmbeddingsRequest
+
+# Of what is to be embedded, which is not read.
+_BYTES_PER_TOKEN = 4
+
+
+class Wish(Struct, frozen=True):
+    """Tokens of the input, estimated; tokens of the output at most, None where the client does not say; and tags."""
+
+    input: int
+    output: int | None
+    tags: Mapping[str, str]
+    user: str
+
+
+def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
+    """What a chat asks for, with what its route overrides."""
+    fields = request.fields
+    caps = [_figure(overrides.get(name, fields.get(name))) for name in ("max_completion_tokens", "max_tokens")]
+    cap = next((cap for cap in caps if cap is not None), None)
+    choices = _figure(overrides.get("n", fields.get("n"))) or 1
+    return Wish(
+        estimate_input(fields),
+        cap * choices if cap is not None else None,
+        _tags(fields.get("metadata")),
+        _text(fields.get("user")),
+    )
+
+
+def of_embeddings(request: EmbeddingsRequest) -> Wish:
+    """What a request for embeddings asks for."""
+    size = len(request.fields["input"])
+    return Wish(size // _BYTES_PER_TOKEN + 1, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
+
+
+def _raw(request: EmbeddingsRequest, name: str) -> Any:
+    return msgspec.json.decode(request.fields[name]) if name in request.fields else None
+
+
+def _figure(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _tags(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not value:
+        return {}
+    return {name: item for name, item in value.items() if isinstance(name, str) and isinstance(item, str)}

@@ -1,0 +1,67 @@
+"""Bookkeeping: the ledger of one process, put together: its journal, scribe and accounts, and the keys of clients."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from penstock.gateway.accounts import Accounts, LocalAccounts
+from penstock.gateway.config import Config
+from penstock.gateway.entry import Entry
+from penstock.gateway.keys import Key, KeyRing, configured
+from penstock.gateway.ledger import Ledger
+from penstock.gateway.prices import PriceBook
+from penstock.stores.books import open_book, state_folder
+from penstock.stores.journal import Journal, recover
+from penstock.stores.scribe import Keys, Scribe
+
+# How long a start waits for the keys: a book that cannot be reached by then is waited for beside the calls.
+_START_S = 5.0
+_CLOSE_S = 5.0
+
+
+class Bookkeeping:
+    """The ledger of one process. Belongs to its event loop."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+        """Raises `BookError` where no ledger can be kept as the configuration says."""
+        settings = config.ledger
+        folder = state_folder(settings, environment) / "journal"
+        prices = PriceBook.load(environment, config.prices, say)
+        self._journal = Journal(folder, settings.journal)
+        self._accounts: Accounts = LocalAccounts()
+        self._stored: list[Key] = []
+        self._configured: list[Key] = []
+        self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
+        self.keys = KeyRing([])
+        """The keys that let a client in."""
+        self._scribe = Scribe(partial(open_book, settings, environment), self.ledger.booked, self._take_keys, say)
+        self.ledger.scribe = self._scribe
+        self.use(config)
+        adopted: list[Entry] = []
+        for left in recover(folder):
+            adopted += self.ledger.adopt(left.settled, left.open)
+        if adopted:
+            say(f"the ledger takes over {len(adopted)} calls of a gateway that ended before they were booked")
+        self._scribe.start(adopted, _START_S)
+
+    def use(self, config: Config) -> None:
+        """Go by this configuration from now on."""
+        self.ledger.providers = config.providers
+        self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
+        secrets = [key.reveal() for key in config.server.keys]
+        self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
+        self.keys = KeyRing([*self._configured, *self._stored])
+
+    async def close(self) -> None:
+        """Book what is still to be booked, if that is possible now; else the journal keeps it for the next start."""
+        await asyncio.get_running_loop().run_in_executor(None, self._scribe.close, _CLOSE_S)
+        await asyncio.sleep(0)  # what was booked last is told by the loop
+        self._journal.close()
+        self._accounts.close()
+
+    def _take_keys(self, keys: Keys) -> None:
+        self._stored = keys.keys
+        self.keys = KeyRing([*self._configured, *self._stored])
+        for key in keys.keys:
+            if key.id in keys.spent:
+                self._accounts.seed(key, keys.spent[key.id])

@@ -1,0 +1,57 @@
+"""Database: the little that the ledger asks of SQLite and PostgreSQL alike, so that both are asked in the same words.
+
+SQL has `?` for each parameter. Text, whole numbers and None are all that goes in and comes out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+Value: TypeAlias = str | int | None
+Row: TypeAlias = tuple[Value, ...]
+T = TypeVar("T")
+
+
+class Words(Protocol):
+    """What the two databases have different words for. Each is put into the SQL of the schema by its name."""
+
+    serial: str
+    """A number that grows from row to row, and is the table's key."""
+    clustered: str
+    """A table that lies in the order of its key."""
+    tables: str
+    """Asks for the names of all tables."""
+
+    def refuse(self, table: str, *, but: str) -> tuple[str, ...]:
+        """Statements that make a table refuse changes, and removals but of rows of which `but` is true."""
+
+
+class Reader(Protocol):
+    """Who can be asked."""
+
+    def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """Run one statement; the rows that it gives."""
+
+
+class Transaction(Reader, Protocol):
+    """Statements that take effect together, or not at all."""
+
+    def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
+        """Run a statement once for each row of parameters; all rows that they give."""
+
+    def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement once for each row of parameters."""
+
+
+class Database(Reader, Protocol):
+    """An open database. What it cannot do it says as `BookError`. What one statement reads is one snapshot."""
+
+    name: str
+    """As people are told; never has a password in it."""
+    words: Words
+    readonly: bool
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do work in a transaction, durably. Writers wait for each other; work may be done anew after a loss."""
+
+    def close(self) -> None:
+        """Let go of it."""

@@ -1,0 +1,217 @@
+"""Rows: an entry or a key as the values of its columns, and back.
+
+What cannot be stored is made so that it can, rather than lost with all that is booked along with it. Text has no NUL,
+no halves of characters, and at most 512 characters (PostgreSQL's indexes take no more than 2,704 bytes); the name of a
+tag has 64. Numbers are at most 10¹⁵, so that sums of thousands of calls are within 64 bits.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import cast
+
+import msgspec
+
+from penstock.core.usage import Tokens
+from penstock.gateway.entry import AttemptEntry, Entry, Measure, Outcome
+from penstock.gateway.keys import Key, Period
+from penstock.stores.database import Row, Value
+
+
+def _columns(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+CALL = _columns(
+    "id at_ms settled_ms key surface model stream outcome status code first_event_ms duration_ms input output cached"
+    " cache_write reasoning cost unpriced measure repairs tags end_user"
+)
+ATTEMPT = _columns(
+    "number provider model outcome status code measure input output cached cache_write reasoning cost price began_ms"
+    " first_event_ms duration_ms events"
+)
+KEY = _columns(
+    "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
+    " expires_ms revoked_ms replaced_by"
+)
+LARGEST = 10**15
+LONGEST = 512
+LONGEST_NAME = 64
+
+
+def call_row(entry: Entry) -> Row:
+    """The columns of `CALL`."""
+    return (
+        text(entry.id),
+        number(entry.at_ms),
+        number(entry.at_ms) + number(entry.duration_ms),
+        text(entry.key),
+        text(entry.surface),
+        text(entry.model),
+        int(entry.stream),
+        entry.outcome,
+        number(entry.status),
+        text(entry.code),
+        _number(entry.first_event_ms),
+        number(entry.duration_ms),
+        *_counts(entry.tokens),
+        number(entry.priced),
+        int(entry.cost is None),
+        entry.measure,
+        _json({text(code): number(count) for code, count in entry.repairs.items()}),
+        _json(tags(entry)),
+        text(entry.user),
+    )
+
+
+def attempt_rows(entry: Entry) -> list[Row]:
+    """The columns of `ATTEMPT`, for each attempt."""
+    return [
+        (
+            index,
+            text(attempt.provider),
+            text(attempt.model),
+            attempt.outcome,
+            number(attempt.status),
+            text(attempt.code),
+            attempt.measure,
+            *_counts(attempt.tokens),
+            _number(attempt.cost),
+            text(attempt.price),
+            number(attempt.began_ms),
+            _number(attempt.first_event_ms),
+            number(attempt.duration_ms),
+            number(attempt.events),
+        )
+        for index, attempt in enumerate(entry.attempts)
+    ]
+
+
+def tags(entry: Entry) -> dict[str, str]:
+    """An entry's tags as they are stored."""
+    return {text(name, most=LONGEST_NAME): text(value) for name, value in entry.tags.items()}
+
+
+def read_entries(rows: Sequence[Row]) -> list[tuple[int, Entry]]:
+    """Entries of rows of a place, the columns of `CALL` and those of `ATTEMPT`; one's rows stand together."""
+    return [(cast(int, place), _read_entry(list(group))) for place, group in groupby(rows, lambda row: row[0])]
+
+
+def _read_entry(rows: list[Row]) -> Entry:
+    call = dict(zip(CALL, rows[0][1:], strict=False))
+    return Entry(
+        id=cast(str, call["id"]),
+        at_ms=cast(int, call["at_ms"]),
+        key=cast(str, call["key"]),
+        surface=cast(str, call["surface"]),
+        model=cast(str, call["model"]),
+        stream=bool(call["stream"]),
+        outcome=cast(Outcome, call["outcome"]),
+        status=cast(int, call["status"]),
+        code=cast(str, call["code"]),
+        first_event_ms=cast("int | None", call["first_event_ms"]),
+        duration_ms=cast(int, call["duration_ms"]),
+        repairs=msgspec.json.decode(cast(str, call["repairs"]), type=dict[str, int]),
+        tags=msgspec.json.decode(cast(str, call["tags"]), type=dict[str, str]),
+        user=cast(str, call["end_user"]),
+        attempts=tuple(
+            _read_attempt(dict(zip(ATTEMPT, row[1 + len(CALL) :], strict=True)))
+            for row in rows
+            if row[1 + len(CALL)] is not None
+        ),
+    )
+
+
+def _read_attempt(row: Mapping[str, Value]) -> AttemptEntry:
+    return AttemptEntry(
+        provider=cast(str, row["provider"]),
+        model=cast(str, row["model"]),
+        outcome=cast(Outcome, row["outcome"]),
+        status=cast(int, row["status"]),
+        code=cast(str, row["code"]),
+        measure=cast(Measure, row["measure"]),
+        tokens=Tokens(
+            input=cast(int, row["input"]),
+            output=cast(int, row["output"]),
+            cached=cast(int, row["cached"]),
+            cache_write=cast(int, row["cache_write"]),
+            reasoning=cast(int, row["reasoning"]),
+        ),
+        cost=cast("int | None", row["cost"]),
+        price=cast(str, row["price"]),
+        began_ms=cast(int, row["began_ms"]),
+        first_event_ms=cast("int | None", row["first_event_ms"]),
+        duration_ms=cast(int, row["duration_ms"]),
+        events=cast(int, row["events"]),
+    )
+
+
+def key_row(key: Key) -> Row:
+    """The columns of `KEY`."""
+    return (
+        text(key.id),
+        text(key.name),
+        key.digest.hex(),
+        text(key.hint),
+        number(key.created_ms),
+        _number(key.budget),
+        key.period,
+        _number(key.requests_per_minute),
+        _number(key.tokens_per_minute),
+        _number(key.concurrent),
+        _json([text(model) for model in key.models]),
+        _json({text(name): text(value) for name, value in key.tags.items()}),
+        _number(key.expires_ms),
+        _number(key.revoked_ms),
+        text(key.replaced_by),
+    )
+
+
+def read_key(values: Row) -> Key:
+    """The key that such columns mean."""
+    row = dict(zip(KEY, values, strict=True))
+    return Key(
+        id=cast(str, row["id"]),
+        name=cast(str, row["name"]),
+        digest=bytes.fromhex(cast(str, row["digest"])),
+        hint=cast(str, row["hint"]),
+        created_ms=cast(int, row["created_ms"]),
+        budget=cast("int | None", row["budget"]),
+        period=cast(Period, row["period"]),
+        requests_per_minute=cast("int | None", row["requests_per_minute"]),
+        tokens_per_minute=cast("int | None", row["tokens_per_minute"]),
+        concurrent=cast("int | None", row["concurrent"]),
+        models=msgspec.json.decode(cast(str, row["models"]), type=tuple[str, ...]),
+        tags=msgspec.json.decode(cast(str, row["tags"]), type=dict[str, str]),
+        expires_ms=cast("int | None", row["expires_ms"]),
+        revoked_ms=cast("int | None", row["revoked_ms"]),
+        replaced_by=cast(str, row["replaced_by"]),
+    )
+
+
+def text(value: str, *, most: int = LONGEST) -> str:
+    """Text that both databases take."""
+    cut = value if len(value) <= most else value[: most - 1] + "…"
+    return cut.encode(errors="replace").decode().replace("\0", "\ufffd")
+
+
+def number(value: int) -> int:
+    """A number that both databases take."""
+    return max(-LARGEST, min(int(value), LARGEST))
+
+
+def _number(value: int | None) -> int | None:
+    return None if value is None else number(value)
+
+
+def _counts(tokens: Tokens) -> tuple[int, int, int, int, int]:
+    return (
+        number(tokens.input),
+        number(tokens.output),
+        number(tokens.cached),
+        number(tokens.cache_write),
+        number(tokens.reasoning),
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,140 @@
+"""SqlBook: the ledger in a database, whichever it is. All its SQL is here, in `selection.py` and in `sums.py`."""
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from penstock.gateway.book import Filter, Grouping, Spent, UsageRow
+from penstock.gateway.entry import Entry
+from penstock.gateway.keys import Key
+from penstock.stores.database import Database, Row, Transaction
+from penstock.stores.rows import (
+    ATTEMPT,
+    CALL,
+    KEY,
+    attempt_rows,
+    call_row,
+    key_row,
+    number,
+    read_entries,
+    read_key,
+    tags,
+    text,
+)
+from penstock.stores.selection import Selection, marks
+from penstock.stores.sums import read_sums, sums
+
+_BOOK_CALL = (
+    f"INSERT INTO calls ({', '.join(CALL)}) VALUES {marks(CALL)} ON CONFLICT (id) DO NOTHING RETURNING id, place"
+)
+_BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
+_BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
+_BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
+_PUT_KEY = f"INSERT INTO keys ({', '.join(KEY)}) VALUES {marks(KEY)} ON CONFLICT (id) DO UPDATE SET " + ", ".join(
+    f"{column} = excluded.{column}" for column in KEY[1:]
+)
+_ENTRIES = (
+    f"SELECT c.place, {', '.join(f'c.{column}' for column in CALL)}, {', '.join(f'a.{column}' for column in ATTEMPT)} "
+    "FROM (SELECT * FROM calls c {where} ORDER BY {order} LIMIT ?) c "
+    "LEFT JOIN attempts a ON a.call = c.place ORDER BY {order}, a.number"
+)
+_NEWEST_FIRST = "c.at_ms DESC, c.place DESC"
+_AS_BOOKED = "c.place"
+# One statement is one snapshot: the sum, then the ids of what it may or may not have in it.
+_SPENT = """
+SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE key = ? AND at_ms >= ?
+UNION ALL
+SELECT id, 0 FROM calls WHERE key = ? AND settled_ms >= ?
+"""
+_NEVER = 2**62
+
+
+class SqlBook:
+    """A `Book` over a database whose schema is up to date."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Book entries, durably, all or none. One that is there already, by its id, is left as it is."""
+        each: dict[str, Entry] = {}
+        for entry in entries:
+            each.setdefault(text(entry.id), entry)
+        if each:
+            self.database.write(lambda transaction: _book(transaction, each))
+
+    def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
+        """Entries, newest first, each with its place in the book; `before` goes on from such a place."""
+        selection = Selection(wanted)
+        if before is not None:
+            found = self.database.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
+            if not found:
+                return []
+            selection.add("(c.at_ms, c.place) < (?, ?)", found[0][0], number(before))
+        return self._entries(selection, _NEWEST_FIRST, limit)
+
+    def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
+        """Entries in the order in which they were booked, from behind a place on."""
+        selection = Selection(wanted)
+        selection.add("c.place > ?", number(after))
+        return self._entries(selection, _AS_BOOKED, limit)
+
+    def _entries(self, selection: Selection, order: str, limit: int) -> list[tuple[int, Entry]]:
+        sql = _ENTRIES.format(where=selection.where, order=order)
+        return read_entries(self.database.fetch(sql, (*selection.parameters, limit)))
+
+    def entry(self, id: str) -> Entry | None:
+        """One entry."""
+        sql = _ENTRIES.format(where="WHERE c.id = ?", order=_AS_BOOKED)
+        found = read_entries(self.database.fetch(sql, (text(id), 1)))
+        return found[0][1] if found else None
+
+    def last(self) -> int:
+        """The place of what was booked last; 0 in an empty book."""
+        return cast(int, self.database.fetch("SELECT COALESCE(MAX(place), 0) FROM calls")[0][0])
+
+    def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
+        """What was used, by groups, in the order of their names; all in one row if there are no groups."""
+        return read_sums(by, self.database.fetch(*sums(wanted, by, tag)))
+
+    def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
+        """What a key has spent since a time, in one snapshot with the ids of its calls that ended after another."""
+        recent = _NEVER if recent_since_ms is None else number(recent_since_ms)
+        (_, total), *rest = self.database.fetch(_SPENT, (text(key), number(since_ms), text(key), recent))
+        return Spent(total=int(total or 0), recent=frozenset(str(id) for id, _ in rest))
+
+    def keys(self) -> list[Key]:
+        """All keys, the oldest first, revoked and expired ones too."""
+        rows = self.database.fetch(f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id")
+        return [read_key(row) for row in rows]
+
+    def keys_version(self) -> int:
+        """A number that changes with every change of keys; cheap to ask."""
+        return cast(int, self.database.fetch("SELECT value FROM meta WHERE name = 'keys'")[0][0])
+
+    def put_keys(self, keys: Iterable[Key]) -> None:
+        """Keep keys, in place of those with the same ids, all or none."""
+        rows = [key_row(key) for key in keys]
+
+        def put(transaction: Transaction) -> None:
+            transaction.execute_each(_PUT_KEY, rows)
+            transaction.fetch("UPDATE meta SET value = value + 1 WHERE name = 'keys'")
+
+        if rows:
+            self.database.write(put)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.database.close()
+
+
+def _book(transaction: Transaction, entries: dict[str, Entry]) -> None:
+    """What belongs to a call is booked only with the call itself: whoever comes second adds nothing to it."""
+    places = transaction.fetch_each(_BOOK_CALL, [call_row(entry) for entry in entries.values()])
+    new = [(place, entries[cast(str, id)]) for id, place in places]
+    attempts: list[Row] = [(place, *row) for place, entry in new for row in attempt_rows(entry)]
+    transaction.execute_each(_BOOK_ATTEMPT, attempts)
+    transaction.execute_each(_BOOK_TAG, [(place, *tag) for place, entry in new for tag in tags(entry).items()])
+    transaction.execute_each(
+        _BOOK_REPAIR,
+        [(place, text(code), number(count)) for place, entry in new for code, count in entry.repairs.items()],
+    )

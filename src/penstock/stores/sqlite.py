@@ -1,0 +1,195 @@
+"""SqliteBook: the ledger in one file, for the processes of one machine.
+
+It is in WAL mode, so that readers and the writer do not wait for each other, and each transaction is on the disk before
+it counts as done (`synchronous = FULL`). The file is its owner's alone; its `-wal` and `-shm` are like it.
+"""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from penstock.errors import BookError, BookUnusableError
+from penstock.gateway.entry import Entry
+from penstock.stores.database import Row, T, Transaction, Value, Words
+from penstock.stores.schema import MIGRATIONS, Migration, migrate
+from penstock.stores.sql_book import SqlBook
+
+# What to do, by SQLite's primary result code.
+_ADVICE: dict[int, str] = {
+    sqlite3.SQLITE_PERM: "may not be used: check its owner and its mode",
+    sqlite3.SQLITE_BUSY: "is locked by another program: end what holds it",
+    sqlite3.SQLITE_LOCKED: "is locked by another program: end what holds it",
+    sqlite3.SQLITE_READONLY: "cannot be written to: check its owner and mode, and those of its folder",
+    sqlite3.SQLITE_IOERR: "cannot be read or written: check its disk",
+    sqlite3.SQLITE_FULL: "cannot grow: make room on its disk",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that its folder is there, and its owner and mode",
+    sqlite3.SQLITE_AUTH: "may not be used: check its owner and its mode",
+}
+_UNUSABLE: dict[int, str] = {
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a backup, or move it away to begin a new one",
+    sqlite3.SQLITE_NOTADB: "is no SQLite database: move it away, or choose another place for the ledger",
+}
+
+
+class SqliteWords:
+    """SQLite's own words."""
+
+    serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    clustered = "WITHOUT ROWID"
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+    def refuse(self, table: str, *, but: str) -> tuple[str, ...]:
+        """Two triggers."""
+        stop = "BEGIN SELECT RAISE(ABORT, 'entries are neither changed nor removed'); END"
+        return (
+            f"CREATE TRIGGER {table}_stay BEFORE UPDATE ON {table} {stop}",
+            f"CREATE TRIGGER {table}_remain BEFORE DELETE ON {table} WHEN NOT ({but}) {stop}",
+        )
+
+
+class SqliteDatabase:
+    """One connection to one file. It may be used by another thread than opened it, but only by one at a time."""
+
+    def __init__(self, path: Path, *, readonly: bool = False, timeout_s: float = 5.0) -> None:
+        self.name = str(path)
+        self.words: Words = SqliteWords()
+        self.readonly = readonly
+        self._path = path
+        with self._told():
+            self._connection = _connect(path, readonly=readonly, timeout_s=timeout_s)
+            self._file = path.stat()
+        self._closed = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether the file is not any more where it was opened: what is written to it would be lost to everybody."""
+        try:
+            return self._closed or not os.path.samestat(self._path.stat(), self._file)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+
+    def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        """Run one statement."""
+        with self._told():
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
+        """Run a statement for each row."""
+        with self._told():
+            return [found for row in rows for found in self._connection.execute(sql, row)]
+
+    def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement for each row."""
+        with self._told():
+            self._connection.executemany(sql, rows)
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do work in a transaction."""
+        try:
+            self.fetch("BEGIN IMMEDIATE")
+            done = work(self)
+            self.fetch("COMMIT")
+        finally:
+            # SQLite has rolled back by itself where the disk was full.
+            if self._connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.rollback()
+        return done
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._closed = True
+        with self._told():
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """What SQLite raises becomes a `BookError` that says what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in _UNUSABLE:
+                raise BookUnusableError(f"{self.name} {_UNUSABLE[code]}") from error
+            raise BookError(f"{self.name} {_ADVICE.get(code, 'could not be used')} ({error})") from error
+        except OSError as error:
+            raise BookError(f"{self.name} cannot be opened: {error.strerror}") from error
+
+
+class SqliteBook(SqlBook):
+    """The ledger in a file."""
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        readonly: bool = False,
+        timeout_s: float = 5.0,
+        migrations: Sequence[Migration] = MIGRATIONS,
+    ) -> "SqliteBook":
+        """Open the file, or make it. `readonly` looks at it beside a gateway that writes, and makes nothing."""
+        if readonly and not path.exists():
+            raise BookError(f"{path} is not there: no gateway has kept a ledger here yet")
+
+        def connect() -> SqliteDatabase:
+            database = SqliteDatabase(path, readonly=readonly, timeout_s=timeout_s)
+            try:
+                migrate(database, migrations)
+            except BaseException:
+                database.close()
+                raise
+            return database
+
+        return cls(connect)
+
+    def __init__(self, connect: Callable[[], SqliteDatabase]) -> None:
+        super().__init__(connect())
+        self._connect = connect
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """As any book does; but where the file was moved away, a new one is begun."""
+        if isinstance(self.database, SqliteDatabase) and self.database.moved:
+            self.database.close()
+            self.database = self._connect()
+        super().append(entries)
+
+
+def _connect(path: Path, *, readonly: bool, timeout_s: float) -> sqlite3.Connection:
+    if not readonly:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={'ro' if readonly else 'rw'}",
+        uri=True,
+        timeout=timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        if not readonly:
+            _write_ahead(connection, timeout_s)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Switch to WAL. Where several processes do so at once, SQLite does not wait, but says that it is locked."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,63 @@
+"""The prices of a configuration come to whole numbers, exactly as they are written."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.core.price import Price, Rates
+from penstock.core.usage import Tokens
+from penstock.gateway.config import load
+
+ENV = {"GROQ_API_KEY": "gsk-0123456789", "RATE": "0.3"}
+
+
+def prices(tmp_path: Path, text: str) -> dict[str, Price]:
+    file = tmp_path / "penstock.toml"
+    file.write_text(text, encoding="utf-8")
+    return dict(load(file, ENV).prices)
+
+
+def test_there_are_none_unless_they_are_given() -> None:
+    assert load(None, ENV).prices == {}
+
+
+WRITTEN: dict[str, tuple[str, Rates]] = {
+    "two": (
+        "input = 1.25\noutput = 10",
+        Rates(1_250_000, 10_000_000, 1_250_000, 1_250_000, 10_000_000, 1_250_000, 10_000_000),
+    ),
+    "all": (
+        "input = 0.1\noutput = 0.3\ncached = 0.01\ncache_write = 0.2\nreasoning = 0.4",
+        Rates(100_000, 300_000, 10_000, 200_000, 400_000, 100_000, 300_000),
+    ),
+    "nothing": ("input = 0\noutput = 0", Rates()),
+    "the dearest": ("input = 100000\noutput = 0", Rates(10**11, 0, 10**11, 10**11, 0, 10**11, 0)),
+    "the cheapest": ("input = 0.000001\noutput = 1e-6", Rates(1, 1, 1, 1, 1, 1, 1)),
+    "a variable": ('input = "${RATE}"\noutput = 0', Rates(300_000, 0, 300_000, 300_000, 0, 300_000, 0)),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WRITTEN.values(), ids=WRITTEN)
+def test_is_read_exactly(text: str, expected: Rates, tmp_path: Path) -> None:
+    assert prices(tmp_path, f'[prices."groq/llama"]\n{text}\n') == {"groq/llama": Price(expected)}
+
+
+def test_a_provider_that_is_left_out_may_have_prices(tmp_path: Path) -> None:
+    """One file serves several machines, and not all of them have every key."""
+    assert list(prices(tmp_path, '[prices."openai/*"]\ninput = 1\noutput = 1\n')) == ["openai/*"]
+
+
+def test_a_pattern_may_be_for_every_provider(tmp_path: Path) -> None:
+    assert list(prices(tmp_path, '[prices."*/llama"]\ninput = 1\noutput = 1\n')) == ["*/llama"]
+
+
+def test_whose_prices_count_can_be_said(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[providers.acme]\nbase_url = "https://a.example"\nprices_as = "openai"\n', encoding="utf-8")
+    assert load(file, ENV).providers["acme"].prices_as == "openai"
+    assert load(None, ENV).providers["groq"].prices_as == ""
+
+
+def test_no_token_is_worth_less_than_is_written(tmp_path: Path) -> None:
+    (price,) = prices(tmp_path, '[prices."groq/a"]\ninput = 0.07\noutput = 0.29\n').values()
+    assert price.rates.of(Tokens(input=1_000_000)) == 70_000_000_000

@@ -1,0 +1,264 @@
+"""An account keeps its limits to the millisecond and the nanodollar, and every operation may come twice."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.gateway.account import Account, Hold, book, rehold, release, seed, settle, touch, wants_seed
+from penstock.gateway.accounts import LocalAccounts
+from penstock.gateway.admission import Answer, Demand, Denial, Grant, dollars, extend, portion, reserve
+from penstock.gateway.book import Spent
+from penstock.gateway.keys import Key, Period
+from penstock.gateway.period import span
+
+NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)
+LONG = 3_600_000
+
+
+def key(**limits: Any) -> Key:
+    return Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0, **limits)
+
+
+def ask(account: Account, limited: Key, id: str, cost: int = 0, tokens: int = 0, now: int = NOW) -> Answer:
+    return reserve(account, limited, Demand(id, cost, tokens, now, now + LONG))
+
+
+def denied(answer: Answer) -> Denial:
+    assert isinstance(answer, Denial)
+    return answer
+
+
+def granted(answer: Answer) -> Grant:
+    assert isinstance(answer, Grant)
+    return answer
+
+
+def test_a_budget_is_spent_to_the_nanodollar() -> None:
+    account, limited = Account(spent={"2026-11": 90}), key(budget=100)
+    granted(ask(account, limited, "a", 6))
+    granted(ask(account, limited, "b", 4))
+    assert denied(ask(account, limited, "c", 1)).code == "insufficient_quota"
+    settle(account, "a", 5, 0, NOW)
+    granted(ask(account, limited, "c", 1))
+    assert account.owed == {"2026-11": 10}
+    book(account, ["a"])
+    assert account.spent == {"2026-11": 95}
+
+
+def test_a_denied_budget_says_when_to_come_again() -> None:
+    account, limited = Account(spent={"2026-11": 60}), key(budget=100)
+    december = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1000)
+    denial = denied(ask(account, limited, "a", 50))
+    assert denial.retry_after_s == (december - NOW) / 1000
+    assert "2026-12-01 00:00 UTC" in denial.message
+    assert denied(ask(account, limited, "a", 101)).retry_after_s is None, "no month has so much"
+    granted(ask(account, limited, "a", 30))
+    assert denied(ask(account, limited, "b", 30)).retry_after_s == 1, "only a running call stands in its way"
+    whole = Account(spent={"total": 60})
+    assert denied(ask(whole, key(budget=100, period="total"), "a", 50)).retry_after_s is None
+
+
+def test_requests_are_limited_in_every_minute() -> None:
+    account, limited = Account(), key(requests_per_minute=2)
+    granted(ask(account, limited, "a", now=NOW + 500))
+    grant = granted(ask(account, limited, "b", now=NOW + 30_000))
+    assert grant.requests
+    assert (grant.requests.limit, grant.requests.remaining, grant.requests.reset_s) == (2, 0, 60)
+    denial = denied(ask(account, limited, "c", now=NOW + 60_499))
+    assert (denial.code, denial.limit, denial.retry_after_s) == ("rate_limit_exceeded", "requests", 0.001)
+    granted(ask(account, limited, "c", now=NOW + 60_500))
+    assert denied(ask(account, limited, "d", now=NOW + 60_500)).retry_after_s == 29.5
+    assert denied(ask(Account(), key(requests_per_minute=0), "a")).retry_after_s is None
+
+
+def test_tokens_are_limited_in_every_minute_and_given_back() -> None:
+    account, limited = Account(), key(tokens_per_minute=100)
+    granted(ask(account, limited, "a", tokens=60))
+    granted(ask(account, limited, "b", tokens=40, now=NOW + 10_000))
+    assert denied(ask(account, limited, "c", tokens=60, now=NOW + 10_000)).retry_after_s == 50
+    assert denied(ask(account, limited, "c", tokens=61, now=NOW + 10_000)).retry_after_s == 60
+    settle(account, "a", 0, 20, NOW + 11_000)
+    granted(ask(account, limited, "c", tokens=40, now=NOW + 11_000))
+    settle(account, "b", 0, 45, NOW + 12_000)
+    assert (account.tokens, account.minute[NOW // 1000 + 12][1]) == (105, 5), "a shortfall is counted when it is known"
+    touch(account, NOW + 72_000)
+    assert (account.tokens, account.requests, account.minute) == (0, 0, {})
+
+
+def test_a_call_that_no_minute_has_room_for_is_told_so() -> None:
+    denial = denied(ask(Account(), key(tokens_per_minute=100), "a", tokens=101))
+    assert denial.retry_after_s is None
+    assert "never" in denial.message
+
+
+def test_a_running_stream_is_stopped_by_its_budget_only() -> None:
+    account, limited = Account(spent={"2026-11": 0}), key(budget=100, tokens_per_minute=10)
+    granted(ask(account, limited, "a", 10, 10))
+    granted(extend(account, limited, "a", 100, 50, NOW + 61_000))
+    assert (account.tokens, account.owed) == (40, {"2026-11": 100})
+    denial = denied(extend(account, limited, "a", 101, 50, NOW + 61_000))
+    assert (denial.limit, account.held["a"].cost) == ("budget", 100)
+    settle(account, "a", 100, 40, NOW + 62_000)
+    assert account.tokens == 40, "what left the window cannot be given back to another second"
+
+
+def test_calls_under_way_are_counted() -> None:
+    account, limited = Account(), key(concurrent=2)
+    granted(ask(account, limited, "a"))
+    granted(ask(account, limited, "b"))
+    assert denied(ask(account, limited, "c")).code == "too_many_concurrent_requests"
+    settle(account, "a", 0, 0, NOW)
+    granted(ask(account, limited, "c"))
+    release(account, "b", NOW)
+    granted(ask(account, limited, "d"))
+    assert (account.open, account.requests) == (2, 4)
+
+
+def test_a_call_counts_in_the_period_of_its_admission() -> None:
+    account, limited = Account(spent={"2026-11": 0}), key(budget=100)
+    last = int(datetime(2026, 12, 1, tzinfo=UTC).timestamp() * 1000) - 1
+    granted(ask(account, limited, "a", 100, now=last))
+    denied(ask(account, limited, "b", 1, now=last))
+    granted(ask(account, limited, "b", 100, now=last + 1))
+    settle(account, "a", 70, 0, last + 5)
+    seed(account, span("month", last + 5), Spent(total=0, recent=frozenset()), last + 5)
+    book(account, ["a"])
+    assert account.spent == {"2026-11": 70, "2026-12": 0}
+
+
+def test_what_is_never_settled_goes_and_makes_the_account_stale() -> None:
+    account, limited = Account(spent={"2026-11": 0}), key(budget=10, concurrent=1)
+    granted(ask(account, limited, "a", 10))
+    denied(ask(account, limited, "b", 1, now=NOW + LONG))
+    before = account.stale
+    granted(ask(account, limited, "b", 1, now=NOW + LONG + 1))
+    assert (before, account.stale) == (False, True)
+    assert wants_seed(account, limited, NOW)
+
+
+def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+    account, limited = Account(), key(requests_per_minute=1)
+    granted(ask(account, limited, "a"))
+    grant = granted(ask(account, limited, "b", now=NOW - 86_400_000))
+    assert grant.requests
+    assert grant.requests.reset_s <= 60
+
+
+def test_seeding_takes_over_what_the_ledger_has() -> None:
+    account = Account(spent={"2026-11": 5})
+    limited = key(budget=100)
+    for id in ("a", "b", "c"):
+        granted(ask(account, limited, id, 10))
+    settle(account, "a", 8, 0, NOW)
+    seed(account, span("month", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
+    assert (account.spent, set(account.held)) == ({"2026-11": 13}, {"b", "c"})
+    before = copy.deepcopy(account)
+    settle(account, "a", 8, 0, NOW)
+    book(account, ["a"])
+    rehold(account, {"a": Hold(8, 0, NOW // 1000, "2026-11", NOW + LONG, False)})
+    assert account == before, "its sum has this call already"
+    seed(account, span("day", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
+    assert account.owed == {"2026-11-15": 20}, "calls under way count in the periods that the key now has"
+
+
+def test_every_operation_may_come_twice() -> None:
+    account, limited = Account(spent={"2026-11": 0}), key(budget=1000)
+
+    def twice(operation: Any) -> None:
+        operation()
+        before = copy.deepcopy(account)
+        operation()
+        assert account == before
+
+    twice(lambda: ask(account, limited, "a", 10, 10))
+    twice(lambda: extend(account, limited, "a", 20, 20, NOW))
+    twice(lambda: settle(account, "a", 15, 15, NOW))
+    twice(lambda: release(account, "a", NOW))
+    twice(lambda: extend(account, limited, "a", 90, 90, NOW))
+    ask(account, limited, "b", 10, 10)
+    twice(lambda: release(account, "b", NOW))
+    hold = Hold(7, 7, NOW // 1000, "2026-11", NOW + LONG)
+    twice(lambda: rehold(account, {"c": hold}))
+    twice(lambda: seed(account, span("month", NOW), Spent(total=1, recent=frozenset()), NOW))
+    book(account, ["a"])
+    book(account, ["a"])
+    assert account.spent == {"2026-11": 16}
+    assert account.stale, "a call that nobody knows of is a reason to ask the ledger"
+
+
+@pytest.mark.parametrize(
+    ("period", "at", "label", "since", "until"),
+    [
+        ("day", "2028-02-29T23:59:59", "2028-02-29", "2028-02-29", "2028-03-01"),
+        ("month", "2028-02-29T00:00:00", "2028-02", "2028-02-01", "2028-03-01"),
+        ("month", "2027-02-28T23:59:59", "2027-02", "2027-02-01", "2027-03-01"),
+        ("month", "2026-12-31T23:59:59", "2026-12", "2026-12-01", "2027-01-01"),
+        ("week", "2026-11-15T23:59:59", "2026-W46", "2026-11-09", "2026-11-16"),
+        ("week", "2026-11-16T00:00:00", "2026-W47", "2026-11-16", "2026-11-23"),
+        ("week", "2027-01-01T00:00:00", "2026-W53", "2026-12-28", "2027-01-04"),
+    ],
+)
+def test_periods_follow_the_calendar(period: Period, at: str, label: str, since: str, until: str) -> None:
+    def ms(text: str) -> int:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+    found = span(period, ms(at) + 999)
+    assert (found.label, found.since, found.until) == (label, ms(since), ms(until))
+
+
+def test_periods_follow_one_another() -> None:
+    for period in ("day", "week", "month"):
+        at = int(datetime(2023, 12, 25, tzinfo=UTC).timestamp() * 1000)
+        found = span(period, at)
+        for _ in range(800):
+            at += int(timedelta(days=1).total_seconds() * 1000)
+            following = span(period, at)
+            assert following.since <= at < (following.until or 0)
+            assert following == found or following.since == found.until
+            found = following
+    assert span("total", NOW).until is None
+
+
+def test_a_share_is_taken_of_what_is_left() -> None:
+    account = Account(spent={"2026-11": 60}, open=2, requests=10, newest=NOW)
+    account.minute = {NOW // 1000: [10, 0, NOW]}
+    share = portion(account, key(budget=100, requests_per_minute=20, tokens_per_minute=100, concurrent=3), 0.25, NOW)
+    limits = (share.budget, share.requests_per_minute, share.tokens_per_minute, share.concurrent)
+    assert limits == (10, 2, 25, 1), "one call at least, where one is left"
+    assert portion(account, key(concurrent=2), 0.25, NOW).concurrent == 0
+    assert portion(account, key(), 0.25, NOW) == key()
+
+
+def test_an_account_is_the_same_when_it_is_read_again() -> None:
+    account, limited = Account(spent={"2026-11": 60}, seed_ids={"x"}, seeded=NOW), key(budget=100, tokens_per_minute=9)
+    ask(account, limited, "a", 5, 5)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(account), type=Account) == account
+
+
+def test_one_process_keeps_its_accounts_itself() -> None:
+    accounts, answers = LocalAccounts(clock=lambda: NOW), list[Answer]()
+    limited = key(budget=100)
+    accounts.seed(limited, Spent(total=90, recent=frozenset()))
+    accounts.reserve(limited, Demand("a", 10, 0, NOW, NOW + LONG), answers.append)
+    accounts.extend(limited, "a", 11, 0, answers.append)
+    accounts.settle(limited.id, "a", 4, 0)
+    accounts.booked([(limited.id, "a"), ("key_2", "b")])
+    accounts.reserve(limited, Demand("b", 7, 0, NOW, NOW + LONG), answers.append)
+    accounts.reserve(limited, Demand("c", 6, 0, NOW, NOW + LONG), answers.append)
+    assert [type(answer) for answer in answers] == [Grant, Denial, Denial, Grant]
+    accounts.release(limited.id, "c")
+    accounts.reserve(limited, Demand("d", 6, 0, NOW, NOW + LONG), answers.append)
+    assert isinstance(answers.pop(), Grant)
+    accounts.forget(limited.id)
+    accounts.close()
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "$0.00"), (5_000_000_000, "$5.00"), (1_234_500, "$0.0012345"), (-1_500_000_000, "-$1.50")],
+)
+def test_money_is_written_as_people_read_it(amount: int, text: str) -> None:
+    assert dollars(amount) == text

@@ -1,0 +1,50 @@
+"""Place: where a test's book lies. Opens it as often as wanted, and gets at what is in it without Penstock."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from penstock.providers.secret import Secret
+from penstock.stores.postgres import PostgresBook
+from penstock.stores.schema import MIGRATIONS, Migration
+from penstock.stores.sql_book import SqlBook
+from penstock.stores.sqlite import SqliteBook
+from tests.stores.postgres import PostgresServer
+
+
+class Place(Protocol):
+    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> SqlBook: ...
+
+    def execute(self, *statements: str) -> None:
+        """Run SQL as anybody could."""
+
+
+class SqlitePlace:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "ledger.db"
+
+    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> SqlBook:
+        return SqliteBook.open(self.path, readonly=readonly, migrations=migrations)
+
+    def execute(self, *statements: str) -> None:
+        connection = sqlite3.connect(self.path)
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+        finally:
+            connection.close()
+
+
+class PostgresPlace:
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        self.url = server.new_database()
+
+    def open(self, *, readonly: bool = False, migrations: Sequence[Migration] = MIGRATIONS) -> SqlBook:
+        return PostgresBook.open(Secret(self.url), readonly=readonly, migrations=migrations)
+
+    def execute(self, *statements: str) -> None:
+        self.server.execute(self.url, "SET search_path TO penstock", *statements)

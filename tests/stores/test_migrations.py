@@ -1,0 +1,188 @@
+"""A book of an earlier version becomes one of this, and one of a newer version is left alone."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Sequence
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import BookError, BookUnusableError
+from penstock.gateway.book import Filter
+from penstock.stores.database import Words
+from penstock.stores.schema import MIGRATIONS
+from tests.stores.entries import FULL, KEY, entry
+from tests.stores.places import Place, SqlitePlace
+
+
+def _another(_words: Words) -> Sequence[str]:
+    return ("ALTER TABLE calls ADD COLUMN added BIGINT NOT NULL DEFAULT 7", "CREATE TABLE later (id BIGINT)")
+
+
+def _broken(_words: Words) -> Sequence[str]:
+    return ("CREATE TABLE half (id BIGINT)", "CREATE TABLE half (id BIGINT)")
+
+
+LATER = (*MIGRATIONS, _another)
+
+
+def test_a_migration_keeps_what_is_there(place: Place) -> None:
+    book = place.open()
+    book.append([FULL])
+    book.put_keys([KEY])
+    book.close()
+    book = place.open(migrations=LATER)
+    assert book.database.fetch("SELECT added FROM calls") == [(7,)]
+    assert book.entry("call_1") == FULL
+    assert book.keys() == [KEY]
+    book.append([entry("b")])
+    book.close()
+    place.open(migrations=LATER).close()
+
+
+def test_one_that_fails_changes_nothing(place: Place) -> None:
+    place.open().close()
+    with pytest.raises(BookError, match="half"):
+        place.open(migrations=(*MIGRATIONS, _broken))
+    book = place.open(migrations=LATER)
+    assert book.database.fetch("SELECT value FROM meta WHERE name = 'schema'") == [(len(LATER),)]
+    place.execute("CREATE TABLE half (id BIGINT)")
+    book.close()
+
+
+def _killed(_words: Words) -> Sequence[str]:
+    class Statements(list[str]):
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            yield "CREATE TABLE half (id BIGINT)"
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return Statements()
+
+
+def _open(place: Place, barrier: Barrier | None = None, *, killed: bool = False) -> None:
+    if barrier:
+        barrier.wait(20)
+    place.open(migrations=(*MIGRATIONS, _killed) if killed else LATER).close()
+
+
+def test_one_that_is_killed_in_the_middle_is_done_by_the_next(place: Place) -> None:
+    book = place.open()
+    book.append([FULL])
+    book.close()
+    process = multiprocessing.get_context("fork").Process(target=_open, args=(place,), kwargs={"killed": True})
+    process.start()
+    process.join(20)
+    assert process.exitcode == -signal.SIGKILL
+    book = place.open(migrations=LATER)
+    assert book.entry("call_1") == FULL
+    place.execute("CREATE TABLE half (id BIGINT)")
+    book.close()
+
+
+def test_several_processes_may_start_at_once(place: Place) -> None:
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(6)
+    processes = [context.Process(target=_open, args=(place, barrier)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert [process.exitcode for process in processes] == [0] * 6
+    book = place.open(migrations=LATER)
+    assert book.entries(Filter(), limit=1) == []
+    book.close()
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_book_of_a_newer_version_is_not_opened(place: Place, readonly: bool) -> None:
+    place.open(migrations=LATER).close()
+    with pytest.raises(BookUnusableError, match="was made by a newer version of Penstock"):
+        place.open(readonly=readonly)
+
+
+def test_a_reader_does_not_migrate(place: Place) -> None:
+    place.open().close()
+    with pytest.raises(BookUnusableError, match="let the gateway run on it once"):
+        place.open(readonly=True, migrations=LATER)
+
+
+def test_a_database_of_something_else_is_left_alone(place: Place) -> None:
+    place.open().close()
+    place.execute("DELETE FROM meta")
+    with pytest.raises(BookUnusableError, match="holds something else"):
+        place.open()
+
+
+def test_so_is_one_with_other_tables(place: Place) -> None:
+    if isinstance(place, SqlitePlace):
+        place.execute("CREATE TABLE recipes (name TEXT)")
+        with pytest.raises(BookUnusableError, match="holds something else"):
+            place.open()
+
+
+# What version 1 made of SQLite, and a call in it: never to be changed. Whatever comes later has to read it.
+FIRST = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
+INSERT INTO meta (name, value) VALUES ('schema', 1), ('keys', 3), ('kept', 0);
+CREATE TABLE calls (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, at_ms BIGINT NOT NULL,
+    settled_ms BIGINT NOT NULL, key TEXT NOT NULL, surface TEXT NOT NULL, model TEXT NOT NULL, stream BIGINT NOT NULL,
+    outcome TEXT NOT NULL, status BIGINT NOT NULL, code TEXT NOT NULL, first_event_ms BIGINT,
+    duration_ms BIGINT NOT NULL, input BIGINT NOT NULL, output BIGINT NOT NULL, cached BIGINT NOT NULL,
+    cache_write BIGINT NOT NULL, reasoning BIGINT NOT NULL, cost BIGINT NOT NULL, unpriced BIGINT NOT NULL,
+    measure TEXT NOT NULL, repairs TEXT NOT NULL, tags TEXT NOT NULL, end_user TEXT NOT NULL
+);
+CREATE TABLE attempts (
+    call BIGINT NOT NULL REFERENCES calls (place) ON DELETE CASCADE, number BIGINT NOT NULL, provider TEXT NOT NULL,
+    model TEXT NOT NULL, outcome TEXT NOT NULL, status BIGINT NOT NULL, code TEXT NOT NULL, measure TEXT NOT NULL,
+    input BIGINT NOT NULL, output BIGINT NOT NULL, cached BIGINT NOT NULL, cache_write BIGINT NOT NULL,
+    reasoning BIGINT NOT NULL, cost BIGINT, price TEXT NOT NULL, began_ms BIGINT NOT NULL, first_event_ms BIGINT,
+    duration_ms BIGINT NOT NULL, events BIGINT NOT NULL, PRIMARY KEY (call, number)
+) WITHOUT ROWID;
+CREATE TABLE call_tags (
+    call BIGINT NOT NULL REFERENCES calls (place) ON DELETE CASCADE, name TEXT NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (call, name)
+) WITHOUT ROWID;
+CREATE TABLE call_repairs (
+    call BIGINT NOT NULL REFERENCES calls (place) ON DELETE CASCADE, code TEXT NOT NULL, count BIGINT NOT NULL,
+    PRIMARY KEY (call, code)
+) WITHOUT ROWID;
+CREATE TABLE keys (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, hint TEXT NOT NULL, created_ms BIGINT NOT NULL,
+    budget BIGINT, period TEXT NOT NULL, requests_per_minute BIGINT, tokens_per_minute BIGINT, concurrent BIGINT,
+    models TEXT NOT NULL, tags TEXT NOT NULL, expires_ms BIGINT, revoked_ms BIGINT, replaced_by TEXT NOT NULL
+);
+INSERT INTO calls VALUES (
+    5, 'call_1', 1700000000123, 1700000004444, 'key_abc', 'chat', 'smart', 1, 'truncated', 200, 'cut-off', 210, 4321,
+    100, 51, 20, 10, 7, 123456789, 1, 'estimated', '{"no-done":1,"usage-twice":3}',
+    '{"team":"search","q\\"uo.te":"ü\\t%_"}', 'somebody'
+);
+INSERT INTO attempts VALUES
+    (5, 0, 'groq', 'llama', 'failed', 503, 'overloaded', 'void', 0, 0, 0, 0, 0, 0, '', 0, NULL, 90, 0),
+    (5, 1, 'openai', 'gpt/5', 'truncated', 200, 'cut-off', 'estimated', 100, 50, 20, 10, 7, 123456789,
+     'built-in 2026-11-01', 95, 115, 4200, 48),
+    (5, 2, 'openai', 'new', 'truncated', 0, '', 'reported', 0, 1, 0, 0, 0, NULL, '', 0, NULL, 0, 0);
+INSERT INTO call_tags VALUES (5, 'team', 'search'), (5, 'q"uo.te', 'ü\t%_');
+INSERT INTO call_repairs VALUES (5, 'no-done', 1), (5, 'usage-twice', 3);
+INSERT INTO keys VALUES (
+    'key_abc', 'Search', '000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f', 'wxyz', 5, 10000000000,
+    'week', 60, 10000, 3, '["groq/*","smart"]', '{"team":"search"}', 99, 98, 'key_def'
+);
+"""
+
+
+def test_the_first_version_is_still_read(tmp_path: Path) -> None:
+    place = SqlitePlace(tmp_path)
+    connection = sqlite3.connect(place.path)
+    connection.executescript(FIRST)
+    connection.close()
+    book = place.open()
+    assert book.following(Filter(), 0, limit=9) == [(5, FULL)]
+    assert book.usage(Filter(tags=FULL.tags, repair="no-done"), [])[0].cost == FULL.priced
+    assert (book.keys(), book.keys_version()) == ([KEY], 3)
+    book.append([FULL, entry("b")])
+    assert [found.id for _, found in book.following(Filter(), 5, limit=9)] == ["b"]
+    book.close()
