@@ -8,7 +8,7 @@ import click
 
 from penstock.cli.banner import banner
 from penstock.cli.fetching import obtain
-from penstock.errors import ConfigError
+from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
 
 
@@ -41,6 +41,8 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
+    except BookError as error:
+        raise click.ClickException(f"the ledger cannot be kept: {error}") from error
     except OSError as error:
         raise click.ClickException(f"cannot listen on {config.server.listen}: {error.strerror}") from error
     sys.exit(status)

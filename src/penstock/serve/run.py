@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
-from penstock.errors import ConfigError
+from penstock.errors import BookError, BookUnusableError, ConfigError
 from penstock.gateway.config import Config
 from penstock.serve.app import App
 from penstock.serve.log import Log
 from penstock.serve.shelf import prepare
+from penstock.stores.books import open_book, state_folder
+from penstock.stores.claim import claim
 from penstock.upstream.local import Home
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
@@ -36,10 +38,12 @@ def run(
 ) -> int:
     """Serve until a signal ends it; returns the exit status. `ready` is told the port once it is open.
 
-    Raises `ConfigError` where captures cannot be written as the configuration says.
+    Raises `ConfigError` where captures cannot be written as the configuration says, and `BookError` where the ledger
+    cannot.
     """
     prepare(config)
     host, port = config.server.address
+    claimed = _claim(config, environment)
     home = Home()
     try:
         if config.server.workers == 1:
@@ -54,6 +58,23 @@ def run(
         return _supervise(config.server.workers, work)
     finally:
         home.close()
+        if claimed is not None:
+            os.close(claimed)
+
+
+def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
+    """Hold the folder of the ledger, and see that its book can be used, before anybody is served."""
+    if not config.ledger.enabled:
+        return None
+    claimed = claim(state_folder(config.ledger, environment)) if config.ledger.redis is None else None
+    try:
+        open_book(config.ledger, environment).close()
+    except BookUnusableError:
+        raise
+    except BookError:
+        if config.ledger.postgres is None:
+            raise  # a database may come back; a disk that is full or a folder that is closed is somebody's to mend
+    return claimed
 
 
 async def _serve(

@@ -84,7 +84,7 @@ class Caller:
                 self._notes.close()
 
     def serve(self, config: Config) -> None:
-        """Have a gateway of our own. Raises `ConfigError` where captures cannot be written as it says."""
+        """Have a gateway of our own. Raises `ConfigError` or `BookError` where it cannot keep what it is to keep."""
         self._key = secrets.token_urlsafe(24)
         server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, "penstock chat")))
         self._wait(self._listen(structs.replace(config, server=server)))

@@ -16,7 +16,7 @@ from penstock.cli.talk.answer import Told, described
 from penstock.cli.talk.caller import Caller
 from penstock.cli.talk.conversation import Conversation
 from penstock.cli.text import one_line, to_json
-from penstock.errors import ConfigError
+from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import default_file, load
 from penstock.http.client import UpstreamError
 
@@ -68,6 +68,8 @@ def _serve(caller: Caller, file: Path | None) -> None:
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE)
+    except BookError as error:
+        _give_up(f"the ledger cannot be kept: {error}")
 
 
 def _models(caller: Caller, *, needed: bool) -> list[str]:

@@ -1,0 +1,23 @@
+"""One gateway to a folder: the second one is told who has it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import BookError
+from penstock.stores.claim import claim
+
+
+def test_a_second_gateway_is_told_of_the_first(tmp_path: Path) -> None:
+    held = claim(tmp_path / "state")
+    with pytest.raises(BookError, match=rf"process {os.getpid()}\).*PENSTOCK_STATE"):
+        claim(tmp_path / "state")
+    os.close(held)
+    os.close(claim(tmp_path / "state"))
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BookError, match="cannot be used"):
+        claim(tmp_path / "file" / "state")
