@@ -8,9 +8,12 @@ streams may take.
 from typing import NamedTuple
 
 from bench.gateway.figures import Figures
+from bench.gateway.judge import WITHOUT_LEDGER
 from bench.gateway.streams import Crowd
 
 MAX_KILOBYTES_EACH = 100.0
+LEDGER_SHARE = 0.1
+LEDGER_SCENARIOS = ("paced50", "paced200")
 
 
 class Goal(NamedTuple):
@@ -44,6 +47,7 @@ class Verdict(NamedTuple):
 def of_figures(figures: Figures, scenarios: list[str]) -> list[Verdict]:
     """The verdicts on what the judge measured."""
     verdicts = [_beside_nginx(goal, figures, scenarios) for goal in GOALS]
+    verdicts += [_ledger(figures, scenario) for scenario in scenarios if scenario in LEDGER_SCENARIOS]
     for scenario in scenarios:
         trouble = figures.mistakes("penstock", scenario) or figures.falls_behind("penstock", scenario)
         if "penstock" not in figures.gateways:
@@ -51,6 +55,16 @@ def of_figures(figures: Figures, scenarios: list[str]) -> list[Verdict]:
         words = f"every stream whole, as fast as it is sent, {scenario}"
         verdicts.append(Verdict(not trouble, f"{words}: {trouble}" if trouble else words))
     return verdicts
+
+
+def _ledger(figures: Figures, scenario: str) -> Verdict:
+    """What the ledger adds to an event, in the same run."""
+    kept, not_kept = (figures.median(gateway, "cpu_us", scenario) for gateway in ("penstock", WITHOUT_LEDGER))
+    if kept is None or not not_kept:
+        return Verdict(None, f"the ledger's CPU per event, {scenario}: there is no figure")
+    share = kept / not_kept - 1
+    words = f"the ledger's CPU per event, {scenario}: {kept:.1f} µs with it, {not_kept:.1f} µs without"
+    return Verdict(share <= LEDGER_SHARE, f"{words}; {share:+.0%}, {LEDGER_SHARE:+.0%} allowed")
 
 
 def of_crowd(crowd: Crowd) -> Verdict:

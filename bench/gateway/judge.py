@@ -31,7 +31,17 @@ api_key = "any"
 
 [routes."{model}"]
 targets = ["mock/{model}"]
+
+[prices."mock/*"]
+input = 0.15
+output = 0.6
+
+[ledger]
+enabled = {ledger}
+folder = "{folder}"
 """
+# Penstock a second time, so that one sees what its ledger costs.
+WITHOUT_LEDGER = "without ledger"
 
 
 class MissingError(Exception):
@@ -82,10 +92,11 @@ def check() -> None:
                 raise MissingError(f"something listens on port {port} already, which the judge needs")
 
 
-def configuration(folder: Path, *, log: bool) -> Path:
+def configuration(folder: Path, *, log: bool, ledger: bool = True) -> Path:
     """A configuration that sends everything to the mock."""
-    path = folder / "penstock.toml"
-    path.write_text(CONFIGURATION.format(log="json" if log else "off", port=MOCK_PORT, model=MODEL))
+    path = folder / ("penstock.toml" if ledger else "without-ledger.toml")
+    words = {"log": "json" if log else "off", "ledger": json.dumps(ledger), "folder": folder / "state"}
+    path.write_text(CONFIGURATION.format(port=MOCK_PORT, model=MODEL, **words))
     return path
 
 
@@ -114,9 +125,11 @@ def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: boo
     """Run the judge on Penstock and its peers, in turns; its progress goes to stderr."""
     check()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        port = free_port()
-        ours = Gateway("penstock", shlex.join(command(configuration(Path(folder), log=log), port)), port)
-        gateways = [ours, *peers]
+        gateways = [
+            _penstock("penstock", configuration(Path(folder), log=log)),
+            _penstock(WITHOUT_LEDGER, configuration(Path(folder), log=log, ledger=False)),
+            *peers,
+        ]
         rows = Path(folder) / "rows.json"
         judge = [sys.executable, str(FOLDER / "bench.py")]
         judge += [f"{gateway.name}={gateway.command}@{gateway.port}" for gateway in gateways]
@@ -124,6 +137,11 @@ def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: boo
         judge += ["--scen", ",".join(scenarios), "--reps", str(rounds), "--json", str(rows)]
         subprocess.run(judge, check=True, stdout=subprocess.DEVNULL)
         return [read_row(row) for row in json.loads(rows.read_text())]
+
+
+def _penstock(name: str, configuration_file: Path) -> Gateway:
+    port = free_port()
+    return Gateway(name, shlex.join(command(configuration_file, port)), port)
 
 
 def read_row(row: dict[str, Any]) -> Row:
