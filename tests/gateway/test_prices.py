@@ -20,7 +20,7 @@ from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
 from penstock.core.price import FREE, Price, Rates, cost_of
 from penstock.core.usage import Tokens
-from penstock.gateway.price_table import PriceTable, load_table
+from penstock.gateway.price_table import PriceTable, encoded, load_table
 from penstock.gateway.prices import PriceBook, PricedModel
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import Provider
@@ -329,6 +329,18 @@ def test_a_file_that_is_broken_is_compiled_anew(environment: dict[str, str], tab
     file.write_bytes(b"\x92\xa1")
     assert load_table({**environment, "PENSTOCK_CACHE": str(tmp_path)}, pytest.fail) == table
     assert file.stat().st_size > 10_000
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_not_believed(
+    environment: dict[str, str], table: PriceTable, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices" / f"genai-prices-{theirs}-1.msgpack"
+    file.parent.mkdir()
+    file.write_bytes(encoded(PriceTable("all for nothing")))
+    assert load_table({**environment, "PENSTOCK_CACHE": str(tmp_path)}, pytest.fail).version == "all for nothing"
+    os.chown(file, 12_345, 12_345)
+    assert load_table({**environment, "PENSTOCK_CACHE": str(tmp_path)}, pytest.fail) == table
 
 
 def test_where_nothing_can_be_kept_there_are_prices_all_the_same(environment: dict[str, str], tmp_path: Path) -> None:

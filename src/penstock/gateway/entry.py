@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from penstock.core.usage import Tokens
 
+__all__ = ["NANODOLLARS", "AttemptEntry", "Entry", "Measure", "Outcome", "Tokens"]
+
 # How a call ended: as its stream did; or refused before anybody was asked; or left open by a gateway that died.
 Outcome: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out", "refused", "orphaned"]
 # Where the tokens come from: the provider's own figures, ours, or nothing was generated and nothing is to be paid.

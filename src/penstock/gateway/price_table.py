@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -88,14 +88,13 @@ def load_table(environment: Mapping[str, str], say: Callable[[str], None]) -> Pr
 
     Where neither can be done it is empty, and `say` is told why: calls are unpriced then, and answered all the same.
     """
-    try:
-        version = metadata.version(PACKAGE)
-    except metadata.PackageNotFoundError:
+    version = _installed()
+    if version is None:
         say(f"there are no prices: {PACKAGE} is not installed")
         return PriceTable()
     file = cache_folder(environment) / "prices" / f"{PACKAGE}-{version}-{FORMAT}.msgpack"
     with suppress(OSError, msgspec.MsgspecError):
-        return _decoded(file.read_bytes())
+        return _decoded(_kept(file))
     try:
         data = _compile(environment)
         table = _decoded(data)
@@ -116,6 +115,28 @@ def encoded(table: PriceTable) -> bytes:
 
 def _decoded(data: bytes) -> PriceTable:
     return msgspec.msgpack.decode(data, type=PriceTable)
+
+
+def _installed() -> str | None:
+    """The package's version, by the folder that installers put beside it; None where it is not installed."""
+    name = PACKAGE.replace("-", "_")
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    found = [folder.name for folder in Path(spec.origin).parent.parent.glob(f"{name}-*.dist-info")]
+    if len(found) == 1:
+        return found[0].removeprefix(f"{name}-").removesuffix(".dist-info")
+    from importlib.metadata import version  # noqa: PLC0415 - takes longer than all the rest, and is hardly ever needed
+
+    return version(PACKAGE)
+
+
+def _kept(file: Path) -> bytes:
+    """What the file says, if nobody else could have written it: without a home, the folder is one that all may use."""
+    with file.open("rb") as source:
+        if os.fstat(source.fileno()).st_uid not in (0, os.getuid()):
+            raise PermissionError(f"{file} belongs to somebody else")
+        return source.read()
 
 
 def _compile(environment: Mapping[str, str]) -> bytes:
