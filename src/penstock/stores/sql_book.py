@@ -32,9 +32,10 @@ _BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
 _PUT_KEY = f"INSERT INTO keys ({', '.join(KEY)}) VALUES {marks(KEY)} ON CONFLICT (id) DO UPDATE SET " + ", ".join(
     f"{column} = excluded.{column}" for column in KEY[1:]
 )
+# The limit is written out, not a parameter: PostgreSQL plans for a few rows only if it knows that they are few.
 _ENTRIES = (
     f"SELECT c.place, {', '.join(f'c.{column}' for column in CALL)}, {', '.join(f'a.{column}' for column in ATTEMPT)} "
-    "FROM (SELECT * FROM calls c {where} ORDER BY {order} LIMIT ?) c "
+    "FROM (SELECT * FROM calls c {where} ORDER BY {order} LIMIT {limit}) c "
     "LEFT JOIN attempts a ON a.call = c.place ORDER BY {order}, a.number"
 )
 _NEWEST_FIRST = "c.at_ms DESC, c.place DESC"
@@ -79,13 +80,14 @@ class SqlBook:
         return self._entries(selection, _AS_BOOKED, limit)
 
     def _entries(self, selection: Selection, order: str, limit: int) -> list[tuple[int, Entry]]:
-        sql = _ENTRIES.format(where=selection.where, order=order)
-        return read_entries(self.database.fetch(sql, (*selection.parameters, limit)))
+        sql = _ENTRIES.format(where=selection.where, order=order, limit=number(limit))
+        return read_entries(self.database.fetch(sql, selection.parameters))
 
     def entry(self, id: str) -> Entry | None:
         """One entry."""
-        sql = _ENTRIES.format(where="WHERE c.id = ?", order=_AS_BOOKED)
-        found = read_entries(self.database.fetch(sql, (text(id), 1)))
+        selection = Selection(Filter())
+        selection.add("c.id = ?", text(id))
+        found = self._entries(selection, _AS_BOOKED, 1)
         return found[0][1] if found else None
 
     def last(self) -> int:
