@@ -37,3 +37,21 @@ def run(*arguments: str | bytes, stdin: bytes = b"", **environment: str) -> subp
 
 def command(*arguments: str | bytes) -> list[str | bytes]:
     return [sys.executable, "-m", "penstock", *arguments]
+
+
+def on_terminal(*arguments: str, columns: int = 80, **environment: str) -> str:
+    """Run a command on a terminal of that width; what the terminal receives."""
+    ours, theirs = os.openpty()
+    variables = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    variables |= {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment
+    with subprocess.Popen(command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=variables) as process:
+        os.close(theirs)
+        received = bytearray()
+        try:
+            while data := os.read(ours, 65536):
+                received += data
+        except OSError:  # how Linux says that the other end was closed
+            pass
+        process.wait(timeout=60)
+    os.close(ours)
+    return received.decode().replace("\r\n", "\n")

@@ -1,43 +1,24 @@
 """`penstock inspect` on a terminal: in colour, wrapped to the window, and still in nobody's power."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.support import CUT, FAILED, HEALTHY, RESELLER, command
+from tests.cli.support import CUT, FAILED, HEALTHY, RESELLER, on_terminal
 from tests.streams import begins, finishes, says, sse
 
 if sys.platform == "win32":
     pytest.skip("needs a pseudo-terminal", allow_module_level=True)
-
-import pty
 
 COLOUR = re.compile(r"\x1b\[[\d;]*3[0-7]m")
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
 def shown(*arguments: str, columns: int = 80, **environment: str) -> str:
-    """What a terminal of that width receives."""
-    ours, theirs = pty.openpty()
-    variables = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    variables |= {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment
-    with subprocess.Popen(
-        command("inspect", *arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=variables
-    ) as process:
-        os.close(theirs)
-        received = bytearray()
-        try:
-            while data := os.read(ours, 65536):
-                received += data
-        except OSError:  # how Linux says that the other end was closed
-            pass
-        process.wait(timeout=60)
-    os.close(ours)
-    return received.decode().replace("\r\n", "\n")
+    """What a terminal of that width receives of `penstock inspect`."""
+    return on_terminal("inspect", *arguments, columns=columns, **environment)
 
 
 @pytest.mark.parametrize("columns", [80, 120])

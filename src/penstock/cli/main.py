@@ -16,6 +16,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("penstock.cli.serve", "Run the gateway."),
     "chat": ("penstock.cli.chat", "Talk with a model, on a terminal or in a pipe."),
     "model": ("penstock.cli.model", "Fetch the model that runs on this machine, or show its state."),
+    "usage": ("penstock.cli.usage", "Sum up what was used and what it cost."),
+    "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
     "check": ("penstock.cli.check", "Check the configuration, without starting."),
     "inspect": ("penstock.cli.inspect", "Explain a stream: the answer, its usage, its ending, its defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),

@@ -1,0 +1,118 @@
+"""What `penstock usage` and `penstock ledger` share: the options that choose entries, and the book they are in."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from msgspec import Struct
+
+from penstock.cli.amounts import parse_moment
+from penstock.errors import BookError, ConfigError
+from penstock.gateway.book import Book, Filter
+from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.keys import Key
+from penstock.stores.books import open_book
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Asked(Struct, frozen=True):
+    """Which entries are asked for, by the options; `keys` are ids or names."""
+
+    file: Path | None
+    since: str
+    until: str
+    keys: tuple[str, ...]
+    models: tuple[str, ...]
+    providers: tuple[str, ...]
+    outcomes: tuple[str, ...]
+    repair: str
+    tags: tuple[str, ...]
+
+    def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
+        """The same for the book. A key's name means every key of that name."""
+        now = now or datetime.now(UTC)
+        try:
+            return Filter(
+                since_ms=parse_moment(self.since, now) if self.since else None,
+                until_ms=parse_moment(self.until, now, end=True) if self.until else None,
+                keys=tuple(id for wanted in self.keys for id in _ids(wanted, keys)),
+                models=self.models,
+                providers=self.providers,
+                outcomes=self.outcomes,
+                repair=self.repair,
+                tags=dict(_tag(tag) for tag in self.tags),
+            )
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+
+config_option = click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"The configuration.  [default: {DEFAULT_FILE}]",
+)
+_OPTIONS = (
+    config_option,
+    click.option("--since", metavar="TIME", default="", help="From then on: 7d, 12h, 2026-11-01 (UTC)."),
+    click.option("--until", metavar="TIME", default="", help="Up to then; a day is meant whole."),
+    click.option("--key", "keys", metavar="KEY", multiple=True, help="Of this key, by its id or name."),
+    click.option("--model", "models", metavar="NAME", multiple=True, help="Asked for by this name."),
+    click.option("--provider", "providers", metavar="NAME", multiple=True, help="That this provider was tried for."),
+    click.option("--outcome", "outcomes", metavar="NAME", multiple=True, help="That ended so, such as truncated."),
+    click.option("--repair", metavar="CODE", default="", help="In which this was repaired."),
+    click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="With this tag."),
+)
+
+
+def takes_filter(function: F) -> F:
+    """Give a command the options that choose entries; it gets them as `asked`."""
+
+    @wraps(function)
+    def taking(*arguments: Any, **named: Any) -> Any:
+        asked = Asked(**{field: named.pop(field) for field in Asked.__struct_fields__})
+        return function(*arguments, asked=asked, **named)
+
+    for option in reversed(_OPTIONS):
+        taking = option(taking)
+    return taking  # type: ignore[return-value]
+
+
+@contextmanager
+def reading(file: Path | None) -> Iterator[Book]:
+    """The book that a configuration means, to look at. What goes wrong is said in one line."""
+    try:
+        config = load(file or default_file(), os.environ)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        book = open_book(config.ledger, os.environ, readonly=True)
+        try:
+            yield book
+        finally:
+            book.close()
+    except BookError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def named(keys: list[Key]) -> dict[str, str]:
+    """What to call keys: by their names, or by their ids where there is none."""
+    return {key.id: key.name or key.id for key in keys}
+
+
+def _ids(wanted: str, keys: list[Key]) -> list[str]:
+    return [key.id for key in keys if wanted in (key.id, key.name)] or [wanted]
+
+
+def _tag(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"{text!r} is no tag: write --tag team=search")
+    return name, value

@@ -1,0 +1,220 @@
+"""`penstock ledger`: the calls themselves, newest last, as they come, or one of them in full."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.cli.amounts import dollars, moment, money
+from penstock.cli.booked import Asked, config_option, named, reading, takes_filter
+from penstock.cli.table import Column, Table
+from penstock.cli.text import counted, one_line, seconds, to_json
+from penstock.core.repairs import REPAIRS
+from penstock.gateway.entry import AttemptEntry, Entry, Tokens
+
+_POLL_S = 0.5
+_PAGE = 500
+_LABEL_WIDTH = 10
+OUTCOMES = {
+    "completed": "green",
+    "truncated": "yellow",
+    "cancelled": "yellow",
+    "failed": "red",
+    "timed_out": "red",
+    "refused": "magenta",
+    "orphaned": "red",
+}
+_COLUMNS = (
+    Column("time (UTC)", styles={"": "dim"}),
+    Column("call"),
+    Column("key", spare=2, wraps=True),
+    Column("model", wraps=True),
+    Column("outcome", styles=OUTCOMES),
+    Column("input", True, spare=3),
+    Column("output", True, spare=3),
+    Column("cost", True),
+    Column("took", True, spare=4),
+    Column("notes", styles={"": "yellow"}, spare=1, wraps=True),
+)
+_ATTEMPTS = (
+    Column("attempt", wraps=True),
+    Column("outcome", styles=OUTCOMES),
+    Column("status", True),
+    Column("input", True, spare=1),
+    Column("output", True, spare=1),
+    Column("cost", True),
+    Column("first event", True, spare=4),
+    Column("took", True, spare=2),
+    Column("tokens", styles={"estimated": "yellow"}, spare=3),
+    Column("price", styles={"": "dim"}, spare=5, wraps=True),
+)
+
+
+@click.group(short_help="List the calls in the ledger, or show one in full.", invoke_without_command=True)
+@takes_filter
+@click.option("-n", "--number", type=click.IntRange(0, 100_000), default=20, show_default=True, help="How many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is booked, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per call.")
+@click.pass_context
+def command(ctx: click.Context, asked: Asked, number: int, *, follow: bool, as_json: bool) -> None:
+    """List the calls in the ledger, the newest last. A call is in it once it is settled."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with reading(asked.file) as book:
+        keys = book.keys()
+        wanted, names = asked.filter(keys), named(keys)
+        table = None if as_json else Table(_COLUMNS)
+        last = book.last()
+        listed = [entry for _, entry in reversed(book.entries(wanted, limit=number))] if number else []
+        if not listed and not follow:
+            click.echo("No calls.", err=True)
+        _show(listed, table, names)
+        while follow:
+            while new := book.following(wanted, last, limit=_PAGE):
+                last = new[-1][0]
+                names |= {} if all(entry.key in names for _, entry in new) else named(book.keys())
+                _show([entry for _, entry in new], table, names)
+            sys.stdout.flush()
+            time.sleep(_POLL_S)
+
+
+@command.command("show", short_help="Show one call in full.")
+@click.argument("id")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> None:
+    """Show one call: its attempts, their tokens and prices, and what was repaired."""
+    outer = ctx.parent.params.get("file") if ctx.parent is not None else None
+    _show_one(file or outer, id, as_json=as_json)
+
+
+def describe(entry: Entry) -> dict[str, object]:
+    """What `--json` prints of a call."""
+    fields = msgspec.to_builtins(entry)
+    assert isinstance(fields, dict)
+    fields["attempts"] = [
+        msgspec.to_builtins(attempt) | {"cost_usd": dollars(attempt.cost)} for attempt in entry.attempts
+    ]
+    for attempt in fields["attempts"]:
+        del attempt["cost"]
+    return fields | {
+        "tokens": entry.tokens,
+        "measure": entry.measure,
+        "cost_usd": dollars(entry.cost),
+        "priced_usd": dollars(entry.priced),
+    }
+
+
+def _show(entries: Sequence[Entry], table: Table | None, names: dict[str, str]) -> None:
+    if table is None:
+        for entry in entries:
+            click.echo(to_json(describe(entry)))
+    elif entries:
+        table.show([_line(entry, names) for entry in entries])
+
+
+def _line(entry: Entry, names: dict[str, str]) -> list[str]:
+    tokens = entry.tokens
+    return [
+        moment(entry.at_ms),
+        entry.id,
+        names.get(entry.key, entry.key) or "–",
+        entry.model,
+        entry.outcome,
+        f"{tokens.input:,}",
+        f"{tokens.output:,}",
+        money(entry.priced) if entry.cost is not None else "unpriced",
+        seconds(entry.duration_ms / 1000),
+        ", ".join(_notes(entry)),
+    ]
+
+
+def _notes(entry: Entry) -> list[str]:
+    """What is not as it usually is."""
+    repairs = sum(entry.repairs.values())
+    return [
+        *([entry.code] if entry.code else []),
+        *([counted(len(entry.attempts), "attempt")] if len(entry.attempts) > 1 else []),
+        *(["estimated"] if entry.measure == "estimated" else []),
+        *([counted(repairs, "repair")] if repairs else []),
+    ]
+
+
+def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
+    with reading(file) as book:
+        entry = book.entry(id)
+        names = named(book.keys())
+    if entry is None:
+        raise click.ClickException(
+            f"there is no call {one_line(id)} in the ledger; one that still runs is not in it yet"
+        )
+    if as_json:
+        click.echo(to_json(describe(entry)))
+        return
+    for label, value in _facts(entry, names):
+        click.echo(_styled(label.ljust(_LABEL_WIDTH), dim=True) + one_line(value))
+    if entry.attempts:
+        click.echo()
+        Table(_ATTEMPTS).show([_attempt(attempt) for attempt in entry.attempts])
+    for code, count in entry.repairs.items():
+        defect = REPAIRS.get(code)
+        click.echo()
+        click.echo(f"{_styled(one_line(code), fg='yellow')}  ×{count}")
+        if defect is not None:  # a later version's may be unknown to this one
+            click.echo(f"  {defect.wrong} {defect.done}")
+
+
+def _styled(text: str, **style: Any) -> str:
+    """Click takes styles away in a pipe, but knows nothing of NO_COLOR."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def _facts(entry: Entry, names: dict[str, str]) -> list[tuple[str, str]]:
+    name = names.get(entry.key, "")
+    key = f"{name} ({entry.key})" if name not in ("", entry.key) else entry.key
+    first = f", first event after {seconds(entry.first_event_ms / 1000)}" if entry.first_event_ms is not None else ""
+    status = f", status {entry.status}" if entry.status else ""
+    code = f", {entry.code}" if entry.code else ""
+    cost = money(entry.priced) + ("" if entry.cost is not None else " and what is unpriced")
+    tags = ", ".join(f"{name}={value}" for name, value in entry.tags.items())
+    facts = [
+        ("call", entry.id),
+        ("time", f"{moment(entry.at_ms)} UTC, took {seconds(entry.duration_ms / 1000)}{first}"),
+        ("key", key),
+        ("model", entry.model),
+        ("surface", f"{entry.surface}{', streamed' if entry.stream else ''}"),
+        ("outcome", f"{entry.outcome}{status}{code}"),
+        ("tokens", _tokens(entry.tokens, entry.measure)),
+        ("cost", cost),
+        ("tags", tags),
+        ("user", entry.user),
+    ]
+    return [(label, value) for label, value in facts if value]
+
+
+def _tokens(tokens: Tokens, measure: str) -> str:
+    parts = [("cached", tokens.cached), ("cache write", tokens.cache_write)]
+    input = ", ".join(f"{count:,} {name}" for name, count in parts if count)
+    output = f" ({tokens.reasoning:,} reasoning)" if tokens.reasoning else ""
+    return f"{tokens.input:,} input{f' ({input})' if input else ''}, {tokens.output:,} output{output}; {measure}"
+
+
+def _attempt(attempt: AttemptEntry) -> list[str]:
+    return [
+        f"{attempt.provider}/{attempt.model}",
+        attempt.outcome,
+        str(attempt.status or "–"),
+        f"{attempt.tokens.input:,}",
+        f"{attempt.tokens.output:,}",
+        money(attempt.cost) if attempt.cost is not None else "unpriced",
+        seconds(attempt.first_event_ms / 1000) if attempt.first_event_ms is not None else "–",
+        seconds(attempt.duration_ms / 1000),
+        attempt.measure,
+        attempt.price or "–",
+    ]

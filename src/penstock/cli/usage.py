@@ -1,0 +1,124 @@
+"""`penstock usage`: what was used and what it cost, summed up by whatever one wants to know."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import cast, get_args
+
+import click
+
+from penstock.cli.amounts import dollars, money
+from penstock.cli.booked import Asked, named, reading, takes_filter
+from penstock.cli.table import Column, Table
+from penstock.cli.text import to_json
+from penstock.gateway.book import Grouping, UsageRow
+
+_FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated")
+# Shown to people only where there is any.
+_RARE = ("cached", "cache_write", "reasoning", "unpriced", "estimated")
+_DOUBT = {"": "yellow", "0": "dim"}
+_DOUBTFUL = {"unpriced": _DOUBT, "estimated": _DOUBT}
+# The first to go where a terminal is narrow.
+_SPARE = {"cache_write": 6, "reasoning": 5, "cached": 4, "estimated": 3, "input": 2, "output": 1}
+_HEADS = {"cache_write": "cache write"}
+
+
+@click.command(short_help="Sum up what was used and what it cost.")
+@click.option(
+    "--by",
+    metavar="GROUPS",
+    default="model",
+    show_default=True,
+    help="key, model, provider, day, outcome, tag=NAME, or several.",
+)
+@takes_filter
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def command(asked: Asked, by: str, *, as_json: bool, as_csv: bool) -> None:
+    """Sum up the calls in the ledger: tokens, and what they cost.
+
+    Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a
+    price; calls in which something has none are "unpriced".
+    """
+    groups, tag = _groups(by)
+    with reading(asked.file) as book:
+        keys = book.keys()
+        wanted = asked.filter(keys)
+        rows = book.usage(wanted, groups, tag=tag)
+        total = book.usage(wanted, [])[0]
+    if "day" not in groups:
+        rows.sort(key=lambda row: (-row.cost, -row.output - row.input, row.group))
+    heads = [tag if group == "tag" else group for group in groups]
+    if as_json:
+        for row in rows:
+            click.echo(to_json(dict(zip(heads, row.group, strict=True)) | _figures(row)))
+    elif as_csv:
+        click.echo(_csv(heads, rows), nl=False)
+    elif not total.calls:
+        click.echo("No calls.")
+    else:
+        _show(heads, rows, total, groups, named(keys))
+
+
+def _groups(text: str) -> tuple[list[Grouping], str]:
+    """The groupings, and the name of the tag among them."""
+    groups: list[Grouping] = []
+    tag = ""
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in get_args(Grouping) or (name == "tag") != bool(value) or name in groups:
+            raise click.UsageError(f"cannot sum up by {part!r}: choose of key, model, provider, day, outcome, tag=NAME")
+        groups.append(cast(Grouping, name))
+        tag = value or tag
+    return groups, tag
+
+
+def _figures(row: UsageRow) -> dict[str, object]:
+    return {name: getattr(row, name) for name in _FIGURES} | {"cost_usd": dollars(row.cost)}
+
+
+def _csv(heads: Sequence[str], rows: Sequence[UsageRow]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*heads, *_FIGURES, "cost_usd"])
+    for row in rows:
+        figures = [getattr(row, name) for name in _FIGURES]
+        writer.writerow([*map(_cell, row.group), *figures, f"{row.cost // 10**9}.{row.cost % 10**9:09d}"])
+    return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Spreadsheets run what begins so; clients choose their tags and models themselves."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def _show(
+    heads: list[str], rows: list[UsageRow], total: UsageRow, groups: list[Grouping], names: dict[str, str]
+) -> None:
+    figures = [name for name in _FIGURES if name not in _RARE or getattr(total, name)]
+    table = Table(
+        (
+            *(Column(head, wraps=True) for head in heads or [""]),
+            *(
+                Column(_HEADS.get(name, name), True, _DOUBTFUL.get(name, {}), spare=_SPARE.get(name, 0))
+                for name in figures
+            ),
+            Column("cost", True, {"": "green"}),
+        )
+    )
+    table.show(
+        [[*_names(row, groups, names), *_numbers(row, figures)] for row in rows] if groups else [],
+        total=["total", *[""] * (len(heads) - 1), *_numbers(total, figures)],
+    )
+
+
+def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list[str]:
+    """What is empty has no key, no tag, or was sent to nobody."""
+    return [
+        (names.get(name, name) if group == "key" else name) or "–"
+        for group, name in zip(groups, row.group, strict=True)
+    ]
+
+
+def _numbers(row: UsageRow, figures: list[str]) -> list[str]:
+    return [*(f"{getattr(row, name):,}" for name in figures), money(row.cost)]

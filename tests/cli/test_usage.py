@@ -1,0 +1,152 @@
+"""`penstock usage`: sums by anything, for people, spreadsheets and programs."""
+
+import csv
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.amounts import money, parse_moment
+from tests.cli.books import at, fill
+from tests.cli.support import invoke, on_terminal
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # where no configuration is
+
+
+def test_by_model_with_a_total() -> None:
+    assert invoke("usage").stdout.splitlines() == [
+        "model     calls  input  cached  output  unpriced  estimated     cost",
+        "smart         3  2,000     800      20         0          1  $1.2350",
+        r"\x1b[31m      1  1,000     400      10         1          0       $0",
+        "total         4  3,000   1,200      30         1          1  $1.2350",
+    ]
+
+
+def test_keys_have_their_names_and_days_their_order() -> None:
+    assert invoke("usage", "--by", "day,key", "--key", "Search", "--key", "key_bare").stdout.splitlines() == [
+        "day         key       calls  input  cached  output  unpriced  estimated       cost",
+        "2026-11-01  Search        1  1,000     400      10         0          0    $1.2345",
+        "2026-11-08  key_bare      1  1,000     400      10         1          0         $0",
+        "2026-11-08  Search        1  1,000     400      10         0          1  $0.000500",
+        "total                     3  3,000   1,200      30         1          1    $1.2350",
+    ]
+
+
+def test_by_provider_a_call_counts_with_each_and_in_total_once() -> None:
+    lines = [line.split()[:2] for line in invoke("usage", "--by", "provider").stdout.splitlines()]
+    assert lines == [["provider", "calls"], ["openai", "2"], ["x", "1"], ["–", "1"], ["groq", "1"], ["total", "4"]]
+
+
+def test_as_json() -> None:
+    rows = [
+        json.loads(line)
+        for line in invoke("usage", "--by", "tag=team", "--json", "--model", "smart").stdout.splitlines()
+    ]
+    assert {row["team"]: (row["calls"], row["cost_usd"], row["estimated"]) for row in rows} == {
+        "search": (1, 1.2345, 0),
+        "=1+1": (1, 0.0005, 1),
+        "": (1, 0, 0),
+    }
+
+
+def test_as_csv_no_cell_is_a_formula() -> None:
+    rows = list(csv.DictReader(invoke("usage", "--by", "tag=team", "--csv").stdout.splitlines()))
+    assert {row["team"]: row["cost_usd"] for row in rows} == {
+        "search": "1.234500000",
+        "'=1+1": "0.000500000",
+        "": "0.000000000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        (["--since", "2026-11-08"], 3),
+        (["--until", "2026-11-08"], 3),
+        (["--until", "2026-11-08T12:00"], 1),
+        (["--since", "2026-11-08T23:00+00:00", "--until", "2026-11-15"], 2),
+        (["--outcome", "refused"], 1),
+        (["--outcome", "refused", "--outcome", "truncated"], 2),
+        (["--provider", "groq"], 1),
+        (["--repair", "no-done"], 1),
+        (["--tag", "team=search"], 1),
+    ],
+)
+def test_options_choose(options: list[str], calls: int) -> None:
+    assert json.loads(invoke("usage", "--by", "", "--json", *options).stdout)["calls"] == calls
+
+
+def test_no_calls_are_said_to_be_none() -> None:
+    assert invoke("usage", "--model", "nothing").stdout == "No calls.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--by", "colour"], "cannot sum up by 'colour': choose of key, model"),
+        (["--by", "tag"], "cannot sum up by 'tag'"),
+        (["--by", "key,key"], "cannot sum up by 'key'"),
+        (["--since", "soon"], "'soon' is no time: write 7d, 12h"),
+        (["--tag", "team"], "'team' is no tag: write --tag team=search"),
+        (["--config", "missing.toml"], "missing.toml"),
+    ],
+)
+def test_mistakes_are_said(options: list[str], reason: str) -> None:
+    result = invoke("usage", *options)
+    assert result.exit_code != 0
+    assert reason in result.stderr
+
+
+def test_where_no_ledger_is_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path / "nowhere"))
+    result = invoke("usage")
+    assert (result.exit_code, "no gateway has kept a ledger here yet" in result.stderr) == (1, True)
+
+
+def test_the_configuration_says_where_the_ledger_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_STATE")
+    (tmp_path / "penstock.toml").write_text(f"[ledger]\nfolder = {str(tmp_path)!r}\n")
+    assert "total" in invoke("usage", "--config", str(tmp_path / "penstock.toml")).stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_on_a_terminal_it_fits_and_is_in_nobodys_power(columns: int) -> None:
+    output = on_terminal("usage", "--by", "model,key", columns=columns)
+    assert "\x1b[31m" not in output
+    assert r"\x1b[31m" in output
+    assert "\x1b[32m" in output  # green, for money
+    plain = output.replace("\x1b[", "\0").split("\0")
+    text = plain[0] + "".join(part.partition("m")[2] for part in plain[1:])
+    assert all(len(line) <= columns for line in text.splitlines())
+    assert "$1.2350" in text
+
+
+AMOUNTS = {0: "$0", 1: "<$0.000001", 1_000: "$0.000001", 9_999_000: "$0.009999", 10_000_000: "$0.0100"}
+
+
+@pytest.mark.parametrize(("cost", "shown"), [*AMOUNTS.items(), (1_234_567_890_000, "$1,234.5679")])
+def test_money(cost: int, shown: str) -> None:
+    assert money(cost) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7d", at(8)),
+        ("12h", at(15, 0)),
+        ("2w", at(1)),
+        ("60m", at(15, 11)),
+        ("2026-11-08", at(8, 0)),
+        ("2026-11-08T12:00", at(8)),
+        ("2026-11-08T14:00+02:00", at(8)),
+        ("999999w", 0),
+    ],
+)
+def test_moments(text: str, expected: int) -> None:
+    assert parse_moment(text, datetime(2026, 11, 15, 12, tzinfo=UTC)) == expected
