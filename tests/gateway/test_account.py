@@ -44,7 +44,7 @@ def test_a_budget_is_spent_to_the_nanodollar() -> None:
     settle(account, "a", 5, 0, NOW)
     granted(ask(account, limited, "c", 1))
     assert account.owed == {"2026-11": 10}
-    book(account, ["a"])
+    book(account, ["a"], NOW)
     assert account.spent == {"2026-11": 95}
 
 
@@ -125,7 +125,7 @@ def test_a_call_counts_in_the_period_of_its_admission() -> None:
     granted(ask(account, limited, "b", 100, now=last + 1))
     settle(account, "a", 70, 0, last + 5)
     seed(account, span("month", last + 5), Spent(total=0, recent=frozenset()), last + 5)
-    book(account, ["a"])
+    book(account, ["a"], last + 5)
     assert account.spent == {"2026-11": 70, "2026-12": 0}
 
 
@@ -137,6 +137,15 @@ def test_what_is_never_settled_goes_and_makes_the_account_stale() -> None:
     granted(ask(account, limited, "b", 1, now=NOW + LONG + 1))
     assert (before, account.stale) == (False, True)
     assert wants_seed(account, limited, NOW)
+
+
+@pytest.mark.parametrize(("late", "stale"), [(20_000, False), (20_001, True)])
+def test_what_is_booked_late_makes_the_account_stale(late: int, stale: bool) -> None:
+    account = Account(spent={"2026-11": 0})
+    granted(ask(account, key(budget=10), "a", 10))
+    settle(account, "a", 9, 0, NOW + 5)
+    book(account, ["a"], NOW + 5 + late)
+    assert (account.spent, account.stale) == ({"2026-11": 9}, stale)
 
 
 def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
@@ -157,7 +166,7 @@ def test_seeding_takes_over_what_the_ledger_has() -> None:
     assert (account.spent, set(account.held)) == ({"2026-11": 13}, {"b", "c"})
     before = copy.deepcopy(account)
     settle(account, "a", 8, 0, NOW)
-    book(account, ["a"])
+    book(account, ["a"], NOW)
     rehold(account, {"a": Hold(8, 0, NOW // 1000, "2026-11", NOW + LONG, False)})
     assert account == before, "its sum has this call already"
     seed(account, span("day", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
@@ -183,8 +192,8 @@ def test_every_operation_may_come_twice() -> None:
     hold = Hold(7, 7, NOW // 1000, "2026-11", NOW + LONG)
     twice(lambda: rehold(account, {"c": hold}))
     twice(lambda: seed(account, span("month", NOW), Spent(total=1, recent=frozenset()), NOW))
-    book(account, ["a"])
-    book(account, ["a"])
+    book(account, ["a"], NOW)
+    book(account, ["a"], NOW)
     assert account.spent == {"2026-11": 16}
     assert account.stale, "a call that nobody knows of is a reason to ask the ledger"
 

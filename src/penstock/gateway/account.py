@@ -29,8 +29,10 @@ from penstock.gateway.period import DAY_MS, Span, span
 MINUTE_MS = 60_000
 # How long a settled call may wait for its place in the ledger. Longer than any ledger should be out of order.
 _BOOKED_WITHIN_MS = 3_600_000
-# How long a call that was booked before seeding may still be settled or booked by those who do not know.
-SEED_IDS_MS = 300_000
+# How long a call that was booked before seeding may still be settled or booked by those who do not know; and how soon
+# after its end it has to be booked for the ledger to name it among the latest.
+SEED_IDS_MS = 60_000
+_BOOKED_LATE_MS = 20_000
 
 
 class Hold(Struct, frozen=True, array_like=True, gc=False):
@@ -80,8 +82,7 @@ def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
         count(account, now, 0, -surplus)
     else:
         _give_back(account, hold, surplus)
-    until = max(hold.until, now + _BOOKED_WITHIN_MS)
-    put(account, id, Hold(cost, tokens, hold.second, hold.period, until, False, hold.late))
+    put(account, id, Hold(cost, tokens, hold.second, hold.period, now + _BOOKED_WITHIN_MS, False, hold.late))
 
 
 def release(account: Account, id: str, now: int) -> None:
@@ -93,14 +94,18 @@ def release(account: Account, id: str, now: int) -> None:
         _drop(account, id)
 
 
-def book(account: Account, ids: Iterable[str]) -> None:
-    """The calls are in the ledger. One that nobody knows of makes the account stale: it must have been held once."""
+def book(account: Account, ids: Iterable[str], now: int) -> None:
+    """The calls are in the ledger. What is odd about one makes the account stale: it is unknown, or never settled,
+    or so late that the account may have been seeded with it under no name.
+    """
     for id in ids:
         hold = account.held.get(id)
         if hold is not None:
             _drop(account, id)
             if hold.period in account.spent:
                 account.spent[hold.period] += hold.cost
+            if hold.open or hold.until + _BOOKED_LATE_MS < now + _BOOKED_WITHIN_MS:
+                account.stale = True
         elif id not in account.seed_ids:
             account.stale = True
 

@@ -83,10 +83,11 @@ class LocalAccounts:
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
         """See `Accounts`."""
+        now = self._clock()
         for key_id, id in calls:
             account = self._accounts.get(key_id)
             if account is not None:
-                book(account, (id,))
+                book(account, (id,), now)
 
     def seed(self, key: Key, spent: Spent) -> None:
         """See `Accounts`."""

@@ -1,0 +1,189 @@
+"""SharedAccounts: accounts that several processes share. One thread asks the storage; the gateway's loop never waits.
+
+What the loop hands in waits in a queue. The thread takes all that waits, groups it by key, and has a `Participant` do
+it, in one message to the storage for each key. When the storage stops answering, the participant goes on alone, and
+another thread tries every few seconds whether it is back, so that nobody waits for that either.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from penstock.gateway.accounts import now_ms
+from penstock.gateway.admission import Answer, Demand, Denial
+from penstock.gateway.book import Spent
+from penstock.gateway.keys import Key
+from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
+from penstock.stores.participant import Participant, Seed
+from penstock.stores.storage import Storage, StorageError
+
+_RETRY_S = 2.0
+_WATCH_S = 5.0
+_WAIT_S = 5.0
+_CLOSE_WITHIN_S = 2.0
+
+Then: TypeAlias = Callable[[Answer], None]
+
+
+class _Task(Struct, frozen=True):
+    """An operation that waits."""
+
+    key_id: str
+    operation: Operation
+    then: Then | None = None
+
+
+class _Forget(Struct, frozen=True):
+    """A key that is gone."""
+
+    key_id: str
+
+
+class _Probed(Struct, frozen=True):
+    """Whether the storage answers again."""
+
+    well: bool
+
+
+class SharedAccounts:
+    """See `Accounts`. Belongs to the thread of the loop that is running when it is made."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        ask: Seed,
+        share: float,
+        clock: Callable[[], int] = now_ms,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._retry_s = retry_s
+        self._loop = asyncio.get_running_loop()
+        self._participant = Participant(storage, ask, share, clock)
+        self._queue: SimpleQueue[_Task | _Forget | _Probed | None] = SimpleQueue()
+        self._probing: threading.Timer | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-accounts")
+        self._thread.start()
+
+    # What the loop's thread calls.
+
+    @property
+    def degraded(self) -> str:
+        """See `Accounts`."""
+        return self._participant.degraded
+
+    def reserve(self, key: Key, demand: Demand, then: Then) -> None:
+        """See `Accounts`."""
+        self._queue.put(_Task(key.id, Reserve(key, demand), then))
+
+    def extend(self, key: Key, id: str, cost: int, tokens: int, then: Then) -> None:
+        """See `Accounts`."""
+        self._queue.put(_Task(key.id, Extend(key, id, cost, tokens, self._clock()), then))
+
+    def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
+        """See `Accounts`."""
+        self._queue.put(_Task(key_id, Settle(id, cost, tokens, self._clock())))
+
+    def release(self, key_id: str, id: str) -> None:
+        """See `Accounts`."""
+        self._queue.put(_Task(key_id, Release(id, self._clock())))
+
+    def booked(self, calls: Iterable[tuple[str, str]]) -> None:
+        """See `Accounts`. May be called from any thread."""
+        now = self._clock()
+        for key_id, id in calls:
+            self._queue.put(_Task(key_id, Booked(id, now)))
+
+    def seed(self, key: Key, spent: Spent) -> None:  # noqa: ARG002 - the ledger is asked while nobody else can write
+        """See `Accounts`. The ledger is asked again when the account is used next."""
+        self._queue.put(_Task(key.id, Reseed(key)))
+
+    def forget(self, key_id: str) -> None:
+        """See `Accounts`."""
+        self._queue.put(_Forget(key_id))
+
+    def close(self) -> None:
+        """See `Accounts`. What waits is done first, if that does not take long."""
+        self._queue.put(None)
+        self._thread.join(_CLOSE_WITHIN_S)
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        going, watched = True, time.monotonic()
+        while going:
+            items: list[_Task | _Forget | _Probed | None] = []
+            with suppress(Empty):
+                items.append(self._queue.get(timeout=_WATCH_S))
+                while True:
+                    items.append(self._queue.get_nowait())
+            going = None not in items
+            self._do([item for item in items if item is not None])
+            if time.monotonic() - watched >= _WATCH_S:
+                self._participant.watch()
+                watched = time.monotonic()
+            if self._participant.degraded and self._probing is None and going:
+                self._probe_later()
+        if self._probing is not None:
+            self._probing.cancel()
+            self._probing.join()
+        self._storage.close()
+
+    def _do(self, items: list[_Task | _Forget | _Probed]) -> None:
+        waiting: dict[str, list[_Task]] = {}
+        gone: list[str] = []
+        for item in items:
+            match item:
+                case _Task():
+                    waiting.setdefault(item.key_id, []).append(item)
+                case _Forget(key_id):
+                    gone.append(key_id)
+                case _Probed(well):
+                    self._probing = None
+                    if well:
+                        self._participant.recover()
+        for key_id, tasks in waiting.items():
+            answers = self._apply(key_id, tasks)
+            told = [
+                (task.then, answer)
+                for task, answer in zip(tasks, answers, strict=True)
+                if task.then is not None and answer is not None
+            ]
+            if told:
+                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                    self._loop.call_soon_threadsafe(_tell, told)
+        for key_id in gone:
+            self._participant.forget(key_id)
+
+    def _apply(self, key_id: str, tasks: list[_Task]) -> Sequence[Answer | None]:
+        try:
+            return self._participant.apply(key_id, [task.operation for task in tasks])
+        except Exception as error:  # noqa: BLE001 - whatever it is: somebody waits for an answer
+            message = f"the gateway could not tell this key's limits ({type(error).__name__}): try again later"
+            denial = Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_WAIT_S)
+            return [denial] * len(tasks)
+
+    def _probe_later(self) -> None:
+        self._probing = threading.Timer(self._retry_s, self._probe)
+        self._probing.daemon = True
+        self._probing.start()
+
+    def _probe(self) -> None:
+        try:
+            self._storage.probe()
+        except StorageError:
+            self._queue.put(_Probed(False))
+        else:
+            self._queue.put(_Probed(True))
+
+
+def _tell(told: list[tuple[Then, Answer]]) -> None:
+    for then, answer in told:
+        then(answer)

@@ -1,0 +1,120 @@
+"""A process that shares accounts with others. It does what lines of JSON on its standard input tell it to.
+
+{"do": "reserve", "count": 50, "cost": 10}      all at once
+{"do": "finish", "cost": 7}                     settles, books and forgets what was granted
+{"do": "work", "seconds": 1, "cost": 10}        calls one after another, on four lanes, each costing 7
+{"do": "sync"}                                  when all before it is done
+"""
+
+import asyncio
+import json
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from typing import Any
+
+from penstock.gateway.accounts import now_ms
+from penstock.gateway.admission import Answer, Demand, Grant
+from penstock.gateway.book import Spent
+from penstock.gateway.keys import Key
+from penstock.providers.secret import Secret
+from penstock.stores.redis_accounts import RedisAccounts
+from penstock.stores.shared_accounts import SharedAccounts
+from penstock.stores.sqlite_accounts import SqliteAccounts
+from penstock.stores.storage import Storage
+
+LASTS_MS = 3_600_000
+PAID = 7
+
+
+def append(path: str, ids: list[str], cost: int) -> None:
+    """Book entries, durably."""
+    with closing(sqlite3.connect(path, timeout=20, isolation_level=None)) as ledger:
+        rows = [(id, cost, now_ms()) for id in ids]
+        ledger.execute("BEGIN IMMEDIATE")
+        ledger.executemany("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", rows)
+        ledger.execute("COMMIT")
+
+
+class Worker:
+    def __init__(self, name: str, store: str, ledger: str, key: Key, timeout_s: float) -> None:
+        self.name, self.ledger, self.key = name, ledger, key
+        storage: Storage = (
+            RedisAccounts(Secret(store), timeout_s) if ":" in store else SqliteAccounts(store, max(timeout_s, 0.25))
+        )
+        self.accounts = SharedAccounts(storage, self.ask, 0.25, retry_s=0.3)
+        self.granted: list[str] = []
+        self.outages: set[str] = set()
+        self.number = 0
+
+    def ask(self, key: Key, since: int, recent: int) -> Spent:  # noqa: ARG002 - there is but one
+        with closing(sqlite3.connect(self.ledger, timeout=20)) as ledger:
+            rows = ledger.execute("SELECT id, cost, ended FROM entries").fetchall()
+        return Spent(total=sum(row[1] for row in rows), recent=frozenset(row[0] for row in rows if row[2] > recent))
+
+    async def reserve(self, cost: int) -> tuple[str, Answer]:
+        self.number += 1
+        id = f"{self.name}-{self.number}"
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        now = now_ms()
+        self.accounts.reserve(self.key, Demand(id, cost, 10, now, now + LASTS_MS), answered.set_result)
+        return id, await answered
+
+    async def finish(self, ids: list[str], cost: int) -> None:
+        for id in ids:
+            self.accounts.settle(self.key.id, id, cost, 5)
+        await asyncio.to_thread(append, self.ledger, ids, cost)
+        self.accounts.booked([(self.key.id, id) for id in ids])
+
+    async def lane(self, until: float, cost: int) -> tuple[int, float]:
+        done, slowest = 0, 0.0
+        while time.monotonic() < until:
+            began = time.monotonic()
+            id, answer = await self.reserve(cost)
+            slowest = max(slowest, time.monotonic() - began)
+            self.outages.add(self.accounts.degraded)
+            if isinstance(answer, Grant):
+                await asyncio.sleep(0.002)
+                await self.finish([id], PAID)
+                done += 1
+            else:
+                await asyncio.sleep(0.01)
+        return done, slowest
+
+    async def do(self, said: dict[str, Any]) -> dict[str, object]:
+        match said["do"]:
+            case "reserve":
+                began = time.monotonic()
+                answers = await asyncio.gather(*(self.reserve(said["cost"]) for _ in range(said["count"])))
+                fresh = [id for id, answer in answers if isinstance(answer, Grant)]
+                self.granted += fresh
+                slowest = time.monotonic() - began
+                return {"granted": len(fresh), "slowest": slowest, "degraded": self.accounts.degraded}
+            case "finish":
+                await self.finish(self.granted, said["cost"])
+                self.granted.clear()
+            case "work":
+                until = time.monotonic() + said["seconds"]
+                lanes = await asyncio.gather(*(self.lane(until, said["cost"]) for _ in range(4)))
+                done, slowest = sum(lane[0] for lane in lanes), max(lane[1] for lane in lanes)
+                return {"done": done, "slowest": slowest, "outages": sorted(self.outages)}
+            case _:
+                id, answer = await self.reserve(0)
+                if isinstance(answer, Grant):
+                    self.accounts.release(self.key.id, id)
+                    await self.reserve(10**18)
+        return {"degraded": self.accounts.degraded}
+
+
+async def main(name: str, store: str, ledger: str, limits: str, timeout_s: str) -> None:
+    key = Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0, period="total", **json.loads(limits))
+    worker = Worker(name, store, ledger, key, float(timeout_s))
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        sys.stdout.write(json.dumps(await worker.do(json.loads(line))) + "\n")
+        sys.stdout.flush()
+    worker.accounts.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

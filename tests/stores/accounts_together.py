@@ -1,0 +1,100 @@
+"""Several participants in one process: a storage in memory that can lose everything, and a ledger that cannot."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.gateway.account import Account
+from penstock.gateway.book import Spent
+from penstock.gateway.keys import Key
+from penstock.stores.participant import Participant
+from penstock.stores.storage import Found, StorageError
+
+NOW = 1_794_700_800_000  # 2026-11-15
+KEY = "key_1"
+MONTH = "2026-11"
+
+
+def key(**limits: Any) -> Key:
+    return Key(id=KEY, name="a key", digest=b"", hint="1234", created_ms=0, **limits)
+
+
+class Shelf:
+    """What all participants share."""
+
+    def __init__(self) -> None:
+        self.lies: dict[str, tuple[bytes, bytes]] = {}
+
+    def account(self) -> Account | None:
+        found = self.lies.get(KEY)
+        return msgspec.msgpack.decode(found[1], type=Account) if found else None
+
+
+class Door:
+    """One participant's way to the shelf. It may be shut, or swallow the next answers."""
+
+    name = "shelf"
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.shut = False
+        self.swallowing = False
+
+    def pause(self) -> None:
+        """Called before anything is done, for those who want something else to happen then."""
+
+    def load(self, key_id: str) -> Found:
+        self.pause()
+        self._pass()
+        return self.shelf.lies.get(key_id)
+
+    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, Found]:
+        self.pause()
+        if self.shut and not self.swallowing:
+            raise StorageError("shut")
+        found = self.shelf.lies.get(key_id)
+        if (found[0] if found else None) != expected:
+            self._pass()
+            return False, found
+        self.shelf.lies[key_id] = version, data
+        self._pass()
+        return True, None
+
+    def probe(self) -> None:
+        self._pass()
+
+    def close(self) -> None:
+        pass
+
+    def _pass(self) -> None:
+        if self.shut or self.swallowing:
+            self.shut = True
+            raise StorageError("shut")
+
+
+class Ledger:
+    """What is durable: the cost of each call, and when it ended."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, tuple[int, int]] = {}
+        self.now = NOW
+
+    def clock(self) -> int:
+        return self.now
+
+    def append(self, id: str, cost: int) -> None:
+        self.entries.setdefault(id, (cost, self.now))
+
+    def ask(self, asked: Key, since: int, recent: int) -> Spent:
+        assert (asked.id, since) == (KEY, 1_793_491_200_000)
+        late = frozenset(id for id, (_, ended) in self.entries.items() if ended > recent)
+        return Spent(total=self.total, recent=late)
+
+    @property
+    def total(self) -> int:
+        return sum(cost for cost, _ in self.entries.values())
+
+
+def participant(shelf: Shelf, ledger: Ledger, share: float = 0.25) -> tuple[Participant, Door]:
+    door = Door(shelf)
+    return Participant(door, ledger.ask, share, ledger.clock), door

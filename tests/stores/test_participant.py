@@ -1,0 +1,153 @@
+"""A process that cannot reach the storage takes its share, and puts all right when it can again."""
+
+from penstock.errors import BookError
+from penstock.gateway.admission import Answer, Demand, Denial, Grant
+from penstock.gateway.book import Spent
+from penstock.gateway.keys import Key
+from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
+from penstock.stores.participant import Participant
+from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant
+
+LIMITED = key(budget=1000)
+LASTS = NOW + 3_600_000
+
+
+def reserve(id: str, cost: int, limited: Key = LIMITED) -> Operation:
+    return Reserve(limited, Demand(id, cost, 0, NOW, LASTS))
+
+
+def ask(process: Participant, id: str, cost: int, limited: Key = LIMITED) -> Answer:
+    answer = process.apply(KEY, [reserve(id, cost, limited)])[0]
+    assert answer
+    return answer
+
+
+def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    process, door = participant(shelf, ledger)
+    other, _ = participant(shelf, ledger)
+    ask(other, "others", 500)
+    ask(process, "mine", 100)
+    door.shut = True
+    assert [type(ask(process, str(number), 25)) for number in range(5)] == [Grant] * 4 + [Denial]
+    assert process.degraded == "shelf"
+    denial = ask(process, "5", 25)
+    assert isinstance(denial, Denial)
+    assert (denial.limit, denial.retry_after_s) == ("budget", 1)
+    process.apply(KEY, [Settle("0", 5, 0, NOW), Settle("mine", 20, 0, NOW)])
+    assert isinstance(ask(process, "6", 40), Grant), "what calls give back: 20, and a quarter of 80"
+    assert isinstance(ask(process, "7", 1), Denial)
+    assert isinstance(process.apply(KEY, [Extend(LIMITED, "6", 41, 0, NOW)])[0], Denial)
+    door.shut = False
+    process.recover()
+    account = shelf.account()
+    assert account
+    held = {id: hold.cost for id, hold in account.held.items()}
+    assert held == {"others": 500, "mine": 20, "0": 5, "1": 25, "2": 25, "3": 25, "6": 40}
+    assert process.degraded == ""
+
+
+def test_what_ended_while_alone_is_held_no_longer() -> None:
+    unlimited = key()
+    shelf, ledger = Shelf(), Ledger()
+    process, door = participant(shelf, ledger)
+    process.apply(KEY, [reserve("released", 10, unlimited), reserve("booked", 10, unlimited)])
+    door.shut = True
+    process.apply(KEY, [Release("released", NOW), Settle("booked", 5, 0, NOW), Booked("booked", NOW)])
+    door.shut = False
+    process.recover()
+    account = shelf.account()
+    assert account
+    assert (account.held, account.open) == ({}, 0)
+
+
+def test_a_call_that_was_denied_alone_is_not_held_though_the_storage_had_granted_it() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    process, door = participant(shelf, ledger)
+    ask(process, "a", 1)
+    door.swallowing = True
+    assert isinstance(ask(process, "b", 900), Denial)
+    account = shelf.account()
+    assert account
+    assert set(account.held) == {"a", "b"}
+    door.shut = door.swallowing = False
+    process.recover()
+    account = shelf.account()
+    assert account
+    assert set(account.held) == {"a"}
+
+
+def test_what_another_let_go_of_too_early_is_put_back() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    process, _ = participant(shelf, ledger)
+    ahead, _ = participant(shelf, Ledger())
+    ask(process, "a", 10)
+    ahead.apply(KEY, [Reserve(LIMITED, Demand("b", 10, 0, LASTS + 1, LASTS + 2))])
+    account = shelf.account()
+    assert account
+    assert set(account.held) == {"b"}, "its clock is an hour ahead"
+    process.apply(KEY, [Settle("a", 7, 0, NOW), Booked("a", NOW)])
+    account = shelf.account()
+    assert account
+    assert account.spent == {MONTH: 7}
+
+
+def test_without_the_ledger_nobody_can_tell_what_is_left_of_a_budget() -> None:
+    ledger, fails = Ledger(), [True]
+
+    def ask_ledger(asked: Key, since: int, recent: int) -> Spent:
+        if fails:
+            raise BookError("locked")
+        return ledger.ask(asked, since, recent)
+
+    process = Participant(Door(Shelf()), ask_ledger, 0.25, ledger.clock)
+    denial = ask(process, "a", 1)
+    assert isinstance(denial, Denial)
+    assert (denial.limit, denial.code, denial.retry_after_s) == ("ledger", "ledger_unavailable", 5)
+    assert isinstance(ask(process, "a", 1, key(concurrent=1)), Grant), "no budget, no question"
+    fails.clear()
+    assert isinstance(ask(process, "b", 1), Denial), "it is left alone for a second"
+    ledger.now += 1000
+    assert isinstance(ask(process, "b", 1), Grant)
+    fails.append(True)
+    process.apply(KEY, [Reseed(LIMITED)])
+    assert isinstance(ask(process, "c", 1), Grant), "the sum that is known will do"
+
+
+def test_a_storage_that_was_never_there_does_not_let_a_budget_be_spent_twice() -> None:
+    ledger = Ledger()
+    ledger.append("before", 800)
+    process, door = participant(Shelf(), ledger)
+    door.shut = True
+    assert isinstance(ask(process, "a", 51), Denial)
+    assert isinstance(ask(process, "a", 50), Grant)
+
+
+def test_what_another_version_wrote_is_seeded_anew() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    ledger.append("before", 800)
+    shelf.lies[KEY] = b"version.", b"\xff\x00"
+    process, _ = participant(shelf, ledger)
+    assert isinstance(ask(process, "a", 201), Denial)
+    assert isinstance(ask(process, "a", 200), Grant)
+
+
+def test_an_account_that_nobody_needs_is_not_made() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    process, _ = participant(shelf, ledger)
+    assert process.apply(KEY, [Settle("a", 1, 0, NOW), Booked("a", NOW)]) == [None, None]
+    assert shelf.account() is None
+
+
+def test_calls_that_take_long_are_put_back_without_being_heard_of() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    process, door = participant(shelf, ledger)
+    ask(process, "a", 10)
+    shelf.lies.clear()
+    process.watch()
+    account = shelf.account()
+    assert account
+    assert set(account.held) == {"a"}
+    door.shut = True
+    process.watch()
+    assert process.degraded == "shelf"

@@ -1,0 +1,107 @@
+"""Limits hold across the processes of one machine, through a file that may be damaged at any time."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.gateway.account import Account
+from penstock.stores.sqlite_accounts import FILE, SqliteAccounts, begin
+from penstock.stores.storage import StorageError
+from tests.stores.conftest import Books, Peer
+
+Peers = Callable[..., list[Peer]]
+
+
+def account(folder: Path) -> Account:
+    storage = SqliteAccounts(folder)
+    found = storage.load("key_1")
+    storage.close()
+    assert found
+    return msgspec.msgpack.decode(found[1], type=Account)
+
+
+def test_four_processes_admit_no_more_than_the_budget(tmp_path: Path, peers: Peers, books: Books) -> None:
+    four = peers(4, str(tmp_path), budget=100)
+    for peer in four:
+        peer.tell(do="reserve", count=25, cost=10)
+    assert sum(peer.answer()["granted"] for peer in four) == 10
+    for peer in four:
+        peer.do(do="finish", cost=7)
+        peer.calm()
+    found = account(tmp_path)
+    assert (found.spent, found.held, books.total) == ({"total": 70}, {}, 70)
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_others_go_on_when_a_process_is_killed(tmp_path: Path, peers: Peers, books: Books) -> None:
+    victim, *others = peers(4, str(tmp_path), budget=10**9)
+    for peer in (victim, *others):
+        peer.do(do="sync")
+    victim.do(do="reserve", count=3, cost=100)
+    for peer in (victim, *others):
+        peer.tell(do="work", seconds=1, cost=10)
+    time.sleep(0.3)
+    victim.process.kill()
+    assert all(peer.answer()["done"] > 0 for peer in others)
+    for peer in others:
+        peer.calm()
+    with closing(sqlite3.connect(tmp_path / FILE)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    found = account(tmp_path)
+    left = {id: hold for id, hold in found.held.items() if id.startswith("p0-")}
+    assert found.held == left, "what the victim held is held until it expires"
+    assert sum(hold.cost == 100 for hold in left.values()) == 3
+    held = sum(hold.cost for id, hold in left.items() if not hold.open)
+    assert found.spent["total"] <= books.total <= found.spent["total"] + held + 4 * 7
+
+
+def test_a_damaged_file_is_replaced(tmp_path: Path, peers: Peers, books: Books) -> None:
+    two = peers(2, str(tmp_path), budget=10**9)
+    for peer in two:
+        peer.do(do="sync")
+        peer.do(do="reserve", count=2, cost=100)
+    for peer in two:
+        peer.tell(do="work", seconds=1, cost=10)
+    time.sleep(0.3)
+    for path in (tmp_path / FILE, tmp_path / f"{FILE}-wal"):
+        path.write_bytes(b"this is no database" * 1000)
+    answers = [peer.answer() for peer in two]
+    assert all(answer["done"] > 0 for answer in answers)
+    assert any("accounts" in answer["outages"] for answer in answers)
+    for peer in two:
+        peer.calm()
+    for peer in two:
+        peer.calm()
+    found = account(tmp_path)
+    assert (found.spent, found.owed) == ({"total": books.total}, {"total": 400})
+
+
+def test_a_file_that_cannot_be_opened_is_said_to_be_out_of_order(tmp_path: Path) -> None:
+    storage = SqliteAccounts(tmp_path / "nowhere")
+    for fails in (storage.probe, lambda: storage.load("a"), lambda: storage.swap("a", None, b"1", b"")):
+        with pytest.raises(StorageError, match="nowhere"):
+            fails()
+    os.mkdir(tmp_path / "nowhere")
+    storage.probe()
+    assert storage.load("a") is None
+    storage.close()
+
+
+def test_a_version_is_replaced_once(tmp_path: Path) -> None:
+    storage, other = SqliteAccounts(tmp_path), SqliteAccounts(tmp_path)
+    assert storage.swap("a", None, b"1", b"one") == (True, None)
+    assert other.swap("a", None, b"2", b"two") == (False, (b"1", b"one"))
+    assert other.swap("a", b"1", b"2", b"two") == (True, None)
+    assert storage.swap("a", b"1", b"3", b"three") == (False, (b"2", b"two"))
+    begin(tmp_path)
+    assert storage.swap("a", b"2", b"3", b"three") == (False, None), "the file it had is another's no longer"
+    assert storage.swap("a", None, b"3", b"three") == (True, None)
+    assert other.load("a") == (b"3", b"three")
+    storage.close()
+    other.close()
