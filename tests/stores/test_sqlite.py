@@ -4,6 +4,8 @@ import contextlib
 import os
 import pwd
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,6 +17,7 @@ from penstock.gateway.book import Filter
 from penstock.stores.sqlite import SqliteBook
 from tests.stores.entries import FULL, entry
 
+ROOT = Path(__file__).parents[2]
 BATCH = [entry(f"{index}", user="x" * 500) for index in range(200)]
 
 
@@ -188,3 +191,24 @@ def test_where_the_file_was_moved_away_a_new_one_is_begun(tmp_path: Path) -> Non
     book = SqliteBook.open(tmp_path / "old" / "ledger.db")
     assert ids(book) == ["call_1"]
     book.close()
+
+
+def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> None:
+    """To open and close a file gives up the process's locks on it; whoever closes the book next then removes its log."""
+    path = tmp_path / "ledger.db"
+    first = SqliteBook.open(path)
+    second = SqliteBook.open(path)
+    book_elsewhere = (
+        "import sys; from pathlib import Path; from penstock.stores.sqlite import SqliteBook\n"
+        "from tests.stores.entries import KEY\n"
+        "book = SqliteBook.open(Path(sys.argv[1])); book.put_keys([KEY]); book.close()"
+    )
+    versions = []
+    for _ in range(2):
+        command = [sys.executable, "-c", book_elsewhere, str(path)]
+        environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        subprocess.run(command, check=True, env=environment, timeout=30)
+        versions.append((first.keys_version(), second.keys_version()))
+    assert versions == [(1, 1), (2, 2)]
+    first.close()
+    second.close()

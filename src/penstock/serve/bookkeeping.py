@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.gateway.accounts import Accounts, LocalAccounts
+from penstock.gateway.book import Book, Spent
 from penstock.gateway.config import Config
 from penstock.gateway.entry import Entry
 from penstock.gateway.keys import Key, KeyRing, configured
@@ -13,10 +14,15 @@ from penstock.gateway.prices import PriceBook
 from penstock.stores.books import open_book, state_folder
 from penstock.stores.journal import Journal, recover
 from penstock.stores.scribe import Keys, Scribe
+from penstock.stores.shared_accounts import SharedAccounts
+from penstock.stores.sqlite_accounts import SqliteAccounts
+from penstock.stores.storage import Storage
 
 # How long a start waits for the keys: a book that cannot be reached by then is waited for beside the calls.
 _START_S = 5.0
 _CLOSE_S = 5.0
+# How often the book is asked what keys have spent, where other machines may write it too.
+_AGAIN_S = 5.0
 
 
 class Bookkeeping:
@@ -28,13 +34,20 @@ class Bookkeeping:
         folder = state_folder(settings, environment) / "journal"
         prices = PriceBook.load(environment, config.prices, say)
         self._journal = Journal(folder, settings.journal)
-        self._accounts: Accounts = LocalAccounts()
+        self._accounts = _accounts(config, environment)
         self._stored: list[Key] = []
         self._configured: list[Key] = []
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
         self.keys = KeyRing([])
         """The keys that let a client in."""
-        self._scribe = Scribe(partial(open_book, settings, environment), self.ledger.booked, self._take_keys, say)
+        self._scribe = Scribe(
+            partial(open_book, settings, environment),
+            self.ledger.booked,
+            self._take_keys,
+            say,
+            # Other machines spend too. Where nothing else tells of it, the book does.
+            again_s=_AGAIN_S if settings.postgres is not None and settings.redis is None else None,
+        )
         self.ledger.scribe = self._scribe
         self.use(config)
         adopted: list[Entry] = []
@@ -65,3 +78,34 @@ class Bookkeeping:
         for key in keys.keys:
             if key.id in keys.spent:
                 self._accounts.seed(key, keys.spent[key.id])
+
+
+class _Asked:
+    """Asks the book what a key has spent. Belongs to the thread that asks first."""
+
+    def __init__(self, open_book: Callable[[], Book]) -> None:
+        self._open_book = open_book
+        self._book: Book | None = None
+
+    def __call__(self, key: Key, since_ms: int, recent_since_ms: int) -> Spent:
+        if self._book is None:
+            self._book = self._open_book()
+        return self._book.spent(key.id, since_ms, recent_since_ms=recent_since_ms)
+
+
+def _accounts(config: Config, environment: Mapping[str, str]) -> Accounts:
+    """The accounts of keys: this process's own, or those that it shares with its siblings, or with other machines."""
+    settings = config.ledger
+    if settings.redis is None and config.server.workers == 1:
+        return LocalAccounts()
+    ask = _Asked(partial(open_book, settings, environment))
+    return SharedAccounts(shared_storage(config, environment), ask, settings.local_share)
+
+
+def shared_storage(config: Config, environment: Mapping[str, str]) -> Storage:
+    """Where processes share their accounts. Raises `ConfigError` where that cannot be as the configuration says."""
+    if config.ledger.redis is None:
+        return SqliteAccounts(state_folder(config.ledger, environment))
+    from penstock.stores.redis_accounts import RedisAccounts  # noqa: PLC0415 - an extra
+
+    return RedisAccounts(config.ledger.redis)

@@ -19,10 +19,12 @@ import uvloop
 from penstock.errors import BookError, BookUnusableError, ConfigError
 from penstock.gateway.config import Config
 from penstock.serve.app import App
+from penstock.serve.bookkeeping import shared_storage
 from penstock.serve.log import Log
 from penstock.serve.shelf import prepare
 from penstock.stores.books import open_book, state_folder
 from penstock.stores.claim import claim
+from penstock.stores.sqlite_accounts import begin
 from penstock.upstream.local import Home
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
@@ -48,6 +50,8 @@ def run(
     try:
         if config.server.workers == 1:
             return uvloop.run(_serve(config, load, environment, home, (host, port), ready))
+        if config.ledger.enabled:
+            begin(state_folder(config.ledger, environment))
         reserved = _reserve(host, port)
         port = reserved.getsockname()[1]
         ready(port)
@@ -66,7 +70,11 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
     """Hold the folder of the ledger, and see that its book can be used, before anybody is served."""
     if not config.ledger.enabled:
         return None
-    claimed = claim(state_folder(config.ledger, environment)) if config.ledger.redis is None else None
+    claimed = None
+    if config.ledger.redis is None:
+        claimed = claim(state_folder(config.ledger, environment))
+    else:
+        shared_storage(config, environment).close()  # tells what is wrong with its URL
     try:
         open_book(config.ledger, environment).close()
     except BookUnusableError:

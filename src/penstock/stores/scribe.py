@@ -22,6 +22,8 @@ _GATHER_S = 0.05
 _MOST_AT_ONCE = 2_000
 # How soon a key that was made or revoked counts.
 _LOOK_S = 1.0
+# Calls that were booked so long ago are nobody's any more.
+_RECENT_MS = 300_000
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
 
@@ -42,7 +44,9 @@ class Scribe:
         on_booked: Callable[[Sequence[Entry]], None],
         on_keys: Callable[[Keys], None],
         say: Callable[[str], None],
+        again_s: float | None = None,
     ) -> None:
+        """`again_s`: how often to ask what keys have spent, if others may write the book too."""
         self._loop = asyncio.get_running_loop()
         self._open_book = open_book
         self._on_booked = on_booked
@@ -52,6 +56,8 @@ class Scribe:
         self._book: Book | None = None
         self._keys_version: int | None = None
         self._known: set[str] = set()
+        self._again_s = again_s
+        self._asked_s = 0.0
         self._ending = threading.Event()
         self._began = threading.Event()
         self._unusable: BookUnusableError | None = None
@@ -158,14 +164,17 @@ class Scribe:
     def _look_at_keys(self) -> None:
         book = self._opened()
         version = book.keys_version()
-        if version == self._keys_version:
+        again = self._again_s is not None and time.monotonic() - self._asked_s >= self._again_s
+        if version == self._keys_version and not again:
             return
         keys = book.keys()
         now = time.time_ns() // 1_000_000
-        new = [key for key in keys if key.id not in self._known]
-        spent = {key.id: book.spent(key.id, span(key.period, now).since, recent_since_ms=now) for key in new}
+        asked = [key for key in keys if key.id not in self._known or (again and key.budget is not None)]
+        recent_ms = now - (_RECENT_MS if again else 0)
+        spent = {key.id: book.spent(key.id, span(key.period, now).since, recent_since_ms=recent_ms) for key in asked}
         self._known |= spent.keys()
         self._keys_version = version
+        self._asked_s = time.monotonic()
         self._tell(self._on_keys, Keys(keys, spent))
 
     def _opened(self) -> Book:

@@ -161,9 +161,19 @@ class SqliteBook(SqlBook):
         super().append(entries)
 
 
+def make_file(path: str | Path) -> None:
+    """Make a database's file, which is its owner's alone, if it is not there.
+
+    One that is there is never opened here: to close it again would let go of every lock that this process has on it by
+    its other connections. Then somebody else might take himself for its last user, and remove its log.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
 def _connect(path: Path, *, readonly: bool, timeout_s: float) -> sqlite3.Connection:
     if not readonly:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        make_file(path)
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode={'ro' if readonly else 'rw'}",
         uri=True,

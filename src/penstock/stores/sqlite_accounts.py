@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from penstock.stores.sqlite import make_file
 from penstock.stores.storage import Found, StorageError
 
 FILE = "accounts.db"
@@ -97,7 +98,7 @@ class SqliteAccounts:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        make_file(self._path)
         connection = sqlite3.connect(self._path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
