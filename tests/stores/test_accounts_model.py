@@ -37,6 +37,8 @@ class Process:
     door: Door
     calls: dict[str, Running] = field(default_factory=dict)
     unbooked: list[str] = field(default_factory=list)
+    alone: set[str] = field(default_factory=set)
+    """Calls that something was done to while it could not be told to the others."""
 
 
 class Calm(RuleBasedStateMachine):
@@ -56,6 +58,8 @@ class Calm(RuleBasedStateMachine):
         answer = process.accounts.apply(KEY, [operation])[0]
         before = self.shelf.account()
         process.accounts.apply(KEY, [operation])
+        if process.accounts.degraded:
+            process.alone.add(operation.id)
         again = self.shelf.account()
         if before and again and not isinstance(operation, Booked) and not process.accounts.degraded:
             before.stale = again.stale = False
@@ -148,6 +152,7 @@ class Storm(Calm):
     def __init__(self) -> None:
         super().__init__()
         self.orphans: dict[str, int] = {}
+        self.ghosts: set[str] = set()
 
     @rule()
     def flush(self) -> None:
@@ -164,11 +169,16 @@ class Storm(Calm):
         process.door.shut = process.door.swallowing = False
         if process.accounts.degraded:
             process.accounts.recover()
+            process.alone.clear()
 
     @rule(who=WHO)
     def crash(self, who: int) -> None:
-        """Its journal says which calls it left open, and what of it is in the ledger already."""
+        """Its journal says which calls it left open, and what of it is in the ledger already.
+
+        Of calls that ended while it was alone nobody knows. They are held until they expire.
+        """
         process = self.processes[who]
+        self.ghosts |= process.alone
         self.orphans |= {call.id: call.held for call in process.calls.values()}
         self.orphans |= {id: self.ledger.entries[id][0] for id in process.unbooked}
         self.processes[who] = self.started()
@@ -208,9 +218,9 @@ class Storm(Calm):
             process.accounts.apply(KEY, [Reserve(LIMITED, Demand("x", BUDGET * 9, 0, now, now))])
         account = self.shelf.account()
         assert account
-        late = [id for id in self.orphans if id in self.ledger.entries]
+        late = [id for id in {*self.orphans, *self.ghosts} if id in self.ledger.entries]
         mine = {id: call.held for process in self.processes for id, call in process.calls.items()}
-        assert set(mine) <= set(account.held) <= {*mine, *self.orphans}
+        assert set(mine) <= set(account.held) <= {*mine, *self.orphans, *self.ghosts}
         assert all(account.held[id].cost == held for id, held in mine.items())
         # An orphan that is in the ledger, and that nobody has booked since, may be in the sum, held, or yet unseen.
         unseen = sum(self.ledger.entries[id][0] for id in late)
@@ -229,6 +239,8 @@ class Storm(Calm):
                     self.do(process, Release(call.id, self.ledger.now))
             process.calls.clear()
             assert not self.processes[who].accounts.degraded
+        self.ledger.now += 2 * 3_600_000
+        self.ghosts.clear()
         self.settle_down()
         account = self.shelf.account()
         assert account
