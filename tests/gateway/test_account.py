@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.gateway.account import Account, Hold, book, rehold, release, seed, settle, touch, wants_seed
 from penstock.gateway.accounts import LocalAccounts
@@ -72,6 +74,33 @@ def test_requests_are_limited_in_every_minute() -> None:
     granted(ask(account, limited, "c", now=NOW + 60_500))
     assert denied(ask(account, limited, "d", now=NOW + 60_500)).retry_after_s == 29.5
     assert denied(ask(Account(), key(requests_per_minute=0), "a")).retry_after_s is None
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 40), st.booleans()), max_size=60),
+)
+def test_no_minute_has_more_than_the_limits_wherever_it_begins(most: int, waits: list[tuple[int, int, bool]]) -> None:
+    account, limited = Account(), key(requests_per_minute=most, tokens_per_minute=100)
+    now, admitted = NOW, list[tuple[int, int]]()
+    for number, (wait, tokens, settled) in enumerate(waits):
+        now += wait
+        inside = [each for each in admitted if each[0] > now - 60_000]
+        answer = ask(account, limited, str(number), tokens=tokens, now=now)
+        if isinstance(answer, Grant):
+            if settled:
+                settle(account, str(number), 0, tokens // 2, now)
+            admitted.append((now, tokens // 2 if settled else tokens))
+            assert len(inside) < most
+            assert sum(each[1] for each in inside) + tokens <= 100
+        elif answer.retry_after_s is not None:
+            after = copy.deepcopy(account)
+            then = now + round(answer.retry_after_s * 1000)
+            late = reserve(after, limited, Demand("x", 0, tokens, then, then + LONG))
+            assert isinstance(late, Grant) or late.limit != answer.limit, "it is worth coming again then"
+            early = reserve(account, limited, Demand("x", 0, tokens, then - 1, then + LONG))
+            assert isinstance(early, Denial), "and not before"
+            now = then - 1
 
 
 def test_tokens_are_limited_in_every_minute_and_given_back() -> None:
@@ -263,6 +292,21 @@ def test_one_process_keeps_its_accounts_itself() -> None:
     assert isinstance(answers.pop(), Grant)
     accounts.forget(limited.id)
     accounts.close()
+
+
+def test_one_process_loses_no_call_however_long_it_takes_or_its_ledger_does() -> None:
+    times, answers = [NOW], list[Answer]()
+    accounts = LocalAccounts(clock=lambda: times[-1])
+    limited = key(budget=100)
+    accounts.reserve(limited, Demand("a", 60, 0, NOW, NOW + 1), answers.append)
+    times.append(NOW + LONG)
+    accounts.settle(limited.id, "a", 50, 0)
+    times.append(NOW + 5 * LONG)
+    accounts.reserve(limited, Demand("b", 51, 0, times[-1], times[-1]), answers.append)
+    accounts.booked([(limited.id, "a")])
+    accounts.reserve(limited, Demand("b", 51, 0, times[-1], times[-1]), answers.append)
+    accounts.reserve(limited, Demand("b", 50, 0, times[-1], times[-1]), answers.append)
+    assert [type(answer) for answer in answers] == [Grant, Denial, Denial, Grant]
 
 
 @pytest.mark.parametrize(

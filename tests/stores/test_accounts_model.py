@@ -247,7 +247,7 @@ class Storm(Calm):
         assert (account.spent[MONTH], account.held, account.open) == (self.ledger.total, {}, 0)
 
 
-QUICK = settings(max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
 TestCalm = Calm.TestCase
 TestCalm.settings = QUICK
 TestStorm = Storm.TestCase

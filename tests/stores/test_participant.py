@@ -4,6 +4,7 @@ from penstock.errors import BookError
 from penstock.gateway.admission import Answer, Demand, Denial, Grant
 from penstock.gateway.book import Spent
 from penstock.gateway.keys import Key
+from penstock.gateway.period import span
 from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
 from penstock.stores.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant
@@ -45,6 +46,43 @@ def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
     held = {id: hold.cost for id, hold in account.held.items()}
     assert held == {"others": 500, "mine": 20, "0": 5, "1": 25, "2": 25, "3": 25, "6": 40}
     assert process.degraded == ""
+
+
+def test_each_outage_begins_with_the_last_that_was_seen() -> None:
+    shelf, ledger = Shelf(), Ledger()
+    process, door = participant(shelf, ledger)
+    other, _ = participant(shelf, ledger)
+    ask(process, "a", 100)
+    door.shut = True
+    ask(process, "b", 100)
+    door.shut = False
+    process.recover()
+    ask(other, "c", 400)
+    ask(process, "d", 0)
+    door.shut = True
+    assert isinstance(ask(process, "e", 101), Denial), "a quarter of 400"
+    assert isinstance(ask(process, "e", 100), Grant)
+
+
+def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls() -> None:
+    shelf, ledger, asked = Shelf(), Ledger(), list[int]()
+
+    def ask_ledger(_: Key, since: int, __: int) -> Spent:
+        asked.append(since)
+        return Spent(total=0, recent=frozenset())
+
+    process = Participant(Door(shelf), ask_ledger, 0.25, ledger.clock)
+    december = span("month", NOW).until
+    assert december
+    ledger.now = december - 1
+    process.apply(KEY, [Reserve(LIMITED, Demand("old", 1000, 0, ledger.now, LASTS + december))])
+    ledger.now = december
+    process.apply(KEY, [Reserve(LIMITED, Demand("new", 1000, 0, ledger.now, LASTS + december))])
+    process.apply(KEY, [Settle("old", 900, 0, december), Booked("old", december)])
+    account = shelf.account()
+    assert account
+    assert (account.spent, account.owed) == ({MONTH: 900, "2026-12": 0}, {"2026-12": 1000})
+    assert asked == [span("month", NOW).since, december]
 
 
 def test_what_ended_while_alone_is_held_no_longer() -> None:

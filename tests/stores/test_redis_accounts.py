@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -128,6 +130,22 @@ def test_no_password_is_ever_said(tmp_path: Path) -> None:
         assert "hunter2" not in str(failed.value)
         assert failed.value.__cause__ is None
     gone.close()
+
+
+def test_a_client_that_is_not_installed_is_named() -> None:
+    script = """
+import sys
+sys.modules["redis"] = None
+from penstock.errors import ConfigError
+from penstock.providers.secret import Secret
+from penstock.stores.redis_accounts import RedisAccounts
+try:
+    RedisAccounts(Secret("redis://:hunter2@localhost/0"))
+except ConfigError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert said.stdout == "ledger.redis: the client for Redis is not installed: pip install 'penstock[redis]'\n"
 
 
 def test_tls_is_asked_for_by_the_url() -> None:

@@ -69,6 +69,8 @@ class Account(Struct, array_like=True):
     newest: int = 0
     expiry: int = 0
     leaving: int = 0
+    lasting: bool = False
+    """Whether holds never expire: those who hold can only end together with the account."""
 
 
 def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
@@ -161,7 +163,7 @@ def touch(account: Account, now: int) -> None:
             account.requests -= requests
             account.tokens -= tokens
         account.leaving = min((bucket[2] for bucket in account.minute.values()), default=now) + MINUTE_MS
-    if now >= account.expiry:
+    if now >= account.expiry and not account.lasting:
         for id in [id for id, hold in account.held.items() if hold.until < now]:
             account.stale = True
             _drop(account, id)

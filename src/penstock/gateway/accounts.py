@@ -105,5 +105,5 @@ class LocalAccounts:
     def _account(self, key_id: str) -> Account:
         account = self._accounts.get(key_id)
         if account is None:
-            account = self._accounts[key_id] = Account()
+            account = self._accounts[key_id] = Account(lasting=True)
         return account
