@@ -3,9 +3,9 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -15,6 +15,8 @@ from penstock.cli.booked import Asked, config_option, named, reading, takes_filt
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.repairs import REPAIRS
+from penstock.errors import BookError, BookUnusableError
+from penstock.gateway.book import Book, Filter
 from penstock.gateway.entry import AttemptEntry, Entry, Tokens
 
 _POLL_S = 0.5
@@ -74,12 +76,33 @@ def command(ctx: click.Context, asked: Asked, number: int, *, follow: bool, as_j
         if not listed and not follow:
             click.echo("No calls.", err=True)
         _show(listed, table, names)
-        while follow:
-            while new := book.following(wanted, last, limit=_PAGE):
-                last = new[-1][0]
-                names |= {} if all(entry.key in names for _, entry in new) else named(book.keys())
-                _show([entry for _, entry in new], table, names)
-            sys.stdout.flush()
+        if follow:
+            # One may have been booked just between the two looks.
+            seen = {entry.id for entry in listed}
+            _follow(
+                book, wanted, last, lambda new: _show([entry for entry in new if entry.id not in seen], table, names)
+            )
+
+
+def _follow(book: Book, wanted: Filter, last: int, show: Callable[[list[Entry]], None]) -> NoReturn:
+    """Show what is booked, for ever. A store that is away for a while is waited for, and that is said once."""
+    away = False
+    while True:
+        sys.stdout.flush()
+        try:
+            new = book.following(wanted, last, limit=_PAGE)
+        except BookUnusableError:
+            raise
+        except BookError as error:
+            if not away:
+                click.echo(f"penstock: {error}; waiting", err=True)
+            away, new = True, []
+        else:
+            away = False
+        if new:
+            last = new[-1][0]
+            show([entry for _, entry in new])
+        else:
             time.sleep(_POLL_S)
 
 
