@@ -42,6 +42,9 @@ def test_options_choose() -> None:
         "reported",
     )
     assert call["attempts"][0]["cost_usd"] == 1.2345
+    # All fields are there, whatever is in them.
+    assert call["attempts"][0]["tokens"]["reasoning"] == call["tokens"]["reasoning"] == call["status"] - 200 == 0
+    assert (call["user"], call["repairs"], call["code"]) == ("", {}, "")
     assert [json.loads(line)["id"] for line in invoke("ledger", "--json").stdout.splitlines()] == [
         "call_a",
         "call_b",

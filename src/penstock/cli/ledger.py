@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import msgspec
+from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, money
 from penstock.cli.booked import Asked, config_option, named, reading, takes_filter
@@ -119,19 +119,19 @@ def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> No
 
 def describe(entry: Entry) -> dict[str, object]:
     """What `--json` prints of a call."""
-    fields = msgspec.to_builtins(entry)
-    assert isinstance(fields, dict)
-    fields["attempts"] = [
-        msgspec.to_builtins(attempt) | {"cost_usd": dollars(attempt.cost)} for attempt in entry.attempts
-    ]
-    for attempt in fields["attempts"]:
-        del attempt["cost"]
-    return fields | {
-        "tokens": entry.tokens,
+    return asdict(entry) | {
+        "attempts": [_describe_attempt(attempt) for attempt in entry.attempts],
+        "tokens": asdict(entry.tokens),
         "measure": entry.measure,
         "cost_usd": dollars(entry.cost),
         "priced_usd": dollars(entry.priced),
     }
+
+
+def _describe_attempt(attempt: AttemptEntry) -> dict[str, object]:
+    fields = asdict(attempt) | {"tokens": asdict(attempt.tokens), "cost_usd": dollars(attempt.cost)}
+    del fields["cost"]
+    return fields
 
 
 def _show(entries: Sequence[Entry], table: Table | None, names: dict[str, str]) -> None:
