@@ -95,7 +95,8 @@ class Calm(RuleBasedStateMachine):
         if call:
             answer = self.do(process, Extend(LIMITED, call.id, call.held + more, 20, self.ledger.now))
             if isinstance(answer, Grant):
-                call.held += more
+                assert answer.cost <= call.held + more
+                call.held = max(call.held, answer.cost)
 
     @rule(who=WHO, number=PICK, of=st.integers(0, 100))
     def settle(self, who: int, number: int, of: int) -> None:

@@ -107,9 +107,11 @@ class Reservations:
             return  # it is over
         if isinstance(answer, Denial):
             attempt.stop(_USED_UP)
-        else:
+        elif answer.cost > (call.held or 0):
             call.held = answer.cost
             self._look(call)
+        else:
+            attempt.limit = attempt.said + _LEAST_OUTPUT * _SHORTEST_TOKEN  # nobody knows of it just now: ask again
 
 
 _USED_UP = Failure(
