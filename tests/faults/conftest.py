@@ -17,6 +17,9 @@ def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway
         gateway.start()
         yield gateway
         assert gateway.stop() == 0
+        gateway.book.check_sums()
+        assert not gateway.book.journals(), "a gateway that ended well has left a journal"
+        gateway.keeps_secrets()
 
 
 @pytest.fixture

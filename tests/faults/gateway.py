@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from tests.faults.book import PRICED, BookReader
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.upstream import Upstream
 
@@ -32,7 +33,10 @@ Table = Mapping[str, object]
 
 
 def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
-    """A configuration with two patient providers, two hasty ones, and routes `pair-N` and `hasty-pair-N` over them."""
+    """A configuration with two patient providers, two hasty ones, and routes `pair-N` and `hasty-pair-N` over them.
+
+    A provider besides is heard out when its client leaves. What `PRICED` names has a price.
+    """
     server: Table = {"log": "json", "keys": [CLIENT_KEY], "drain_s": 1.0} | dict(tables.pop("server", {}))
     retries: Table = {"budget": 1.0} | dict(tables.pop("retries", {}))
     lines = [*_table("server", server), *_table("retries", retries)]
@@ -49,7 +53,14 @@ def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
         f'base_url = "{url}"',
         f'api_key = "{PROVIDER_KEY}"',
         "timeouts = { connect_s = 0.25, first_event_s = 0.25, gap_s = 0.25, total_s = 0.8 }",
+        "[providers.heard]",
+        f'base_url = "{url}"',
+        f'api_key = "{PROVIDER_KEY}"',
+        'abort = "drain"',
+        "drain_s = 0.6",
     ]
+    for name in PRICED:
+        lines += [f'[prices."{name}/*"]', "input = 1.0", "output = 2.0"]
     for number in range(pairs):
         lines += [f"[routes.pair-{number}]", f'targets = ["main/pair-{number}-a", "spare/pair-{number}-b"]']
         lines += [f"[routes.hasty-pair-{number}]", f'targets = ["hasty/pair-{number}-a", "spare/pair-{number}-b"]']
@@ -92,6 +103,7 @@ class Gateway:
         """Answers that were read since the last `quiet`."""
         self.output: list[str] = []
         self.port = 0
+        self.book = BookReader(folder / "state")
 
     # Starting and stopping.
 
@@ -285,6 +297,7 @@ class Gateway:
             assert not response.repeated, response.repeated
         calls = self.calls[self._settled :]
         assert all(line["ending"] is not None for line in calls), calls
+        self.book.check(calls)
         self._settled += self.expected
         self.expected = 0
         said = "".join(self.output) + "".join(f"{each.headers}{each.body!r}" for each in self.responses)
@@ -294,6 +307,12 @@ class Gateway:
             time.sleep(0.005)  # nothing tells when a process has closed a descriptor
         assert not found, found
 
+    def keeps_secrets(self) -> None:
+        """None of its keys is in anything that it keeps."""
+        for path in self.book.folder.rglob("*"):
+            kept = path.read_bytes() if path.is_file() else b""
+            assert not [key for key in CANARIES if key.encode() in kept], f"a secret is in {path.name}"
+
     def forget(self) -> None:
         """Begin anew, whatever the last case has left: it has failed for that, and the next ones should not."""
         self.upstream.drop()
@@ -301,6 +320,7 @@ class Gateway:
         self.expected = 0
         self.responses = []
         self._settled = len(self.calls)
+        self.book.skip()
         self.files_at_start = max(self.files_at_start, self.files())
 
     def _left(self) -> str:

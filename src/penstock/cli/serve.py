@@ -38,7 +38,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         obtain(config, os.environ)
     try:
         status = run(config, read, os.environ, lambda bound: click.echo(banner(config, bound, os.environ), err=True))
-    except ConfigError as error:
+    except (ConfigError, BookError) as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except BookError as error:

@@ -43,6 +43,11 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         """Whether no count in it is other than zero: a placeholder, not a bill."""
         return not any(self.counts())
 
+    @property
+    def absurd(self) -> bool:
+        """Whether its input or its output cannot be true. Nobody is billed by such a report."""
+        return not all(_credible(count) for count in (self.input, self.output))
+
     def counts(self) -> tuple[int | None, ...]:
         """Every count, in the order of the fields."""
         return (
@@ -71,7 +76,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     def doubts(self) -> list[tuple[str, str]]:
         """What does not fit together in these figures: a repair code and the figures in words, for each."""
         found = []
-        if any(count is not None and not 0 <= count < ABSURD_TOKENS for count in self.counts()):
+        if not all(map(_credible, self.counts())):
             found.append(("usage-absurd", f"counts {[count for count in self.counts() if count is not None]}"))
         if self.input is not None and self.cached is not None and self.cached > self.input:
             found.append(("usage-details-exceed", f"cached {self.cached} > input {self.input}"))
@@ -128,6 +133,10 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         """Those of several together."""
         columns = zip(*map(structs.astuple, each), strict=True)
         return cls(**dict(zip(cls.__struct_fields__, map(sum, columns), strict=False)))
+
+
+def _credible(count: int | None) -> bool:
+    return count is None or 0 <= count < ABSURD_TOKENS
 
 
 def _bounded(count: int | None) -> int:

@@ -2,9 +2,11 @@
 
 | the attempt | measure | tokens |
 |---|---|---|
-| has usage of the provider's | reported | the provider's |
+| has usage of the provider's that can be true | reported | the provider's |
 | completed, or said something, or was asked and then left by its client | estimated | of what was asked and said |
 | anything else: no connection, refused, an error, silence | void | none |
+
+A provider does not see who has left it: one that is heard out without its client, and in vain, is estimated too.
 """
 
 from collections.abc import Callable
@@ -113,16 +115,22 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
 
 def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
     usage = attempt.usage
-    if usage is not None and not usage.blank:
+    if usage is not None and not usage.blank and not usage.absurd:
         tokens = Tokens.of(usage)
         if tokens.output or not attempt.said:
             return "reported", tokens
         said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
         return "estimated", structs.replace(tokens, output=said)
-    if attempt.said or attempt.ending == "completed" or (attempt.ending == "cancelled" and attempt.sent):
+    if attempt.said or attempt.ending == "completed" or _left(call, attempt):
         said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
         return "estimated", Tokens(input=call.input_estimate, output=said)
     return "void", Tokens()
+
+
+def _left(call: Call, attempt: Attempt) -> bool:
+    """Whether a provider was asked, and nobody waited for its answer."""
+    in_vain = attempt.ending == "timed_out" and call.ending == "cancelled" and attempt is call.attempts[-1]
+    return attempt.sent and (attempt.ending == "cancelled" or in_vain)
 
 
 def _no_output(target: str, said: int, events: int) -> int:  # noqa: ARG001 - an attempt that was given up said nothing

@@ -120,7 +120,7 @@ class Call:
         self.stream = stream
         self.started = started
         self.at_ms = 0
-        """When it was admitted, since 1970."""
+        """When it was made, since 1970."""
         self.key: Key | None = None
         self.tags: Mapping[str, str] = {}
         self.user = ""

@@ -47,7 +47,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     at_ms: int
-    """When it was admitted, since 1970."""
+    """When it was made, since 1970."""
     key: str = ""
     """The id of the key; empty where none was asked for."""
     surface: str = "chat"

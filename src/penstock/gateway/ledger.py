@@ -110,7 +110,6 @@ class Ledger:
 
     def admit(self, call: Call, wish: Wish, targets: Sequence[Target], then: Callable[[Failure | None], None]) -> None:
         """Whether a call may begin; `then` is told, at once where nobody else has to be asked."""
-        call.at_ms = int(time.time() * 1000)
         call.input_estimate = wish.input
         call.bounded = wish.output is not None
         call.user = wish.user[:_MAX_TAG]
@@ -138,7 +137,9 @@ class Ledger:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
     def settle(self, call: Call) -> None:
-        """A call is over."""
+        """A call is over. One that was refused while there is no room leaves nothing: nobody is billed for it."""
+        if not call.attempts and call.held is None and not self._journal.has_room:
+            return
         self._open.pop(call.id, None)
         entry = entry_of(call, self._ratios.output)
         self._journal.settled(entry)

@@ -285,7 +285,8 @@ class Attempts(ABC):
     def _go_on(self, failure: Failure | None) -> None:
         health = self._gateway.health
         if failure is not None and failure.code == "upstream_stale" and not self._fresh:
-            self._call.attempts[-1].code = ""  # the provider has not seen the request
+            attempt = self._call.attempts[-1]
+            attempt.code, attempt.sent = "", False  # the provider has not seen the request
             self._fresh = True
             self._ask()
             return

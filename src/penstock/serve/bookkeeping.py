@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.accounts import Accounts, LocalAccounts
 from penstock.gateway.book import Book, Spent
 from penstock.gateway.config import Config
@@ -23,6 +24,19 @@ _START_S = 5.0
 _CLOSE_S = 5.0
 # How often the book is asked what keys have spent, where other machines may write it too.
 _AGAIN_S = 5.0
+
+
+def check(config: Config, environment: Mapping[str, str]) -> None:
+    """Raises `BookError` where no ledger can be kept as the configuration says, now or later."""
+    if not config.ledger.enabled:
+        return
+    Journal(state_folder(config.ledger, environment) / "journal", config.ledger.journal).close()
+    try:
+        open_book(config.ledger, environment).close()
+    except BookUnusableError:
+        raise
+    except BookError:
+        return  # it is waited for
 
 
 class Bookkeeping:
@@ -55,7 +69,11 @@ class Bookkeeping:
             adopted += self.ledger.adopt(left.settled, left.open)
         if adopted:
             say(f"the ledger takes over {len(adopted)} calls of a gateway that ended before they were booked")
-        self._scribe.start(adopted, _START_S)
+        try:
+            self._scribe.start(adopted, _START_S)
+        except BookError:
+            self._journal.close()
+            raise
 
     def use(self, config: Config) -> None:
         """Go by this configuration from now on."""

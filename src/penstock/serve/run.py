@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 
 import uvloop
 
-from penstock.errors import BookError, BookUnusableError, ConfigError
+from penstock.errors import ConfigError
 from penstock.gateway.config import Config
 from penstock.serve.app import App
-from penstock.serve.bookkeeping import shared_storage
+from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.log import Log
 from penstock.serve.shelf import prepare
-from penstock.stores.books import open_book, state_folder
+from penstock.stores.books import state_folder
 from penstock.stores.claim import claim
 from penstock.stores.sqlite_accounts import begin
 from penstock.upstream.local import Home
@@ -67,7 +67,7 @@ def run(
 
 
 def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
-    """Hold the folder of the ledger, and see that its book can be used, before anybody is served."""
+    """Hold the folder of the ledger, and see that one can be kept there, before anybody is served."""
     if not config.ledger.enabled:
         return None
     claimed = None
@@ -75,13 +75,7 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
         claimed = claim(state_folder(config.ledger, environment))
     else:
         shared_storage(config, environment).close()  # tells what is wrong with its URL
-    try:
-        open_book(config.ledger, environment).close()
-    except BookUnusableError:
-        raise
-    except BookError:
-        if config.ledger.postgres is None:
-            raise  # a database may come back; a disk that is full or a folder that is closed is somebody's to mend
+    check(config, environment)
     return claimed
 
 

@@ -88,7 +88,9 @@ class Journal:
                 self._files.append(_make(path, self._capacity))
         except OSError as error:
             self.close()
-            raise BookError(f"there is no room for a journal in {folder}: {error.strerror}") from error
+            raise BookError(
+                f"no journal can be kept in {folder}: {error.strerror}; set folder in [ledger], or PENSTOCK_STATE"
+            ) from error
         self.sound = True
         """Whether all that it was given is in its files."""
 

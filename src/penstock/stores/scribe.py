@@ -105,7 +105,7 @@ class Scribe:
                 self._look_at_keys()
             except BookUnusableError as error:
                 self._unusable = error
-                self._fail(str(error))
+                self._fail(str(error), told=not self._began.is_set())  # by whoever hears of it from `start`
             except BookError as error:
                 self._fail(str(error))
             except Exception as error:  # noqa: BLE001 - whatever it is, entries must not be lost by it
@@ -188,10 +188,10 @@ class Scribe:
         except RuntimeError:
             return  # the loop is closed: nobody is there to be told
 
-    def _fail(self, reason: str) -> None:
-        if reason != self.trouble:
-            self.trouble = reason
+    def _fail(self, reason: str, *, told: bool = False) -> None:
+        if reason != self.trouble and not told:
             self._say(f"the ledger cannot be written, its entries wait: {reason}")
+        self.trouble = reason
 
     def _recover(self) -> None:
         if self.trouble:

@@ -65,7 +65,7 @@ def _serve(caller: Caller, file: Path | None) -> None:
         if config.only_here:
             obtain(config, os.environ)
         caller.serve(config)
-    except ConfigError as error:
+    except (ConfigError, BookError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE)
     except BookError as error:

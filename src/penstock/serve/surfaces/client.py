@@ -68,9 +68,11 @@ class SurfaceClient:
     # What the server calls.
 
     def cut(self, failure: Failure) -> None:
-        """The gateway is going, or broken: tell the client, and let go of the provider."""
+        """The gateway is going, or broken: tell the client, if it is there, and let go of the provider."""
         self._stop(failure)
-        if not self._settled:
+        if self._exchange.over:
+            self._settle()
+        elif not self._settled:
             self.refuse(failure)
 
     def fail(self, error: BaseException) -> None:

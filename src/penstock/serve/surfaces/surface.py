@@ -1,6 +1,7 @@
 """Surface: an API that Penstock offers. Takes requests, reads them, and keeps the calls that are under way."""
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -71,6 +72,7 @@ class Surface(ABC, Generic[Asked]):
         if exchange.over:
             return  # the client left while a large body was read
         call = self.call(request, request_id, started)
+        call.at_ms = time.time_ns() // 1_000_000
         call.key = key
         client = self.client(exchange, call)
         self._calls.add(client)

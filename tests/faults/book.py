@@ -1,0 +1,158 @@
+"""BookReader: what a gateway has booked, read beside it, and held against its log; and what its journal still holds."""
+
+import json
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from penstock.gateway.book import Filter, Grouping
+from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.stores.sqlite import SqliteBook
+
+# What `settings` says that a token costs, in nanodollars.
+INPUT_COST = 1_000
+OUTPUT_COST = 2_000
+PRICED = ("main", "spare", "hasty", "heard")
+
+_BOOKED_S = 3.0
+_MANY = 1_000_000
+_NUMBER = struct.Struct("<Q")
+_RECORD = struct.Struct("<II")
+_GROUPINGS: tuple[tuple[Grouping, ...], ...] = ((), ("key",), ("model",), ("provider",), ("day",), ("outcome",))
+
+
+class BookReader:
+    """Reads the book in a folder for state. Each `check` goes on where the last one ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._after = 0
+
+    def entries(self) -> list[Entry]:
+        """All that is booked, in order."""
+        return [entry for _, entry in self._following(0)]
+
+    def entry(self, id: str, timeout_s: float = _BOOKED_S) -> Entry:
+        """The entry of one call, which may be on its way."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := [entry for entry in self.entries() if entry.id == id]):
+            assert time.monotonic() < deadline, f"{id} is not booked"
+            time.sleep(0.01)
+        assert len(found) == 1
+        return found[0]
+
+    def skip(self) -> None:
+        """Begin anew behind what is booked by now."""
+        self._after = self._last()
+
+    def check(self, lines: Sequence[Any]) -> None:
+        """What was booked since is exactly what these lines of the log say."""
+        deadline = time.monotonic() + _BOOKED_S
+        while len(found := self._following(self._after)) < len(lines) and time.monotonic() < deadline:
+            time.sleep(0.004)  # booking happens beside the calls
+        ids = [entry.id for _, entry in found]
+        assert sorted(ids) == sorted(line["request_id"] for line in lines), "the book and the log differ"
+        by_id = {line["request_id"]: line for line in lines}
+        for _, entry in found:
+            assert_same(entry, by_id[entry.id])
+        self._after = max([self._after, *(place for place, _ in found)])
+        assert not self.open_calls(), "the journal has calls that nobody has settled"
+
+    def check_sums(self) -> None:
+        """However entries are grouped, their sums are those of the entries."""
+        entries = self.entries()
+        expected = (
+            sum(entry.tokens.input for entry in entries),
+            sum(entry.tokens.output for entry in entries),
+            sum(entry.priced for entry in entries),
+        )
+        with closing(SqliteBook.open(self.path, readonly=True)) as book:
+            assert book.database.fetch("PRAGMA integrity_check") == [("ok",)]
+            for by in _GROUPINGS:
+                rows = book.usage(Filter(), by)
+                assert (sum(r.input for r in rows), sum(r.output for r in rows), sum(r.cost for r in rows)) == expected
+                if by != ("provider",):  # by provider, a call that tried two is counted with both
+                    assert sum(row.calls for row in rows) == len(entries)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "ledger.db"
+
+    def open_calls(self) -> set[str]:
+        """Calls that are under way, by the journals."""
+        return {id for path in self.journals() for id in _open_calls(path)}
+
+    def journals(self) -> list[Path]:
+        """The journals' files."""
+        return list((self.folder / "journal").glob("*"))
+
+    def _following(self, place: int) -> list[tuple[int, Entry]]:
+        if not self.path.exists():
+            return []
+        with closing(SqliteBook.open(self.path, readonly=True)) as book:
+            return book.following(Filter(), place, limit=_MANY)
+
+    def _last(self) -> int:
+        with closing(SqliteBook.open(self.path, readonly=True)) as book:
+            return book.last()
+
+
+def assert_same(entry: Entry, line: Any) -> None:
+    """An entry says what the line of the log says, and its figures fit together."""
+    refused = not line["attempts"] and line["ending"] != "cancelled"
+    assert entry.outcome == ("refused" if refused else line["ending"]), (entry, line)
+    assert (entry.status, entry.code) == (line["status"], line["code"] or "")
+    assert entry.stream == line["stream"]
+    assert entry.repairs == line["repairs"]
+    assert abs(entry.at_ms / 1000 - time.time()) < 600, "it was not admitted when it was"
+    tried = [(f"{attempt.provider}/{attempt.model}", attempt.status, attempt.code) for attempt in entry.attempts]
+    assert [(target[:200], *rest) for target, *rest in tried] == [
+        (attempt["target"][:200].replace("\0", "\ufffd"), attempt["status"], attempt["code"])
+        for attempt in line["attempts"]
+    ]
+    for attempt in entry.attempts:
+        assert_fits(attempt)
+    if entry.attempts and (last := entry.attempts[-1]).measure == "reported":
+        assert (last.tokens.input, last.tokens.output) == (max(line["input"] or 0, 0), max(line["output"] or 0, 0))
+
+
+def assert_fits(attempt: AttemptEntry) -> None:
+    """Tokens and cost are there exactly where something was consumed, and the cost is that of the tokens."""
+    tokens = attempt.tokens
+    if attempt.measure == "void":
+        assert (tokens.input, tokens.output, attempt.cost, attempt.price) == (0, 0, 0, ""), attempt
+    elif attempt.provider in PRICED:
+        assert tokens.input + tokens.output > 0, attempt
+        assert attempt.cost == tokens.input * INPUT_COST + tokens.output * OUTPUT_COST, attempt
+        assert attempt.price
+    else:
+        assert attempt.cost is None
+    assert attempt.outcome != "completed" or attempt.measure != "void", attempt
+
+
+def _open_calls(path: Path) -> set[str]:
+    """What a journal's file has as open and not as settled. Read without Penstock."""
+    found: dict[str, set[str]] = {"open": set(), "settled": set(), "mark": set()}
+    for record in _records(path):
+        if record["type"] != "mark":
+            found[record["type"]].add(record["entry"]["id"])
+    return found["open"] - found["settled"]
+
+
+def _records(path: Path) -> Iterator[Any]:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(_NUMBER.size)
+        while len(head := file.read(_RECORD.size)) == _RECORD.size:
+            length, checksum = _RECORD.unpack(head)
+            payload = file.read(length)
+            if not length or zlib.crc32(payload) != checksum:
+                return
+            yield json.loads(payload)
