@@ -8,6 +8,7 @@
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
     ├── CaptureError            a file is no capture, or was changed: its message names the line
     ├── WeightsError            a model's file cannot be had: the message says why, and what to do
+    ├── KeyTermsError           a key cannot be made, found or changed so: the message says what to do instead
     ├── BookError               the ledger's store cannot do it now: the message says why; it may be asked again
     │   └── BookUnusableError   nor later: the store is damaged, or not ours, or newer than this version
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
@@ -53,6 +54,15 @@ class CaptureError(PenstockError, ValueError):
 
 class WeightsError(PenstockError):
     """The file of a model on this machine cannot be had."""
+
+
+class KeyTermsError(PenstockError, ValueError):
+    """A key cannot be made, found or changed so. `code` says which it is to programs, `param` what was wrong."""
+
+    def __init__(self, message: str, *, code: str = "invalid_key_terms", param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
 
 
 class Problem(Struct, frozen=True):

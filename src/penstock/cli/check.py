@@ -1,6 +1,7 @@
 """`penstock check`: says what is wrong with a configuration, or what is in it, without starting anything."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import click
 
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import ConfigError, Problem, UnreadableConfigError
-from penstock.gateway.config import DEFAULT_FILE, Config, Provider, Route, default_file, load
+from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, Provider, Route, default_file, load
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
 
@@ -34,7 +35,7 @@ def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
                   2  the file could not be read at all
     """
     try:
-        config = load(file or default_file(), os.environ)
+        config = load(file or default_file(), os.environ, has_stored_keys=_has_stored_keys)
     except ConfigError as error:
         unreadable = isinstance(error, UnreadableConfigError)
         if as_json:
@@ -46,6 +47,12 @@ def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
     ctx.exit(OK)
 
 
+def _has_stored_keys(ledger: LedgerSettings) -> bool:
+    from penstock.stores.books import has_living_key  # noqa: PLC0415 - seldom asked
+
+    return has_living_key(ledger, os.environ, time.time() * 1000)
+
+
 def describe(config: Config) -> dict[str, object]:
     """What `--json` prints of a configuration that can be used."""
     return {
@@ -54,6 +61,7 @@ def describe(config: Config) -> dict[str, object]:
         "errors": [],
         "warnings": config.warnings,
         "listen": config.server.listen,
+        "admin": config.admin.listen if config.admin.enabled else None,
         "providers": [
             {
                 "name": provider.name,

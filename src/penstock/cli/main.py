@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("penstock.cli.model", "Fetch the model that runs on this machine, or show its state."),
     "usage": ("penstock.cli.usage", "Sum up what was used and what it cost."),
     "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
+    "keys": ("penstock.cli.keys", "Make, list, rotate and revoke the keys of clients."),
     "check": ("penstock.cli.check", "Check the configuration, without starting."),
     "inspect": ("penstock.cli.inspect", "Explain a stream: the answer, its usage, its ending, its defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),

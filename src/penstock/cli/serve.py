@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from penstock.cli.banner import banner
 from penstock.cli.fetching import obtain
 from penstock.errors import BookError, ConfigError
-from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
+from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
 
 
 @click.command(short_help="Run the gateway.")
@@ -25,9 +26,25 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     there, and models are addressed as provider/model. Where there is none, a small model on this machine answers.
     """
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
+    from penstock.stores.books import has_living_key  # noqa: PLC0415
+
+    locked = False  # once there are keys, they are asked for until the end, whatever becomes of them
+
+    def has_stored_keys(ledger: LedgerSettings) -> bool:
+        nonlocal locked
+        locked = locked or has_living_key(ledger, os.environ, time.time() * 1000)
+        return locked
 
     def read() -> Config:
-        return load(file or default_file(), os.environ, host=host, port=port, workers=workers, record=record)
+        return load(
+            file or default_file(),
+            os.environ,
+            host=host,
+            port=port,
+            workers=workers,
+            record=record,
+            has_stored_keys=has_stored_keys,
+        )
 
     try:
         config = read()
@@ -36,9 +53,13 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         sys.exit(1)
     if config.only_here:
         obtain(config, os.environ)
+
+    def ready(bound: int, admin: str) -> None:
+        click.echo(banner(config, bound, os.environ, admin), err=True)
+
     try:
-        status = run(config, read, os.environ, lambda bound: click.echo(banner(config, bound, os.environ), err=True))
-    except (ConfigError, BookError) as error:
+        status = run(config, read, os.environ, ready)
+    except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
     except BookError as error:

@@ -5,7 +5,7 @@ says that the store cannot do it now: full, locked, gone. Nothing has happened t
 appending is idempotent.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -96,6 +96,9 @@ class Book(Protocol):
 
     def put_keys(self, keys: Iterable[Key]) -> None:
         """Keep keys, in place of those with the same ids, all or none."""
+
+    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
+        """Keep the keys that `change` makes of all keys, while nobody else changes any. It may be asked twice."""
 
     def close(self) -> None:
         """Let go of the store."""

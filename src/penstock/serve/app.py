@@ -12,6 +12,7 @@ from msgspec import structs
 from penstock.core.sabotage import parse_fault
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
+from penstock.gateway.config.addresses import Address
 from penstock.gateway.failure import Failure
 from penstock.gateway.keys import Key, KeyRing, configured, is_mistyped
 from penstock.gateway.ledger import Ledger, NoLedger
@@ -42,6 +43,13 @@ _DRAINING = Failure(
     status=503,
     kind="server_error",
     retry_after="1",
+)
+_KEYS_UNKNOWN = Failure(
+    code="ledger_unavailable",
+    message="the gateway cannot read its keys now, and lets nobody in whom it does not know; try again soon",
+    status=503,
+    kind="server_error",
+    retry_after="2",
 )
 _NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
 _MISTYPED = "this key is mistyped, or a part of it is missing: its last digits do not fit the rest"
@@ -184,6 +192,17 @@ class App:
         while not done() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - it ends a process
             await asyncio.sleep(0.02)
 
+    def state(self) -> dict[str, object]:
+        """How this process is, for the admin API."""
+        ledger = self._books.state() if self._books is not None else {"enabled": False}
+        places = self._server.sockets if self._server is not None else ()
+        return {
+            "listening": [str(Address(*place.getsockname()[:2])) for place in places],
+            "draining": self.draining,
+            "open_calls": len(self._calls),
+            "ledger": ledger,
+        }
+
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         request = exchange.request
@@ -273,7 +292,8 @@ class App:
     def _key(self, exchange: Exchange) -> Key | Failure | None:
         """The key that the client shows, or why it is not let in; None where no keys are asked for."""
         ring = self._books.keys if self._books is not None else self._configured
-        if not ring:
+        unknown = self._books is not None and not self._books.keys_known
+        if not ring and not unknown:
             return None
         headers = exchange.request.headers
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -281,6 +301,8 @@ class App:
             token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key") or headers.get("api-key") or ""
         )
         key = ring.find(given)
+        if key is None and unknown:
+            return _KEYS_UNKNOWN
         if key is None:
             return _unauthorized(_MISTYPED if is_mistyped(given) else _NO_KEY)
         unusable = key.unusable(time.time() * 1000) if key.stored else ""

@@ -54,6 +54,8 @@ class Bookkeeping:
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
         self.keys = KeyRing([])
         """The keys that let a client in."""
+        self.keys_known = False
+        """Whether the book has told its keys: until then nobody can tell who else is to be let in."""
         self._scribe = Scribe(
             partial(open_book, settings, environment),
             self.ledger.booked,
@@ -83,6 +85,16 @@ class Bookkeeping:
         self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
         self.keys = KeyRing([*self._configured, *self._stored])
 
+    def state(self) -> dict[str, object]:
+        """How the ledger is, for the admin API."""
+        return {
+            "enabled": True,
+            "ready": self.ledger.ready,
+            "degraded": self.ledger.degraded or None,
+            "trouble": self._scribe.trouble or None,
+            "waiting": self._journal.waiting,
+        }
+
     async def close(self) -> None:
         """Book what is still to be booked, if that is possible now; else the journal keeps it for the next start."""
         await asyncio.get_running_loop().run_in_executor(None, self._scribe.close, _CLOSE_S)
@@ -92,6 +104,7 @@ class Bookkeeping:
 
     def _take_keys(self, keys: Keys) -> None:
         self._stored = keys.keys
+        self.keys_known = True
         self.keys = KeyRing([*self._configured, *self._stored])
         for key in keys.keys:
             if key.id in keys.spent:

@@ -13,11 +13,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import uvloop
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import Config
+from penstock.serve.admin.listener import Admin
+from penstock.serve.admin.place import Place, open_place
 from penstock.serve.app import App
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.log import Log
@@ -36,28 +39,31 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run(
-    config: Config, load: Callable[[], Config], environment: Mapping[str, str], ready: Callable[[int], None]
+    config: Config, load: Callable[[], Config], environment: Mapping[str, str], ready: Callable[[int, str], None]
 ) -> int:
-    """Serve until a signal ends it; returns the exit status. `ready` is told the port once it is open.
+    """Serve until a signal ends it; returns the exit status. `ready` is told the port and the admin API, once open.
 
-    Raises `ConfigError` where captures cannot be written as the configuration says, and `BookError` where the ledger
-    cannot.
+    Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says, and
+    `BookError` where the ledger cannot be kept.
     """
     prepare(config)
     host, port = config.server.address
     claimed = _claim(config, environment)
+    place = open_place(config, environment, lambda words: print(f"penstock: {words}", file=sys.stderr))  # noqa: T201
+    admin = place.told if place is not None else ""
     home = Home()
     try:
         if config.server.workers == 1:
-            return uvloop.run(_serve(config, load, environment, home, (host, port), ready))
+            doors = _Doors((host, port), place)
+            return uvloop.run(_serve(config, load, environment, home, doors, lambda bound: ready(bound, admin)))
         if config.ledger.enabled:
             begin(state_folder(config.ledger, environment))
         reserved = _reserve(host, port)
         port = reserved.getsockname()[1]
-        ready(port)
+        ready(port, admin)
 
         def work(alive: int) -> int:
-            return uvloop.run(_serve(config, load, environment, home, (host, port), alive))
+            return uvloop.run(_serve(config, load, environment, home, _Doors((host, port), place), alive))
 
         return _supervise(config.server.workers, work)
     finally:
@@ -79,12 +85,19 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
     return claimed
 
 
+class _Doors(NamedTuple):
+    """Where clients are served, and where the admin API is, if there is one."""
+
+    address: tuple[str, int]
+    admin: Place | None
+
+
 async def _serve(
     config: Config,
     load: Callable[[], Config],
     environment: Mapping[str, str],
     home: Home,
-    address: tuple[str, int],
+    doors: _Doors,
     told: Callable[[int], None] | int,
 ) -> int:
     """One process. `told` is whom to tell that it listens; or, for one of several, its supervisor's pipe."""
@@ -98,7 +111,10 @@ async def _serve(
         loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
     if alive is not None:
         loop.add_reader(alive, _orphaned, loop, alive, signals)
-    bound = await app.listen(*address, reuse_port=alive is not None)
+    bound = await app.listen(*doors.address, reuse_port=alive is not None)
+    admin = Admin(doors.admin, app, config, environment) if doors.admin is not None else None
+    if admin is not None:
+        await admin.listen()
     if not isinstance(told, int):
         told(bound)
     gc.collect()
@@ -106,6 +122,8 @@ async def _serve(
     gc.set_threshold(_GARBAGE, 10, 10)
     while await signals.get() == signal.SIGHUP:
         _reload(app, load, log)
+        if admin is not None:
+            admin.use(app.config)
     draining = loop.create_task(app.drain(app.config.server.drain_s))
     again = loop.create_task(_another(signals))
     await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
@@ -113,6 +131,8 @@ async def _serve(
         draining.cancel()
         await app.drain(0.0)
     again.cancel()
+    if admin is not None:
+        await admin.close()
     log.close()
     return 0
 

@@ -29,6 +29,18 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
     return SqliteBook.open(folder / FILE, readonly=readonly)
 
 
+def has_living_key(settings: LedgerSettings, environment: Mapping[str, str], now_ms: float) -> bool:
+    """Whether the book has a key that opens something. Raises `BookError` where that cannot be told."""
+    if settings.postgres is None and not (state_folder(settings, environment) / FILE).exists():
+        return False
+    book = open_book(settings, environment, readonly=True)
+    try:
+        keys = book.keys()
+        return any(not key.unusable(now_ms) for key in keys)
+    finally:
+        book.close()
+
+
 def state_folder(settings: LedgerSettings, environment: Mapping[str, str]) -> Path:
     """Where this machine keeps what must not be lost: as configured, as $PENSTOCK_STATE says, or where others do."""
     if named := settings.folder or environment.get("PENSTOCK_STATE"):

@@ -1,6 +1,6 @@
 """SqlBook: the ledger in a database, whichever it is. All its SQL is here, in `selection.py` and in `sums.py`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from penstock.gateway.book import Filter, Grouping, Spent, UsageRow
@@ -38,6 +38,7 @@ _ENTRIES = (
     "FROM (SELECT * FROM calls c {where} ORDER BY {order} LIMIT {limit}) c "
     "LEFT JOIN attempts a ON a.call = c.place ORDER BY {order}, a.number"
 )
+_KEYS = f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id"
 _NEWEST_FIRST = "c.at_ms DESC, c.place DESC"
 _AS_BOOKED = "c.place"
 # One statement is one snapshot: the sum, then the ids of what it may or may not have in it.
@@ -106,8 +107,7 @@ class SqlBook:
 
     def keys(self) -> list[Key]:
         """All keys, the oldest first, revoked and expired ones too."""
-        rows = self.database.fetch(f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id")
-        return [read_key(row) for row in rows]
+        return [read_key(row) for row in self.database.fetch(_KEYS)]
 
     def keys_version(self) -> int:
         """A number that changes with every change of keys; cheap to ask."""
@@ -116,17 +116,27 @@ class SqlBook:
     def put_keys(self, keys: Iterable[Key]) -> None:
         """Keep keys, in place of those with the same ids, all or none."""
         rows = [key_row(key) for key in keys]
+        if rows:
+            self.database.write(lambda transaction: _put_keys(transaction, rows))
+
+    def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
+        """Keep the keys that `change` makes of all keys, while nobody else changes any. It may be asked twice."""
 
         def put(transaction: Transaction) -> None:
-            transaction.execute_each(_PUT_KEY, rows)
-            transaction.fetch("UPDATE meta SET value = value + 1 WHERE name = 'keys'")
+            rows = [key_row(key) for key in change([read_key(row) for row in transaction.fetch(_KEYS)])]
+            if rows:
+                _put_keys(transaction, rows)
 
-        if rows:
-            self.database.write(put)
+        self.database.write(put)
 
     def close(self) -> None:
         """Let go of the store."""
         self.database.close()
+
+
+def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
+    transaction.execute_each(_PUT_KEY, rows)
+    transaction.fetch("UPDATE meta SET value = value + 1 WHERE name = 'keys'")
 
 
 def _book(transaction: Transaction, entries: dict[str, Entry]) -> None:

@@ -65,7 +65,7 @@ def _serve(caller: Caller, file: Path | None) -> None:
         if config.only_here:
             obtain(config, os.environ)
         caller.serve(config)
-    except (ConfigError, BookError) as error:
+    except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE)
     except BookError as error:

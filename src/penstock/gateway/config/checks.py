@@ -19,6 +19,7 @@ from penstock.upstream.playback import parse_speed
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8
+MIN_TOKEN = 16
 
 _KEY = re.compile(r"[!-~]+")
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -84,6 +85,16 @@ def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
             problems.error(path, f"is shorter than {MIN_KEY} characters; try: openssl rand -hex 24")
         if key in keys[:index]:
             problems.warn(path, "stands here twice")
+
+
+def check_token(token: Secret, keys: tuple[object, ...], problems: Problems) -> None:
+    """What opens the admin API."""
+    path: Path = ("admin", "token")
+    _check_key(token, path, problems)
+    if len(token.reveal()) < MIN_TOKEN:
+        problems.error(path, f"is shorter than {MIN_TOKEN} characters; try: openssl rand -hex 24")
+    if token in keys:
+        problems.error(path, "is a client's key too, and must be another one: clients may not make keys")
 
 
 def wrong_with_key(text: str) -> str | None:

@@ -8,22 +8,19 @@
 4. All mistakes are told at once. None of what is told shows a secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import structs
-
 from penstock.errors import Problem, UnreadableConfigError
-from penstock.gateway.config.addresses import Address, parse_listen
-from penstock.gateway.config.checks import check_keys
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
 from penstock.gateway.config.schema import shape
-from penstock.gateway.config.settings import Captures, Config, LedgerSettings, Limits, Retries, Server, Timeouts
+from penstock.gateway.config.server import load_admin, load_server
+from penstock.gateway.config.settings import Captures, Config, LedgerSettings, Limits, Retries, Timeouts
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.providers.catalog import brought_in, catalog
@@ -34,7 +31,7 @@ ENVIRONMENT = "environment"
 _MAX_FILE = 10_000_000
 
 
-def load(
+def load(  # noqa: PLR0913 - what a command may say goes over the file
     path: FilePath | None,
     env: Mapping[str, str],
     *,
@@ -42,8 +39,12 @@ def load(
     port: int | None = None,
     workers: int | None = None,
     record: str | None = None,
+    has_stored_keys: Callable[[LedgerSettings], bool] | None = None,
 ) -> Config:
     """Load a file, or only the environment where there is none. What else is given goes over [server] of the file.
+
+    `has_stored_keys` says whether the ledger has a key that opens something. It is asked only if that decides whether
+    the configuration can be used, and may raise `BookError`.
 
     Raises `ConfigError` with everything that is wrong, or `UnreadableConfigError`.
     """
@@ -54,7 +55,16 @@ def load(
     _check_missing(reader.missing, problems)
 
     own = {name: value for name, value in (("workers", workers), ("record", record)) if value is not None}
-    server = _server({**given.get("server", {}), **own}, problems, host=host, port=port)
+    ledger = LedgerSettings(**given.get("ledger", {}))
+    stored = has_stored_keys if ledger.enabled else None
+    server = load_server(
+        {**given.get("server", {}), **own},
+        problems,
+        host=host,
+        port=port,
+        has_stored_keys=lambda: stored is not None and stored(ledger),
+    )
+    admin = load_admin(given.get("admin", {}), server, problems)
     timeouts = Timeouts(**given.get("timeouts", {}))
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
@@ -74,7 +84,8 @@ def load(
         limits=limits,
         retries=retries,
         captures=captures,
-        ledger=LedgerSettings(**given.get("ledger", {})),
+        ledger=ledger,
+        admin=admin,
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
@@ -131,25 +142,6 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
         if not optional:
             del missing[path]
             problems.error(path, f"the variable {variable} is not set, or empty")
-
-
-def _server(given: dict[str, Any], problems: Problems, *, host: str | None, port: int | None) -> Server:
-    server = Server(**given)
-    check_keys(server.keys, problems)
-    try:
-        address = parse_listen(server.listen)
-        address = Address(address.host if host is None else host, address.port if port is None else port)
-        parse_listen(str(address))  # what was given beside the file may be wrong too
-    except ValueError as error:
-        problems.error(("server", "listen"), str(error))
-        return structs.replace(server, listen=Server().listen)
-    if not address.local and not server.keys:
-        problems.error(
-            ("server", "listen"),
-            f"on {address} anybody could spend your providers' keys; "
-            'set [server] keys = ["${PENSTOCK_KEY}"], or listen on 127.0.0.1',
-        )
-    return structs.replace(server, listen=str(address))
 
 
 def _retries(given: dict[str, Any], problems: Problems) -> Retries:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, inspect
 
 from penstock.core.stream import READERS
 from penstock.gateway.config.settings import (
+    AdminSettings,
     Captures,
     LedgerSettings,
     Limits,
@@ -64,6 +65,7 @@ class File(Struct, frozen=True, kw_only=True):
     retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
     captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is kept.")] = LedgerSettings()
+    admin: Annotated[AdminSettings, Meta(description="Where keys are managed, over HTTP.")] = AdminSettings()
     prices: Annotated[
         Mapping[str, PriceSettings],
         Meta(description="What models cost, by provider/model or a pattern such as acme/*, over what is built in."),

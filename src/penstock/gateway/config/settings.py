@@ -18,6 +18,7 @@ from penstock.providers.provider import Provider, Seconds, Timeouts
 from penstock.providers.secret import Secret
 
 __all__ = [
+    "AdminSettings",
     "Captures",
     "Config",
     "LedgerSettings",
@@ -135,6 +136,25 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     ] = 0.25
 
 
+class AdminSettings(Struct, frozen=True, kw_only=True):
+    """Where keys are managed and the ledger is read, over HTTP. Its `listen` is complete once it is loaded."""
+
+    enabled: Annotated[bool, Meta(description="false has no admin API; the commands work all the same.")] = True
+    listen: Annotated[
+        str, Meta(description="Where to listen: host:port. Without it: this machine, on the port after the server's.")
+    ] = ""
+    token: Annotated[
+        Secret | None, Meta(description="What opens it. Without it, one is made and kept in the folder for state.")
+    ] = None
+    implied: bool = False
+    """Whether nobody said where to listen."""
+
+    @property
+    def address(self) -> Address:
+        """Where to listen, taken apart."""
+        return parse_listen(self.listen)
+
+
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """What a model costs, in dollars for a million tokens."""
 
@@ -216,6 +236,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
+    admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
     # By provider/model, in which `*` is anything.
     prices: Mapping[str, Price] = MappingProxyType({})
     source: str = "environment"
@@ -242,9 +263,10 @@ class Config(Struct, frozen=True, kw_only=True):
             return None
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret that the gateway knows: the providers' and the clients'."""
+        """Every secret that the gateway knows: the providers', the clients' and its own."""
         own = (secret for provider in self.providers.values() for secret in provider.secrets())
-        return tuple(dict.fromkeys((*own, *(key.reveal() for key in self.server.keys))))
+        ours = (key.reveal() for key in (*self.server.keys, *filter(None, [self.admin.token])))
+        return tuple(dict.fromkeys((*own, *ours)))
 
     def models(self) -> tuple[str, ...]:
         """The names to list in /v1/models: routes first, then known models of each provider unless `only_routes`."""

@@ -1,0 +1,101 @@
+"""Keys, as people read them: a table of all of them, or all about one."""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from penstock.cli.text import one_line
+
+_HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires")
+_LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
+_TONES = {"active": "green", "ending": "yellow"}
+
+Report = Mapping[str, object]
+
+
+def table(reports: Sequence[Report]) -> None:
+    """Print one line for each key: in a table on a terminal, else plainly, under a head and between tabs."""
+    rows = [_row(report) for report in reports]
+    if sys.stdout.isatty():
+        _pretty(rows)
+        return
+    for row in (_HEAD, *rows):
+        click.echo("\t".join(map(one_line, row)))
+
+
+def shown(report: Report) -> str:
+    """All about one key."""
+    spent = f"${report['spent']} this {report['period']}" if report["period"] != "total" else f"${report['spent']}"
+    rows = {
+        "key": f"{report['id']} ({report['name']}), which ends in {report['hint']}",
+        "state": f"{report['state']}{_since(report)}",
+        "created": report["created"],
+        "expires": report["expires"] or "never",
+        "budget": _budget(report) or "none",
+        "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{_renewed(report)}",
+        "limits": _limits(report) or "none",
+        "models": _models(report) or "all",
+        "tags": ", ".join(f"{name}={value}" for name, value in _mapping(report["tags"]).items()) or "none",
+    }
+    return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())
+
+
+def _row(report: Report) -> tuple[str, ...]:
+    return (
+        str(report["id"]),
+        str(report["name"]),
+        f"…{report['hint']}",
+        str(report["state"]),
+        f"${report['spent']}",
+        _budget(report),
+        _limits(report),
+        _models(report),
+        str(report["expires"] or ""),
+    )
+
+
+def _pretty(rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    # A column in which nothing stands is not worth its room.
+    used = [index for index in range(len(_HEAD)) if any(row[index] for row in rows)]
+    for index in used:
+        grid.add_column(_HEAD[index], no_wrap=_HEAD[index] in ("id", "key", "state"), overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(one_line(row[index]), _TONES.get(row[index], "") if index == 3 else "") for index in used))
+    Console(highlight=False).print(grid)
+
+
+def _budget(report: Report) -> str:
+    if report["budget"] is None:
+        return ""
+    return f"${report['budget']} in all" if report["period"] == "total" else f"${report['budget']}/{report['period']}"
+
+
+def _limits(report: Report) -> str:
+    return ", ".join(f"{report[name]} {unit}" for name, unit in _LIMITS if report[name] is not None)
+
+
+def _models(report: Report) -> str:
+    models = report["models"]
+    return ", ".join(map(str, models)) if isinstance(models, list) else ""
+
+
+def _since(report: Report) -> str:
+    if report["revoked"] is None:
+        return ""
+    replaced = f", replaced by {report['replaced_by']}" if report["replaced_by"] else ""
+    word = "until" if report["state"] == "ending" else "since"
+    return f" {word} {report['revoked']}{replaced}"
+
+
+def _renewed(report: Report) -> str:
+    return f", whole again on {report['renewed']}" if report["renewed"] else ""
+
+
+def _mapping(value: object) -> Mapping[object, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,168 @@
+"""`penstock keys`: makes, shows, rotates and revokes the keys of clients, in the book that the configuration means.
+
+No gateway has to run for it. One that does notices within a second.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.cli.key_tables import shown, table
+from penstock.cli.text import one_line, to_json
+from penstock.errors import BookError, ConfigError, KeyTermsError
+from penstock.gateway import key_changes
+from penstock.gateway.book import Book
+from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.key_report import report
+from penstock.gateway.key_terms import KeyTerms, parse_tag
+from penstock.stores.books import open_book
+
+_UNREADABLE = 2
+
+_config = click.option(
+    "--config",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"The configuration.  [default: {DEFAULT_FILE}, if it is there]",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_which = click.argument("which", metavar="ID|NAME")
+
+
+@click.group(short_help="Make, list, rotate and revoke the keys of clients.")
+def command() -> None:
+    """The keys that let clients in, each with its limits (docs/ledger.md).
+
+    They are in the ledger, and of each only a digest: a key is shown once, when it is made. A gateway that runs
+    notices within a second.
+    """
+
+
+@command.command("create", short_help="Make a key.")
+@_config
+@click.option("--name", default="", help="What it is called; unique among keys that live.")
+@click.option("--budget", metavar="DOLLARS", help="What it may spend, such as 25 or 0.50.")
+@click.option("--per", type=click.Choice(["day", "week", "month", "total"]), help="In which time.  [default: month]")
+@click.option("--rpm", type=int, metavar="N", help="Requests per minute.")
+@click.option("--tpm", type=int, metavar="N", help="Tokens per minute.")
+@click.option("--concurrent", type=int, metavar="N", help="Calls under way at a time.")
+@click.option("--model", "models", multiple=True, metavar="PATTERN", help="A model it is for, or groq/*. Repeatable.")
+@click.option("--expires", default="", metavar="WHEN", help="When it ends: 30d, or 2027-01-01.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put on its calls. Repeatable.")
+@_json
+def create_command(
+    file: Path | None, *, per: Any, rpm: int | None, tpm: int | None, as_json: bool, **terms: Any
+) -> None:
+    """Make a key, and print it: KEY=$(penstock keys create --name ci).
+
+    What no option limits is not limited.
+    """
+    with _book(file) as book:
+        named = dict(map(parse_tag, terms.pop("tags")))
+        wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **terms)
+        now = _now_ms()
+        _hand_over(book, key_changes.create(book, wanted, now), now, as_json=as_json)
+
+
+@command.command("list", short_help="List keys.")
+@_config
+@click.option("--all", "dead", is_flag=True, help="Those too that were revoked or have expired.")
+@_json
+def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
+    """List the keys that live: their limits, and what they have spent."""
+    with _book(file) as book:
+        now = _now_ms()
+        keys = book.keys()
+        reports = [report(book, key, now) for key in keys if dead or not key.unusable(now)]
+    if as_json:
+        click.echo(to_json({"keys": reports}))
+    elif reports or not sys.stdout.isatty():
+        table(reports)
+    else:
+        click.echo("There are no keys. Make one: penstock keys create --name NAME")
+
+
+@command.command("show", short_help="Show one key.")
+@_which
+@_config
+@_json
+def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
+    """Show a key: its terms, what it has spent in its present period, and what is left."""
+    with _book(file) as book:
+        now = _now_ms()
+        found = report(book, key_changes.find(book.keys(), which, now), now)
+    click.echo(to_json(found) if as_json else shown(found))
+
+
+@command.command("revoke", short_help="Let a key open nothing any more.")
+@_which
+@_config
+@_json
+def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
+    """Revoke a key. Calls under way go on; what it was used for stays in the ledger."""
+    with _book(file) as book:
+        now = _now_ms()
+        found = report(book, key_changes.revoke(book, which, now), now)
+    click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))
+
+
+@command.command("rotate", short_help="Replace a key by a new one.")
+@_which
+@_config
+@click.option("--grace", default="0", metavar="WHILE", help="How long the old one works on, such as 24h.  [default: 0]")
+@_json
+def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) -> None:
+    """Make a new key with the same name and terms, and print it. The old one ends, at once or after a while.
+
+    What was spent stays with the old one: the budget of the new one is whole.
+    """
+    with _book(file) as book:
+        now = _now_ms()
+        _hand_over(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
+
+
+@contextmanager
+def _book(file: Path | None) -> Iterator[Book]:
+    """The book; what goes wrong with it, or with what is asked of it, is told in one line."""
+    try:
+        # Whether there is a key yet does not matter: this is how it is made.
+        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_UNREADABLE)
+    try:
+        book = open_book(config.ledger, os.environ)
+        try:
+            yield book
+        finally:
+            book.close()
+    except (BookError, KeyTermsError) as error:
+        raise click.ClickException(one_line(str(error))) from error
+
+
+def _hand_over(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
+    """Show a key to its owner: the key alone on stdout, what is to be known about it beside."""
+    if as_json:
+        replaces = {"replaces": new.replaces.id} if new.replaces is not None else {}
+        click.echo(to_json({"secret": new.secret, **report(book, new.key, now_ms), **replaces}))
+        return
+    click.echo(new.secret)
+    if sys.stderr.isatty():
+        what = f"This is the key {new.key.id} ({new.key.name}). It is shown only now: keep it where you keep secrets."
+        click.echo(one_line(what), err=True)
+        if new.replaces is not None and new.replaces.unusable(now_ms):
+            click.echo(f"The old one, {new.replaces.id}, opens nothing any more.", err=True)
+        elif new.replaces is not None:
+            until = report(book, new.replaces, now_ms)["revoked"]
+            click.echo(f"The old one, {new.replaces.id}, works until {until}.", err=True)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

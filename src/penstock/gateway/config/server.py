@@ -1,0 +1,83 @@
+"""Loads [server] and [admin]: where to listen, and whether that is safe by the keys that there are."""
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import structs
+
+from penstock.errors import BookError
+from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.gateway.config.checks import check_keys, check_token
+from penstock.gateway.config.problems import Problems
+from penstock.gateway.config.settings import AdminSettings, Server
+from penstock.providers.secret import Secret
+
+_LAST_PORT = 65_535
+
+
+def load_server(
+    given: dict[str, Any],
+    problems: Problems,
+    *,
+    host: str | None,
+    port: int | None,
+    has_stored_keys: Callable[[], bool],
+) -> Server:
+    """How clients are served. `has_stored_keys` is asked only where it decides."""
+    server = Server(**given)
+    check_keys(server.keys, problems)
+    try:
+        address = parse_listen(server.listen)
+        address = Address(address.host if host is None else host, address.port if port is None else port)
+        parse_listen(str(address))  # what was given beside the file may be wrong too
+    except ValueError as error:
+        problems.error(("server", "listen"), str(error))
+        return structs.replace(server, listen=Server().listen)
+    if not address.local and not server.keys:
+        _check_stored(address, has_stored_keys, problems)
+    return structs.replace(server, listen=str(address))
+
+
+def _check_stored(address: Address, has_stored_keys: Callable[[], bool], problems: Problems) -> None:
+    """Beyond this machine there must be a key."""
+    unknown = ""
+    try:
+        if has_stored_keys():
+            return
+    except BookError as error:
+        unknown = f" (whether there are stored keys cannot be told: {error})"
+    problems.error(
+        ("server", "listen"),
+        f"on {address} anybody could spend your providers' keys; make a key: penstock keys create --name NAME, "
+        f'or set [server] keys = ["${{PENSTOCK_KEY}}"], or listen on 127.0.0.1{unknown}',
+    )
+
+
+def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> AdminSettings:
+    """Where the admin API is: by default on this machine, on the port after the server's."""
+    admin = AdminSettings(**given)
+    if admin.token is not None:
+        check_token(admin.token, server.keys, problems)
+    beside = server.address
+    nearby = str(Address(beside.host if beside.local else "127.0.0.1", _next(beside.port)))
+    if not admin.listen:
+        return structs.replace(admin, listen=nearby, implied=True)
+    try:
+        address = parse_listen(admin.listen)
+    except ValueError as error:
+        problems.error(("admin", "listen"), str(error))
+        return structs.replace(admin, listen=nearby)
+    if admin.enabled and address.port and address == beside:
+        problems.error(("admin", "listen"), "is where clients are served; choose another port")
+    if admin.enabled and not address.local and not isinstance(admin.token, Secret):
+        problems.error(
+            ("admin", "listen"),
+            f"on {address} other machines could try to manage your keys; "
+            'set [admin] token = "${PENSTOCK_ADMIN_TOKEN}", or listen on 127.0.0.1',
+        )
+    return admin
+
+
+def _next(port: int) -> int:
+    """The port beside it; any that is free, where it takes any."""
+    return 0 if not port else port + 1 if port < _LAST_PORT else port - 1

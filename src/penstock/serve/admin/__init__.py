@@ -1,0 +1,13 @@
+"""The admin API: keys are managed and the ledger is read over HTTP, on a listener of its own.
+
+| file | does |
+|---|---|
+| `place.py` | where it listens, and the token that opens it: both before any worker is forked |
+| `listener.py` | `Admin`: connections, who is let in, which route is meant |
+| `desk.py` | the thread in which the book is asked, so that no stream waits for it |
+| `routes.py` | the routes, and what each does with the book |
+| `queries.py` | query strings → filters, groups, pages |
+| `entries.py` | entries and usage, as they are told |
+
+A page that uses it will be served at `/` of the same listener: `Admin.handle` says where it belongs.
+"""

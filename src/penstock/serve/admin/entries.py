@@ -1,0 +1,49 @@
+"""Entries and usage, as the admin API tells them. Money and times are told as `gateway/key_report.py` says."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from penstock.gateway.book import Grouping, UsageRow
+from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.key_report import moment, money
+
+
+def told_entry(entry: Entry) -> dict[str, object]:
+    """One call."""
+    return {
+        "id": entry.id,
+        "at": moment(entry.at_ms),
+        "key": entry.key or None,
+        "surface": entry.surface,
+        "model": entry.model,
+        "stream": entry.stream,
+        "outcome": entry.outcome,
+        "status": entry.status,
+        "code": entry.code or None,
+        "first_event_ms": entry.first_event_ms,
+        "duration_ms": entry.duration_ms,
+        "measure": entry.measure,
+        "tokens": structs.asdict(entry.tokens),
+        "cost": money(entry.cost),
+        "repairs": dict(entry.repairs),
+        "tags": dict(entry.tags),
+        "user": entry.user or None,
+        "attempts": [_attempt(attempt) for attempt in entry.attempts],
+    }
+
+
+def told_usage(by: Sequence[Grouping], row: UsageRow) -> dict[str, object]:
+    """What a group of calls has used."""
+    told = structs.asdict(row)
+    return told | {"group": dict(zip(by, row.group, strict=True)), "cost": money(row.cost)}
+
+
+def _attempt(attempt: AttemptEntry) -> dict[str, object]:
+    told = structs.asdict(attempt)
+    return told | {
+        "code": attempt.code or None,
+        "tokens": structs.asdict(attempt.tokens),
+        "cost": money(attempt.cost),
+        "price": attempt.price or None,
+    }

@@ -1,0 +1,111 @@
+"""Where the admin API listens, and the token that opens it. Both are settled once, before there is any worker.
+
+The socket is bound here and inherited by every worker: all of them answer on it, and no other program can share it.
+"""
+
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.errors import BookError, ConfigError, Problem
+from penstock.gateway.config import Config, Secret
+from penstock.gateway.config.addresses import Address
+from penstock.stores.books import state_folder
+
+TOKEN_FILE = "admin-token"
+_PREFIX = "psa-"
+_SHORTEST = 16
+_MOST_BYTES = 4_096
+
+
+class Place(NamedTuple):
+    """A bound socket, and the token. `kept` is the file that holds it; None if the configuration does."""
+
+    socket: socket.socket
+    token: Secret
+    kept: Path | None
+
+    @property
+    def address(self) -> Address:
+        """Where it is, with the port that it got."""
+        host, port = self.socket.getsockname()[:2]
+        return Address(host, port)
+
+    @property
+    def told(self) -> str:
+        """Where it is, in words for the banner."""
+        where = f", with the token in {self.kept}" if self.kept is not None else ""
+        return f"http://{self.address}/admin/{where}"
+
+
+def open_place(config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> Place | None:
+    """Bind the socket and have a token.
+
+    Where nobody asked for an admin API it is left out, with a word, if that cannot be; else `ConfigError` is raised.
+    """
+    settings = config.admin
+    if not settings.enabled:
+        return None
+    token, kept = settings.token, None
+    try:
+        if token is None:
+            kept = state_folder(config.ledger, environment) / TOKEN_FILE
+            token = Secret(_kept_token(kept), str(kept))
+        return Place(_bind(settings.address, anywhere=settings.implied), token, kept)
+    except (BookError, OSError, ValueError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        if settings.implied:
+            say(f"there is no admin API: {reason}; see [admin]")
+            return None
+        message = f"the admin API cannot be there: {reason}"
+        raise ConfigError((Problem(config.source, None, "admin.listen", message),)) from error
+
+
+def _bind(address: Address, *, anywhere: bool) -> socket.socket:
+    """A socket on that address; on any port, if nobody chose this one and it is taken."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind(place)
+        except OSError:
+            if not anywhere:
+                raise
+            made.bind((place[0], 0))
+        made.listen(128)  # before others could: a port that is bound and not listened on may be bound again
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _kept_token(path: Path) -> str:
+    """The token in a file that only its owner can read; it is made where it is missing."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        # Whole before anybody sees it; of several gateways that start at once, one makes it.
+        made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, f"{_PREFIX}{secrets.token_urlsafe(32)}\n".encode())
+            os.fsync(file)
+            os.link(made, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.close(file)
+            made.unlink()
+    with path.open("rb") as kept:
+        if stat.S_IMODE(os.fstat(kept.fileno()).st_mode) & 0o077:
+            raise ValueError(f"others may read {path}: remove it, and another one is made")
+        token = kept.read(_MOST_BYTES).decode("ascii", "replace").strip()
+    if len(token) < _SHORTEST or not token.isprintable() or " " in token:
+        raise ValueError(f"there is no token in {path}: remove it, and another one is made")
+    return token

@@ -1,0 +1,403 @@
+"""`penstock keys`: what it prints and refuses; and that a gateway beside it obeys."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import APIStatusError, AuthenticationError, DefaultHttpxClient, OpenAI, RateLimitError
+
+from penstock.errors import ConfigError, KeyTermsError
+from penstock.gateway.config import load
+from penstock.gateway.key_changes import create, find
+from penstock.gateway.key_terms import KeyTerms, parse_expiry, parse_money, parse_while
+from penstock.gateway.keys import PREFIX, is_mistyped
+from penstock.stores.books import FILE, has_living_key
+from penstock.stores.sqlite import SqliteBook
+from tests.cli.support import invoke
+from tests.faults.client import Response, body, get, post
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import HELLO, REST, TEXT, plain, unstreamed, whole
+from tests.faults.upstream import JSON, Gate, Upstream, chunk, head, last_chunk, status
+from tests.streams import counts
+
+NOTICED_S = 1.5
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+
+# By itself
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for state, and no configuration."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def told(*arguments: str) -> Any:
+    result = invoke("keys", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def refused(*arguments: str) -> str:
+    result = invoke("keys", *arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_a_key_alone_is_on_stdout_and_kept_nowhere(state: Path) -> None:
+    result = invoke("keys", "create", "--name", "ci")
+    secret = result.stdout.removesuffix("\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert secret.startswith(PREFIX)
+    assert not is_mistyped(secret)
+    kept = b"".join(path.read_bytes() for path in state.iterdir())
+    assert b"ci" in kept
+    assert secret.encode() not in kept
+    assert secret[len(PREFIX) : -6].encode() not in kept
+
+
+def test_all_terms_are_kept_and_shown(state: Path) -> None:
+    terms = ["--budget", "$25", "--per", "week", "--rpm", "60", "--tpm", "9000", "--concurrent", "2"]
+    terms += ["--model", "groq/*", "--model", "fast", "--expires", "2099-01-01", "--tag", "team=red", "--tag", "a=b=c"]
+    made = told("create", "--name", "all", *terms)
+    assert made["secret"].startswith(PREFIX)
+    shown = told("show", "all")
+    assert made == {"secret": made["secret"], **shown}
+    assert shown["hint"] == made["secret"][-4:]
+    expected = {
+        "name": "all",
+        "state": "active",
+        "budget": "25.00",
+        "period": "week",
+        "spent": "0.00",
+        "left": "25.00",
+        "requests_per_minute": 60,
+        "tokens_per_minute": 9000,
+        "concurrent": 2,
+        "models": ["groq/*", "fast"],
+        "expires": "2099-01-01T00:00:00Z",
+        "tags": {"team": "red", "a": "b=c"},
+    }
+    assert {name: shown[name] for name in expected} == expected
+    assert told("list") == {"keys": [shown]}
+    plain_row = invoke("keys", "list").output.splitlines()[1].split("\t")
+    assert plain_row[:2] == [shown["id"], "all"]
+    assert "$25.00/week" in plain_row
+    lines = invoke("keys", "show", shown["id"]).output
+    assert "spent    $0.00 this week; $25.00 left" in lines
+    assert "tags     team=red, a=b=c" in lines
+
+
+MISTAKES: dict[str, tuple[list[str], str]] = {
+    "money": (["--budget", "25 euros"], "an amount of dollars"),
+    "negative money": (["--budget", "-1"], "an amount of dollars"),
+    "a period of nothing": (["--per", "day"], "give a budget with it"),
+    "an end in the past": (["--expires", "2020-01-01"], "in the past"),
+    "an end that is none": (["--expires", "soon"], "a while such as 30d"),
+    "no requests": (["--rpm", "0"], "from 1 to"),
+    "a tag without a value": (["--tag", "red"], "name=value"),
+    "a name with a line end": (["--name", "a\nb"], "can be seen"),
+    "an id as a name": (["--name", "key_0123456789ab"], "look like the id"),
+    "a model of nothing": (["--model", ""], "names or patterns"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), MISTAKES.values(), ids=MISTAKES)
+def test_terms_that_cannot_be_are_refused_in_one_line(options: list[str], words: str, state: Path) -> None:
+    assert words in refused("create", *options)
+    assert told("list") == {"keys": []}
+
+
+def test_a_name_is_unique_among_keys_that_live(state: Path) -> None:
+    first = told("create", "--name", "ci")
+    assert first["id"] in refused("create", "--name", "ci")
+    assert told("revoke", "ci")["state"] == "revoked"
+    second = told("create", "--name", "ci")
+    assert told("show", "ci")["id"] == second["id"]  # the one that lives
+    assert [key["id"] for key in told("list")["keys"]] == [second["id"]]
+    assert len(told("list", "--all")["keys"]) == 2
+    assert told("revoke", first["id"])["revoked"] is not None
+
+
+def test_a_name_that_two_keys_have_is_refused_with_their_ids(state: Path) -> None:
+    old = told("create", "--name", "ci", "--budget", "3", "--rpm", "7", "--tag", "team=red")
+    new = told("rotate", "ci", "--grace", "24h")
+    assert new["replaces"] == old["id"]
+    same = ("name", "budget", "period", "requests_per_minute", "models", "tags", "expires")
+    assert [new[name] for name in same] == [old[name] for name in same]
+    for action in ("show", "revoke"):
+        words = refused(action, "ci")
+        assert old["id"] in words
+        assert new["id"] in words
+    ending = told("show", old["id"])
+    assert (ending["state"], ending["replaced_by"]) == ("ending", new["id"])
+    assert "was rotated before" in refused("rotate", old["id"])
+    third = told("rotate", "ci")  # the one that has not been rotated yet, and at once
+    assert (third["replaces"], told("show", new["id"])["state"]) == (new["id"], "revoked")
+    assert "opens nothing any more" in refused("rotate", told("revoke", third["id"])["id"])
+
+
+def test_what_is_not_there_is_told(state: Path) -> None:
+    for action in ("show", "revoke", "rotate"):
+        assert "no key of that id or name" in refused(action, "nobody")
+    Path("penstock.toml").write_text("[ledger]\nenabled = false\n")
+    assert "enabled = false" in refused("list")
+    Path("penstock.toml").write_text("[sever]\n")
+    assert invoke("keys", "list").exit_code == 2
+
+
+def test_of_many_who_want_a_name_at_once_one_gets_it(state: Path) -> None:
+    arguments = [sys.executable, "-m", "penstock", "keys", "create", "--name", "one"]
+    runs = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
+    made = [run.communicate(timeout=30)[0] for run in runs]
+    assert sorted(bool(secret) for secret in made) == [False, False, False, True]
+    assert len(told("list", "--all")["keys"]) == 1
+
+
+def test_money_and_times_are_read_exactly() -> None:
+    assert [parse_money(text) for text in ("25", "$25", "0.5", "0.000000001")] == [
+        25_000_000_000,
+        25_000_000_000,
+        500_000_000,
+        1,
+    ]
+    assert [parse_while(text, "x") for text in ("0", "45s", "90m", "24h", "2w")] == [
+        0,
+        45_000,
+        5_400_000,
+        DAY_MS,
+        14 * DAY_MS,
+    ]
+    assert parse_expiry("30d", NOW_MS) == NOW_MS + 30 * DAY_MS
+    assert parse_expiry("2030-01-01", NOW_MS) == 1_893_456_000_000
+    assert parse_expiry("2030-01-01T01:00+01:00", NOW_MS) == 1_893_456_000_000
+    for text in ("", "5", "d", "-1d", "999999999w", "1.5h"):
+        with pytest.raises(KeyTermsError):
+            parse_while(text, "x")
+
+
+# Listening beyond this machine
+
+
+def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[server]\nlisten = "0.0.0.0:0"\n')
+
+    def usable(now_ms: float = NOW_MS) -> bool:
+        try:
+            load(file, {}, has_stored_keys=lambda ledger: has_living_key(ledger, os.environ, now_ms))
+        except ConfigError as error:
+            assert "penstock keys create" in str(error)
+            assert "[server] keys" in str(error)
+            return False
+        return True
+
+    assert not usable()
+    assert not state.exists()  # looking makes nothing
+    assert invoke("check").exit_code == 1
+    state.mkdir()
+    book = SqliteBook.open(state / FILE)
+    create(book, KeyTerms(name="a", expires="30d"), NOW_MS)
+    assert usable()
+    assert not usable(NOW_MS + 31 * DAY_MS)
+    with pytest.raises(ConfigError):
+        load(file, {})
+    told("create", "--name", "b")  # works while the configuration does not
+    assert invoke("check").exit_code == 0
+    book.close()
+    (state / FILE).write_bytes(b"this is no database" * 100)
+    with pytest.raises(ConfigError, match="cannot be told"):
+        load(file, {}, has_stored_keys=lambda ledger: has_living_key(ledger, os.environ, NOW_MS))
+
+
+def test_the_book_is_not_asked_where_it_does_not_matter(tmp_path: Path) -> None:
+    def never(_: object) -> bool:
+        raise AssertionError
+
+    file = tmp_path / "penstock.toml"
+    for text in ('listen = "127.0.0.1:0"', 'listen = "0.0.0.0:0"\nkeys = ["a-good-key"]'):
+        file.write_text(f"[server]\n{text}\n")
+        load(file, {}, has_stored_keys=never)
+
+
+# Beside a gateway
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    prices = '[prices."main/*"]\ninput = 1.0\noutput = 1000.0\n[providers.main]\nmodels = ["river-1", "lake-1"]\n'
+    with Upstream() as upstream:
+        configuration = settings(upstream.url, 0).replace("[providers.main]\n", prices)
+        for model in ("river-1", "lake-1"):
+            upstream.play(unstreamed(), model)
+        with Gateway(tmp_path_factory.mktemp("keys"), upstream, configuration) as gateway:
+            yield gateway
+
+
+def keys(gateway: Gateway, *arguments: str) -> str:
+    """Run the command on the gateway's own book."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "penstock", "keys", *arguments, "--config", str(gateway.file)],
+        env=os.environ | {"PENSTOCK_STATE": str(gateway.file.parent / "state")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return finished.stdout.strip()
+
+
+def ask(gateway: Gateway, key: str, model: str = "main/river-1", **fields: object) -> Response:
+    gateway.expected += 1
+    with gateway.client() as client:
+        client.send(post(body(model, stream=False, **fields), {"Authorization": f"Bearer {key}"}))
+        return client.response()
+
+
+def until(gateway: Gateway, key: str, wanted: int, within_s: float = NOTICED_S) -> Response:
+    """Ask until the answer is as wanted."""
+    deadline = time.monotonic() + within_s
+    while (answer := ask(gateway, key)).status != wanted:
+        assert time.monotonic() < deadline, (answer.status, answer.body)
+        time.sleep(0.02)
+    return answer
+
+
+def sdk(gateway: Gateway, key: str) -> OpenAI:
+    return OpenAI(
+        api_key=key,
+        base_url=f"http://127.0.0.1:{gateway.port}/v1",
+        max_retries=0,
+        http_client=DefaultHttpxClient(trust_env=False),
+    )
+
+
+def complete(client: OpenAI, **options: Any) -> Any:
+    options = {"model": "main/river-1", "max_tokens": 20, **options}
+    return client.chat.completions.create(messages=[{"role": "user", "content": "Say hello."}], **options)
+
+
+def test_a_key_opens_soon_after_it_is_made_and_not_after_it_is_revoked(gateway: Gateway) -> None:
+    key = keys(gateway, "create", "--name", "short")
+    assert until(gateway, key, 200).text == TEXT
+    keys(gateway, "revoke", "short")
+    answer = until(gateway, key, 401)
+    assert answer.error["code"] == "invalid_api_key"
+    assert "was revoked" in answer.error["message"]
+    assert key not in "".join(gateway.output)
+
+
+def test_a_rotated_key_works_on_for_its_grace(gateway: Gateway) -> None:
+    old = keys(gateway, "create", "--name", "turning")
+    until(gateway, old, 200)
+    began = time.monotonic()
+    new = keys(gateway, "rotate", "turning", "--grace", "2s")
+    until(gateway, new, 200)
+    if time.monotonic() - began < 1.8:
+        assert ask(gateway, old).status == 200
+    assert "was revoked" in until(gateway, old, 401, 3.5).error["message"]
+    assert ask(gateway, new).status == 200
+
+
+def test_a_key_expires(gateway: Gateway) -> None:
+    key = keys(gateway, "create", "--expires", "2s")
+    until(gateway, key, 200)
+    assert "has expired" in until(gateway, key, 401, 3.5).error["message"]
+
+
+def test_a_key_is_for_the_models_that_it_names(gateway: Gateway) -> None:
+    key = keys(gateway, "create", "--model", "main/r*")
+    until(gateway, key, 200)
+    denied = ask(gateway, key, "main/lake-1")
+    assert (denied.status, denied.error["code"]) == (403, "model_not_allowed")
+    listed = gateway.send(get("/v1/models", {"Authorization": f"Bearer {key}"})).json["data"]
+    assert [model["id"] for model in listed] == ["main/river-1"]
+    for name, wanted in (("river-1", 200), ("lake-1", 404)):
+        path = f"/v1/models/main/{name}"
+        assert gateway.send(get(path, {"Authorization": f"Bearer {key}"})).status == wanted
+
+
+def test_requests_per_minute_are_limited_and_told(gateway: Gateway) -> None:
+    key = keys(gateway, "create", "--rpm", "3", "--tpm", "100000")
+    until(gateway, key, 200)
+    with sdk(gateway, key) as client:
+        answer = client.chat.completions.with_raw_response.create(
+            model="main/river-1", max_tokens=20, messages=[{"role": "user", "content": "Hi"}]
+        )
+        assert answer.headers["x-ratelimit-limit-requests"] == "3"
+        assert answer.headers["x-ratelimit-remaining-requests"] == "1"
+        assert answer.headers["x-ratelimit-limit-tokens"] == "100000"
+        complete(client)
+        with pytest.raises(RateLimitError) as caught:
+            complete(client)
+    assert caught.value.code == "rate_limit_exceeded"
+    assert caught.value.response.headers["x-ratelimit-remaining-requests"] == "0"
+    assert 0 < int(caught.value.response.headers["retry-after"]) <= 60
+
+
+def test_calls_at_a_time_are_limited(gateway: Gateway) -> None:
+    gate = Gate()
+    model = gateway.upstream.play([head(), chunk(HELLO), gate, chunk(REST), last_chunk()])
+    key = keys(gateway, "create", "--concurrent", "1")
+    until(gateway, key, 200)
+    with sdk(gateway, key) as client:
+        with complete(client, model=f"main/{model}", stream=True) as stream:
+            next(iter(stream))
+            with pytest.raises(RateLimitError) as caught:
+                complete(client)
+            gate.open()
+            assert [chunk.choices[0].finish_reason for chunk in stream if chunk.choices][-1] == "stop"
+        assert caught.value.code == "too_many_concurrent_requests"
+        complete(client)
+
+
+def test_a_budget_holds_and_is_told(gateway: Gateway) -> None:
+    answer = status(200, JSON, plain(usage=counts(5, 20)))
+    model = f"main/{gateway.upstream.play([answer])}"
+    key = keys(gateway, "create", "--name", "poor", "--budget", "0.05")
+    until(gateway, key, 200)  # a cent a call at most
+    with sdk(gateway, key) as client:
+        spent = 0
+        with pytest.raises(RateLimitError) as caught:
+            while True:
+                complete(client, model=model)
+                spent += 1
+        assert spent == 2
+        assert (caught.value.code, caught.value.type) == ("insufficient_quota", "insufficient_quota")
+        assert "$0.05" in str(caught.value)
+    deadline = time.monotonic() + 3
+    while (shown := json.loads(keys(gateway, "show", "poor", "--json")))["spent"] != "0.043015":
+        assert time.monotonic() < deadline, shown
+    assert shown["left"] == "0.006985"
+    with sdk(gateway, key + "x") as client, pytest.raises(AuthenticationError, match="mistyped"):
+        complete(client)
+    with sdk(gateway, PREFIX) as client, pytest.raises(APIStatusError) as refusal:
+        complete(client)
+    assert refusal.value.status_code == 401
+
+
+def test_whole_streams_pass_with_a_stored_key(gateway: Gateway) -> None:
+    model = gateway.upstream.play(whole())
+    key = keys(gateway, "create", "--budget", "100", "--per", "total")
+    until(gateway, key, 200)
+    with sdk(gateway, key) as client, complete(client, model=f"main/{model}", stream=True) as stream:
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == TEXT
+
+
+def test_find_prefers_the_id(tmp_path: Path) -> None:
+    book = SqliteBook.open(tmp_path / FILE)
+    made = create(book, KeyTerms(), NOW_MS).key
+    assert made.name == made.id
+    assert find(book.keys(), made.id, NOW_MS) == made
+    book.close()
