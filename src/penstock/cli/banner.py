@@ -26,7 +26,7 @@ def banner(config: Config, port: int, environment: Mapping[str, str], admin: str
     by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
     lines = [f"penstock listens on {_url(host, port)}{by}"]
     if admin:
-        lines.append(f"keys and usage: penstock keys, or {admin}")
+        lines.append(f"penstock listens on {admin}")
     if config.server.record:
         lines.append(f"captures of every stream go to {config.server.record}: they hold what is asked and said")
     for provider in config.providers.values():

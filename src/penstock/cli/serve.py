@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -28,14 +29,10 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
     from penstock.stores.books import has_living_key  # noqa: PLC0415
 
-    locked = False  # once there are keys, they are asked for until the end, whatever becomes of them
-
     def has_stored_keys(ledger: LedgerSettings) -> bool:
-        nonlocal locked
-        locked = locked or has_living_key(ledger, os.environ, time.time() * 1000)
-        return locked
+        return has_living_key(ledger, os.environ, time.time() * 1000)
 
-    def read() -> Config:
+    def read(has_stored_keys: Callable[[LedgerSettings], bool]) -> Config:
         return load(
             file or default_file(),
             os.environ,
@@ -47,7 +44,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         )
 
     try:
-        config = read()
+        config = read(has_stored_keys)
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)

@@ -1,6 +1,7 @@
 """Bookkeeping: the ledger of one process, put together: its journal, scribe and accounts, and the keys of clients."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -84,6 +85,10 @@ class Bookkeeping:
         secrets = [key.reveal() for key in config.server.keys]
         self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
         self.keys = KeyRing([*self._configured, *self._stored])
+
+    def has_living_key(self) -> bool:
+        """Whether a stored key opens anything now."""
+        return any(not key.unusable(time.time() * 1000) for key in self._stored)
 
     def state(self) -> dict[str, object]:
         """How the ledger is, for the admin API."""

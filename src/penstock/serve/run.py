@@ -13,12 +13,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import uvloop
 
 from penstock.errors import ConfigError
-from penstock.gateway.config import Config
+from penstock.gateway.config import Config, LedgerSettings
 from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, open_place
 from penstock.serve.app import App
@@ -35,12 +35,12 @@ _YOUNG_S = 1.0
 _SAME_SIGNAL_S = 0.3
 # Calls leave no cycles behind: the collector, which stops everything, has little to find and may look for it seldom.
 _GARBAGE = 20_000
+# Reads the configuration again; it is told how to find out whether there are stored keys.
+Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool]], Config]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def run(
-    config: Config, load: Callable[[], Config], environment: Mapping[str, str], ready: Callable[[int, str], None]
-) -> int:
+def run(config: Config, load: Load, environment: Mapping[str, str], ready: Callable[[int, str], None]) -> int:
     """Serve until a signal ends it; returns the exit status. `ready` is told the port and the admin API, once open.
 
     Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says, and
@@ -94,7 +94,7 @@ class _Doors(NamedTuple):
 
 async def _serve(
     config: Config,
-    load: Callable[[], Config],
+    load: Load,
     environment: Mapping[str, str],
     home: Home,
     doors: _Doors,
@@ -150,9 +150,9 @@ def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Que
     signals.put_nowait(int(signal.SIGTERM))
 
 
-def _reload(app: App, load: Callable[[], Config], log: Log) -> None:
+def _reload(app: App, load: Load, log: Log) -> None:
     try:
-        app.use(load())
+        app.use(load(app.has_stored_keys))
     except ConfigError as error:
         log.say(f"the configuration was not reloaded, the old one stays: {error}")
     else:

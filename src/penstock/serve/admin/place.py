@@ -38,8 +38,8 @@ class Place(NamedTuple):
     @property
     def told(self) -> str:
         """Where it is, in words for the banner."""
-        where = f", with the token in {self.kept}" if self.kept is not None else ""
-        return f"http://{self.address}/admin/{where}"
+        where = f"   (token: {self.kept})" if self.kept is not None else ""
+        return f"http://{self.address}/admin for keys and usage{where}"
 
 
 def open_place(config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> Place | None:

@@ -1,0 +1,470 @@
+"""The admin API: who is let in, what it does with keys, what it tells of the ledger, and what it never tells."""
+
+import hashlib
+import http.client
+import json
+import os
+import re
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.gateway.config import load
+from penstock.serve.admin.place import TOKEN_FILE, open_place
+from tests.faults.client import CLIENT_KEY, body, post
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import unstreamed
+from tests.faults.upstream import Upstream
+
+_ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
+_WAIT_S = 3.0
+
+ROUTES = (
+    ("GET", "/admin/keys"),
+    ("POST", "/admin/keys"),
+    ("GET", "/admin/keys/key_1"),
+    ("POST", "/admin/keys/key_1/revoke"),
+    ("POST", "/admin/keys/key_1/rotate"),
+    ("GET", "/admin/usage"),
+    ("GET", "/admin/entries"),
+    ("GET", "/admin/entries/req_1"),
+    ("GET", "/admin/state"),
+    ("GET", "/admin/nothing"),
+    ("GET", "/"),
+)
+
+
+class Served:
+    """A gateway, and all that its admin API has said."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.state = gateway.file.parent / "state"
+        found = _ADMIN.search("".join(gateway.output))
+        assert found, gateway.output
+        self.place, self.port = found[1], int(found[2])
+        self.token = (self.state / TOKEN_FILE).read_text().strip()
+        self.said = b""
+        self.secrets: list[str] = []
+
+    def send(
+        self, method: str, path: str, content: object = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        """Ask as these headers say, and no others but those that HTTP needs."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            data = content if isinstance(content, bytes) or content is None else json.dumps(content).encode()
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in ({"Host": self.place} | dict(headers or {})).items():
+                connection.putheader(name, value)
+            if data is not None:
+                connection.putheader("Content-Length", str(len(data)))
+            connection.endheaders(data)
+            response = connection.getresponse()
+            raw = response.read()
+            told = json.loads(raw) if raw else None
+            if isinstance(told, dict) and "secret" in told:
+                self.secrets.append(told.pop("secret"))
+                raw = json.dumps(told).encode()
+            self.said += raw + str(response.headers).encode()
+            return response.status, told, {name.lower(): value for name, value in response.headers.items()}
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, content: object = None) -> tuple[int, Any]:
+        """Ask with the token."""
+        return self.send(method, path, content, {"Authorization": f"Bearer {self.token}"})[:2]
+
+    def get(self, path: str) -> Any:
+        status, told = self.ask("GET", path)
+        assert status == 200, told
+        return told
+
+    def make(self, **terms: object) -> tuple[str, Any]:
+        """Make a key: the secret, and what is told of it."""
+        status, told = self.ask("POST", "/admin/keys", terms)
+        assert status == 201, told
+        return self.secrets[-1], told
+
+    def call(self, key: str, **fields: object) -> int:
+        with self.gateway.client() as client:
+            client.send(post(body("main/river-1", stream=False, **fields), {"Authorization": f"Bearer {key}"}))
+            return client.response().status
+
+    def until_known(self, key: str) -> None:
+        deadline = time.monotonic() + _WAIT_S
+        while self.call(key) != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with Upstream() as upstream:
+        upstream.play(unstreamed(), "river-1")
+        configuration = settings(upstream.url, 0) + '[prices."main/*"]\ninput = 1.0\noutput = 1000.0\n'
+        with Gateway(tmp_path_factory.mktemp("admin"), upstream, configuration) as gateway:
+            yield Served(gateway)
+
+
+# Who is let in
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_nothing_is_told_without_the_token(method: str, path: str, served: Served) -> None:
+    secret, _ = served.make()
+    wrong = {
+        "nothing": {},
+        "a configured key": {"Authorization": f"Bearer {CLIENT_KEY}"},
+        "a stored key": {"Authorization": f"Bearer {secret}"},
+        "as a client shows its key": {"x-api-key": served.token},
+        "a wrong token": {"Authorization": f"Bearer {served.token[:-1]}x"},
+        "a part of it": {"Authorization": f"Bearer {served.token[:-1]}"},
+        "no token": {"Authorization": "Bearer "},
+        "another scheme": {"Authorization": f"Basic {served.token}"},
+        "in the query": {},
+    }
+    for how, headers in wrong.items():
+        query = f"?token={served.token}" if how == "in the query" else ""
+        status, told, said = served.send(method, path + query, {} if method == "POST" else None, headers)
+        assert (status, told["error"]["code"]) == (401, "invalid_admin_token"), how
+        assert said["www-authenticate"] == "Bearer"
+        assert said["x-request-id"] == told["error"]["request_id"]
+    known = {"/admin/keys", "/admin/usage", "/admin/entries", "/admin/state"}
+    status, _ = served.ask(method, path, {} if method == "POST" else None)
+    assert status == (201 if method == "POST" and path in known else 200 if path in known else 404)
+
+
+def test_the_token_is_no_key_of_a_client(served: Served) -> None:
+    assert served.call(served.token) == 401
+
+
+def test_the_token_is_its_owners_alone(served: Served) -> None:
+    assert stat.S_IMODE((served.state / TOKEN_FILE).stat().st_mode) == 0o600
+    assert len(served.token) > 40
+
+
+HOSTS = {
+    "127.0.0.1": 200,
+    "127.0.0.1:1": 200,
+    "localhost": 200,
+    "LOCALHOST:9": 200,
+    "[::1]:80": 200,
+    "evil.example": 403,
+    "127.0.0.1.evil.example": 403,
+    "localhost.evil.example:8081": 403,
+    "10.0.0.7": 403,
+    "": 403,
+}
+
+
+@pytest.mark.parametrize(("host", "wanted"), HOSTS.items())
+def test_only_this_host_is_meant(host: str, wanted: int, served: Served) -> None:
+    headers = {"Authorization": f"Bearer {served.token}", "Host": host}
+    assert served.send("GET", "/admin/state", headers=headers)[0] == wanted
+
+
+ORIGINS: dict[str, tuple[dict[str, str], int]] = {
+    "its own page": ({"Origin": "http://PLACE", "Sec-Fetch-Site": "same-origin"}, 200),
+    "typed into a browser": ({"Sec-Fetch-Site": "none"}, 200),
+    "another page": ({"Origin": "https://evil.example"}, 403),
+    "another port": ({"Origin": "http://127.0.0.1:1"}, 403),
+    "another scheme": ({"Origin": "https://PLACE"}, 403),
+    "no page": ({"Origin": "null"}, 403),
+    "nothing": ({"Origin": ""}, 403),
+    "a link elsewhere": ({"Sec-Fetch-Site": "cross-site"}, 403),
+    "a sibling": ({"Sec-Fetch-Site": "same-site"}, 403),
+}
+
+
+@pytest.mark.parametrize(("headers", "wanted"), ORIGINS.values(), ids=ORIGINS)
+def test_pages_of_others_are_refused(headers: dict[str, str], wanted: int, served: Served) -> None:
+    headers = {name: value.replace("PLACE", served.place) for name, value in headers.items()}
+    status, _, said = served.send("GET", "/admin/state", headers={**headers, "Authorization": f"Bearer {served.token}"})
+    assert status == wanted
+    assert not [name for name in said if name.startswith("access-control-")]
+    assert said["cache-control"] == "no-store"
+
+
+def test_methods_and_bodies_are_bounded(served: Served) -> None:
+    status, told = served.ask("DELETE", "/admin/keys")
+    assert (status, told["error"]["code"]) == (405, "method_not_allowed")
+    assert served.ask("POST", "/admin/state", {})[0] == 405
+    assert served.ask("POST", "/admin/keys", b"x" * 70_000)[0] == 413
+    assert served.ask("POST", "/admin/keys", b"[" * 60_000)[0] == 400
+    assert served.ask("POST", "/admin/keys", b"\xff{")[0] == 400
+
+
+# Keys
+
+
+def test_a_key_goes_round(served: Served) -> None:
+    secret, made = served.make(name="round", budget="$3.5", period="day", requests_per_minute=100, tags={"team": "a"})
+    served.until_known(secret)
+    assert served.get(f"/admin/keys/{made['id']}")["id"] == served.get("/admin/keys/round")["id"]
+    shown = served.get("/admin/keys/round")
+    assert (shown["budget"], shown["period"], shown["tags"]) == ("3.50", "day", {"team": "a"})
+    assert served.ask("POST", "/admin/keys", {"name": "round"})[1]["error"]["code"] == "name_taken"
+    status, new = served.ask("POST", "/admin/keys/round/rotate", {"grace": "1h"})
+    assert (status, new["replaces"], new["name"]) == (201, made["id"], "round")
+    status, told = served.ask("POST", "/admin/keys/round/revoke")
+    assert (status, told["error"]["code"]) == (409, "ambiguous")
+    assert new["id"] in told["error"]["message"]
+    for id in (made["id"], new["id"]):
+        status, told = served.ask("POST", f"/admin/keys/{id}/revoke")
+        assert (status, told["state"]) == (200, "revoked")
+    assert served.ask("POST", f"/admin/keys/{new['id']}/rotate")[0] == 409
+    living = [key["id"] for key in served.get("/admin/keys?limit=500")["keys"]]
+    everything = [key["id"] for key in served.get("/admin/keys?all=1&limit=500")["keys"]]
+    assert new["id"] not in living
+    assert new["id"] in everything
+
+
+def test_keys_come_in_pages(served: Served) -> None:
+    for _ in range(5):
+        served.make()
+    everything = [key["id"] for key in served.get("/admin/keys?limit=500")["keys"]]
+    paged, after = [], ""
+    while True:
+        page = served.get(f"/admin/keys?limit=3{after}")
+        assert len(page["keys"]) <= 3
+        paged += [key["id"] for key in page["keys"]]
+        if page["next"] is None:
+            break
+        after = f"&after={page['next']}"
+    assert paged == everything
+    assert served.ask("GET", "/admin/keys?after=key_none")[0] == 400
+
+
+BAD_TERMS: dict[str, tuple[object, str | None]] = {
+    "an unknown field": ({"nmae": "x"}, None),
+    "no object": ([], None),
+    "a name of another type": ({"name": 5}, None),
+    "money": ({"budget": "lots"}, "budget"),
+    "negative money": ({"budget": -5}, "budget"),
+    "a limit of none": ({"concurrent": 0}, "concurrent"),
+    "a period of its own": ({"budget": 1, "period": "year"}, None),
+    "a period alone": ({"period": "day"}, "period"),
+    "an end": ({"expires": "yesterday"}, "expires"),
+    "long tags": ({"tags": {"a": "x" * 300}}, "tags"),
+}
+
+
+@pytest.mark.parametrize(("terms", "param"), BAD_TERMS.values(), ids=BAD_TERMS)
+def test_terms_that_cannot_be_are_refused(terms: object, param: str | None, served: Served) -> None:
+    status, told = served.ask("POST", "/admin/keys", terms)
+    assert (status, told["error"]["code"], told["error"]["param"]) == (400, "invalid_key_terms", param)
+    assert served.ask("POST", "/admin/keys/x/rotate", {"grace": "soon"})[0] == 400
+
+
+SQLISH = (
+    "' OR '1'='1",
+    "x'; DROP TABLE keys; --",
+    '"',
+    "%",
+    "_",
+    "\\",
+    "key_' UNION SELECT digest FROM keys --",
+    "\0",
+    "é☃",
+)
+
+
+@pytest.mark.parametrize("text", SQLISH)
+def test_what_looks_like_sql_is_a_name_like_any_other(text: str, served: Served) -> None:
+    before = len(served.get("/admin/keys?all=1&limit=500")["keys"])
+    quoted = quote(text, safe="")
+    for path in (f"/admin/keys/{quoted}", f"/admin/entries/{quoted}"):
+        assert served.ask("GET", path)[0] == 404
+    for parameter in ("key", "model", "provider", "repair"):
+        assert served.get(f"/admin/entries?{parameter}={quoted}")["entries"] == []
+        assert served.ask("GET", f"/admin/usage?by=model&{parameter}={quoted}")[0] == 200
+    assert served.get(f"/admin/entries?tag={quote('a=' + text, safe='')}")["entries"] == []
+    assert served.ask("GET", f"/admin/usage?by=tag:{quoted}")[0] in (200, 400)
+    for parameter in ("since", "until", "outcome", "limit", "before", quoted):
+        assert served.ask("GET", f"/admin/entries?{parameter}={quoted}")[0] == 400
+    assert served.ask("GET", f"/admin/usage?by={quoted}")[0] == 400
+    assert len(served.get("/admin/keys?all=1&limit=500")["keys"]) == before
+
+
+# The ledger
+
+
+def test_usage_and_entries_are_told(served: Served) -> None:
+    secret, made = served.make(name="reader", budget=5)
+    served.until_known(secret)
+    for number in range(6):
+        assert served.call(secret, metadata={"step": str(number % 2)}) == 200
+    deadline = time.monotonic() + _WAIT_S
+    while len(entries := served.get("/admin/entries?key=reader&limit=500")["entries"]) < 7:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert {entry["key"] for entry in entries} == {made["id"]}
+    entry = entries[0]
+    assert (entry["outcome"], entry["status"], entry["cost"]) == ("completed", 200, "0.003005")
+    assert (entry["tokens"]["input"], entry["tokens"]["output"]) == (5, 3)
+    assert entry["attempts"][0]["provider"] == "main"
+    assert served.get(f"/admin/entries/{entry['id']}") == entry
+    paged, before = [], ""
+    while True:
+        page = served.get(f"/admin/entries?key={made['id']}&limit=2{before}")
+        paged += page["entries"]
+        if page["next"] is None:
+            break
+        before = f"&before={page['next']}"
+    assert paged == entries
+    (row,) = served.get("/admin/usage?by=key,model&key=reader&since=1h")["usage"]
+    assert row["group"] == {"key": made["id"], "model": "main/river-1"}
+    assert (row["calls"], row["input"], row["output"], row["cost"]) == (7, 35, 21, "0.021035")
+    steps = served.get("/admin/usage?by=tag:step&key=reader")["usage"]
+    assert [(step["group"]["tag"], step["calls"]) for step in steps] == [("", 1), ("0", 3), ("1", 3)]
+    assert served.get("/admin/usage?key=reader&until=2020-01-01&by=day")["usage"] == []
+    assert served.get("/admin/entries?key=reader&outcome=failed")["entries"] == []
+    shown = served.get("/admin/keys/reader")
+    assert (shown["spent"], shown["left"]) == ("0.021035", "4.978965")
+    assert served.ask("GET", "/admin/entries?limit=501")[0] == 400
+
+
+def test_the_state_is_told(served: Served) -> None:
+    state = served.get("/admin/state")
+    assert state["listening"] == [f"127.0.0.1:{served.gateway.port}"]
+    assert (state["admin"], state["pid"]) == (served.place, served.gateway.pid)
+    assert (state["draining"], state["open_calls"]) == (False, 0)
+    assert (state["ledger"]["ready"], state["ledger"]["trouble"]) == (True, None)
+
+
+def test_many_who_ask_at_once_are_all_answered(served: Served) -> None:
+    statuses: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: statuses.append(served.ask("GET", "/admin/usage?by=key,day,model")[0]))
+        for _ in range(60)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(statuses) == 60
+    assert set(statuses) <= {200, 503}  # too many at a time are told to come again
+    assert served.ask("GET", "/admin/usage")[0] == 200
+
+
+def test_no_secret_is_given_away(served: Served) -> None:
+    """Over all that was said, logged and stored by then."""
+    secret, made = served.make(name="canary")
+    served.until_known(secret)
+    served.ask("POST", f"/admin/keys/{made['id']}/rotate", {"grace": "1h"})
+    served.call(served.secrets[-1][:-1])
+    for method, path in ROUTES:
+        path = path.replace("key_1", made["id"])
+        served.ask(method, path, {} if method == "POST" else None)
+        served.send(method, path, headers={"Authorization": f"Bearer {secret}"})
+    files = b"".join(
+        path.read_bytes() for path in served.state.rglob("*") if path.is_file() and path.name != TOKEN_FILE
+    )
+    logged = "".join(served.gateway.output).encode()
+    assert len(served.secrets) >= 3
+    assert b"canary" in files
+    for secret in served.secrets:
+        digest = hashlib.sha256(secret.encode()).digest()
+        for form in (secret.encode(), secret[6:-6].encode()):
+            assert form not in files + logged + served.said
+        for form in (digest, digest.hex().encode()):
+            assert form not in logged + served.said
+    assert served.token.encode() not in files + logged + served.said
+
+
+# Where it listens
+
+
+def test_beyond_this_machine_it_needs_a_token(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+
+    def problem(text: str) -> str:
+        file.write_text(text)
+        try:
+            load(file, {})
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    assert "[admin] token" in problem('[admin]\nlisten = "0.0.0.0:8081"')
+    assert problem('[admin]\nlisten = "0.0.0.0:8081"\ntoken = "0123456789abcdef"') == ""
+    assert problem('[admin]\nlisten = "0.0.0.0:8081"\nenabled = false') == ""
+    assert "shorter than 16" in problem('[admin]\ntoken = "0123456789"')
+    assert "another port" in problem('[admin]\nlisten = "127.0.0.1:8080"')
+    both = '[server]\nkeys = ["0123456789abcdef"]\n[admin]\ntoken = "0123456789abcdef"'
+    assert "a client's key too" in problem(both)
+    assert "0123456789" not in problem(both)
+
+
+def test_it_listens_beside_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    places = {"127.0.0.1:9000": "127.0.0.1:9001", "[::1]:9000": "[::1]:9001", "0.0.0.0:9000": "127.0.0.1:9001"}
+    for server, admin in (places | {"127.0.0.1:0": "127.0.0.1:0", "127.0.0.1:65535": "127.0.0.1:65534"}).items():
+        file.write_text(f'[server]\nlisten = "{server}"\nkeys = ["a-good-key"]')
+        assert load(file, {}).admin.listen == admin
+
+
+def opened(folder: Path, text: str) -> tuple[Any, list[str]]:
+    folder.mkdir(exist_ok=True)
+    (folder / "penstock.toml").write_text(text)
+    said: list[str] = []
+    environment = {"PENSTOCK_STATE": str(folder / "state")}
+    return open_place(load(folder / "penstock.toml", environment), environment, said.append), said
+
+
+def test_a_port_that_is_taken_is_another_one_unless_it_was_asked_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        place, said = opened(tmp_path, f'[server]\nlisten = "127.0.0.1:{port - 1}"')
+        with place.socket:
+            assert place.address.port not in (0, port)
+        assert said == []
+        with pytest.raises(ConfigError, match=r"admin\.listen: the admin API cannot be there"):
+            opened(tmp_path, f'[admin]\nlisten = "127.0.0.1:{port}"')
+
+
+def test_the_token_is_kept_and_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    text = '[server]\nlisten = "127.0.0.1:0"'
+    tokens = set()
+    for _ in range(2):
+        place, _ = opened(tmp_path, text)
+        place.socket.close()
+        tokens.add(place.token.reveal())
+        assert place.token.reveal() not in repr(place)
+    assert len(tokens) == 1
+    assert os.listdir(tmp_path / "state") == [TOKEN_FILE]
+    (tmp_path / "state" / TOKEN_FILE).chmod(0o644)
+    place, said = opened(tmp_path, text)
+    assert place is None
+    assert "others may read" in said[0]
+    assert opened(tmp_path, "[admin]\nenabled = false") == (None, [])
+
+
+def test_every_worker_answers_and_a_configured_token_opens(tmp_path: Path) -> None:
+    token = "a-token-of-my-own-for-tests"
+    with Upstream() as upstream:
+        upstream.play(unstreamed(), "river-1")
+        configuration = settings(upstream.url, 0, admin={"token": token})
+        with Gateway(tmp_path, upstream, configuration, arguments=("--workers", "2")) as gateway:
+            (gateway.file.parent / "state").mkdir(exist_ok=True)
+            assert not (gateway.file.parent / "state" / TOKEN_FILE).exists()
+            (gateway.file.parent / "state" / TOKEN_FILE).write_text(token)  # for `Served` to find
+            served = Served(gateway)
+            deadline = time.monotonic() + 5
+            seen: set[int] = set()
+            while len(seen) < 2:
+                assert time.monotonic() < deadline
+                seen.add(served.get("/admin/state")["pid"])
+            assert seen == set(gateway.workers())
+            secret, _ = served.make(name="shared")
+            served.until_known(secret)
+            assert token not in "".join(gateway.output)
