@@ -43,7 +43,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def run(config: Config, load: Load, environment: Mapping[str, str], ready: Callable[[int, str], None]) -> int:
     """Serve until a signal ends it; returns the exit status. `ready` is told the port and the admin API, once open.
 
-    Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says, and
+    Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says;
     `BookError` where the ledger cannot be kept.
     """
     prepare(config)
