@@ -239,9 +239,10 @@ def test_the_book_is_not_asked_where_it_does_not_matter(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    prices = '[prices."main/*"]\ninput = 1.0\noutput = 1000.0\n[providers.main]\nmodels = ["river-1", "lake-1"]\n'
+    models = '[providers.main]\nmodels = ["river-1", "lake-1"]\n'
     with Upstream() as upstream:
-        configuration = settings(upstream.url, 0).replace("[providers.main]\n", prices)
+        configuration = settings(upstream.url, 0).replace("[providers.main]\n", models)
+        configuration = configuration.replace("output = 2.0", "output = 1000.0")
         for model in ("river-1", "lake-1"):
             upstream.play(unstreamed(), model)
         with Gateway(tmp_path_factory.mktemp("keys"), upstream, configuration) as gateway:

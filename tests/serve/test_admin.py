@@ -110,7 +110,7 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with Upstream() as upstream:
         upstream.play(unstreamed(), "river-1")
-        configuration = settings(upstream.url, 0) + '[prices."main/*"]\ninput = 1.0\noutput = 1000.0\n'
+        configuration = settings(upstream.url, 0).replace("output = 2.0", "output = 1000.0")
         with Gateway(tmp_path_factory.mktemp("admin"), upstream, configuration) as gateway:
             yield Served(gateway)
 
