@@ -216,6 +216,15 @@ def test_u8_a_pooled_connection_that_dies_on_the_request_is_replaced_unseen(gate
     assert any(len(connection.requests) > 1 for connection in gateway.upstream.connections)
 
 
+def test_u21_the_beginning_of_a_second_response_spoils_neither_answer(gateway: Gateway) -> None:
+    """It comes in one read with the end of the first, and its connection is not asked again."""
+    model = gateway.upstream.play([head(), chunk(WIRE), send(b"0\r\n\r\nHTTP/1.")])
+    for _ in range(3):
+        response = gateway.ask(f"main/{model}", stream=True)
+        assert (response.status, response.text, response.done) == (200, TEXT, True)
+        assert [attempt["code"] for attempt in gateway.call(response)["attempts"]] == [""]
+
+
 @both
 @pytest.mark.parametrize("ending", [[half_close(), hang()], [fin()]], ids=["lingers", "closes"])
 def test_u55_an_answer_that_comes_before_the_body_is_sent_is_read(

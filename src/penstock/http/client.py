@@ -87,7 +87,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # what llhttp calls for each piece of the body
-        self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
+        self._parser = httptools.HttpResponseParser(self)
         self._reset()
 
     @property
@@ -198,6 +198,11 @@ class UpstreamConnection(asyncio.Protocol):
 
     # What llhttp calls.
 
+    def on_message_begin(self) -> None:
+        """An answer begins."""
+        if self._complete:
+            raise ValueError("a second answer to one request")
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
         self._headers[name.lower().decode("latin-1")] = value.decode("latin-1")
@@ -206,8 +211,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        if self._complete:
-            raise ValueError("a second answer to one request")
         status = self._parser.get_status_code()
         if status < 200:
             return
@@ -227,7 +230,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._headers = {}
 
     def _reset(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
+        """Forget the answer before. The parser stands behind its end, or the connection would not have been kept."""
         self._headers = {}
         self._pieces.clear()
         self.between = False
