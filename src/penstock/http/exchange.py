@@ -93,7 +93,7 @@ class Exchange:
         """Answer at once, with a body of known length."""
         if self._state != "new":
             return
-        head = self._head(status, {**headers, "content-length": str(len(body))})
+        head = self._head(status, headers, f"content-length: {len(body)}")
         self._connection.write(head + (b"" if self.request.method == "HEAD" else body))
         self._finish()
 
@@ -101,8 +101,8 @@ class Exchange:
         """Begin an answer that is written piece by piece. Its head leaves with the first piece."""
         if self._state == "new":
             self._state = "streaming"
-            framing = {"transfer-encoding": "chunked"} if self._chunked else {}
-            self._unsent = self._head(status, headers | framing)
+            framing = ("transfer-encoding: chunked",) if self._chunked else ()
+            self._unsent = self._head(status, headers, *framing)
 
     def write(self, data: bytes, /) -> None:
         """Send a piece of the body."""
@@ -153,9 +153,8 @@ class Exchange:
         """The handler wants to hear nothing more."""
         self.on_gone = self.on_pause = self.on_resume = None
 
-    def _head(self, status: int, headers: dict[str, str]) -> bytes:
-        lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+    def _head(self, status: int, headers: dict[str, str], *framing: str) -> bytes:
+        lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", *map(": ".join, headers.items()), *framing]
         if _CLIENTS_NAME in self.request.headers:
             lines.append(f"{_CLIENTS_NAME}: {self.request.headers[_CLIENTS_NAME]}")
         if not self._keep_alive or self._connection.closing:

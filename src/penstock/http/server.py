@@ -16,6 +16,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Protocol, cast
 
 import httptools
@@ -24,11 +25,13 @@ from penstock.http.deadline import Deadline
 from penstock.http.exchange import REASONS, Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 
-_HOST = re.compile(rb"[A-Za-z0-9._~\-\[\]:%]*\Z")
+_HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]*\Z")
 _MAX_AHEAD = 65_536
 _LINGER_S = 2.0
 # The headers by which a client offers to speak another protocol.
-_OFFERS = frozenset((b"upgrade", b"connection", b"http2-settings"))
+_OFFERS = frozenset(("upgrade", "connection", "http2-settings"))
+# What a header has beside its name and its value.
+_MARKS = len(": \r\n")
 # Of SO_LINGER: closing resets the connection.
 _NO_FAREWELL = struct.pack("ii", 1, 0)
 
@@ -71,7 +74,7 @@ class ServerConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._framing_bytes = 0
         self._target = b""
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: list[tuple[str, str]] = []
         self._body: list[bytes] = []
         self._body_size = 0
 
@@ -207,8 +210,7 @@ class ServerConnection(asyncio.Protocol):
     def _feed(self, data: bytes) -> None:
         if self._transport is None or self.closing:
             return
-        if self._waiting == "head" and not self._head_bytes:
-            self._deadline.set(self._limits.head_timeout_s)
+        waited = self._waiting if self._head_bytes else ""
         if self._waiting == "head":
             self._head_bytes += len(data)
         self._framing_bytes += len(data)
@@ -229,10 +231,18 @@ class ServerConnection(asyncio.Protocol):
         else:
             if self._ready:
                 self._begin_exchange()
-            elif self._waiting == "head" and self._head_bytes > self._limits.max_head:
-                self._refuse(431, f"the headers exceed {self._limits.max_head} bytes")
-            elif self._waiting == "body" and self._framing_bytes > self._limits.max_framing:
-                self._refuse(400, f"more than {self._limits.max_framing} bytes of chunk framing without a body")
+            else:
+                self._await_rest(waited)
+
+    def _await_rest(self, waited: str) -> None:
+        """Wait for the rest of a request, but not for ever; `waited` is what was waited for before."""
+        limits = self._limits
+        if self._waiting == "head" and self._head_bytes > limits.max_head:
+            self._refuse(431, f"the headers exceed {limits.max_head} bytes")
+        elif self._waiting == "body" and self._framing_bytes > limits.max_framing:
+            self._refuse(400, f"more than {limits.max_framing} bytes of chunk framing without a body")
+        elif self._waiting != waited:
+            self._deadline.set(limits.head_timeout_s if self._waiting == "head" else limits.body_timeout_s)
 
     def _decline(self, rest: bytes) -> None:
         """The client offers another protocol, which is not taken up: read the request again, without the offer."""
@@ -240,8 +250,8 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(405, "there is nothing to connect to")
             return
         self._ready.pop()
-        kept = [(name, value) for name, value in self._headers if name not in _OFFERS]
-        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target), *(b"%b: %b" % pair for pair in kept)]
+        kept = [f"{name}: {value}".encode("latin-1") for name, value in self._headers if name not in _OFFERS]
+        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target), *kept]
         self._parser = httptools.HttpRequestParser(self)
         self._feed(b"\r\n".join([*lines, b"", b""]) + rest)
 
@@ -265,37 +275,37 @@ class ServerConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header. (How many they are, and how large, is asked when all are here: `_feed` bounds what may come.)"""
         if self._waiting == "head":  # else it is a trailer: nobody needs one
-            self._headers.append((name.lower(), value))
+            self._headers.append((name.lower().decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
         self._check_sizes()
         headers = dict(self._headers)
-        host = headers.get(b"host")
+        host = headers.get("host")
         if host is None:
             if self._parser.get_http_version() != "1.0":
                 raise _RefusedError(400, "there must be exactly one Host header")
         elif not _HOST.match(host):
             raise _RefusedError(400, "the Host header is not a host")
-        elif len(headers) < len(self._headers) and [name for name, _ in self._headers].count(b"host") > 1:
+        elif len(headers) < len(self._headers) and [name for name, _ in self._headers].count("host") > 1:
             raise _RefusedError(400, "there must be exactly one Host header")
-        length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > self._limits.max_body:
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._limits.max_body:
             raise _RefusedError(413, f"the body exceeds {self._limits.max_body} bytes")
         self._waiting = "body"
         self._framing_bytes = 0
-        self._deadline.set(self._limits.body_timeout_s)
-        if headers.get(b"expect", b"").lower() == b"100-continue" and not self._ready:
+        if headers.get("expect", "").lower() == "100-continue" and not self._ready:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _check_sizes(self) -> None:
         limits = self._limits
-        sizes = [len(name) + len(value) + len(": \r\n") for name, value in self._headers]
-        if len(sizes) > limits.max_headers:
+        headers = self._headers
+        size = sum(map(len, chain.from_iterable(headers))) + _MARKS * len(headers)
+        if len(headers) > limits.max_headers:
             raise _RefusedError(431, f"there are more than {limits.max_headers} headers")
-        if sum(sizes) > limits.max_head:
+        if size > limits.max_head:
             raise _RefusedError(431, f"the headers exceed {limits.max_head} bytes")
-        if max(sizes, default=0) > limits.max_header:
+        if size > limits.max_header < max(len(name) + len(value) + _MARKS for name, value in headers):
             raise _RefusedError(431, f"a header exceeds {limits.max_header} bytes")
 
     def on_body(self, data: bytes) -> None:
@@ -318,7 +328,7 @@ class ServerConnection(asyncio.Protocol):
             method=self._parser.get_method().decode("latin-1"),
             path=(url.path or b"/").decode("latin-1"),
             query=(url.query or b"").decode("latin-1"),
-            headers={name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers},
+            headers=dict(self._headers),
             body=b"".join(self._body),
         )
         self._body = []
