@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from penstock.gateway.failure import Failure
 
-_KEYS_THAT_MUST_BE_ONCE = ("model", "stream", "messages", "n")
+# Keys that must not be there twice, each as it stands in a body.
+_ONCE = {key: f'"{key}"'.encode() for key in ("model", "stream", "messages", "n")}
 _MAX_CHOICES = 128
 _MAX_MODEL = 256
 _MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
+_FIGURES = frozenset(("n", "max_tokens", "max_completion_tokens", *_MAX_ITEMS))
 
 
 class RefusedError(Exception):
@@ -40,7 +42,7 @@ class ChatRequest(Struct, frozen=True):
 
         Usage is asked for always where the provider accepts that, because somebody has to know what the answer cost.
         """
-        fields = self.fields | dict(overrides) | {"model": model}
+        fields = {**self.fields, **overrides, "model": model}
         if self.stream and ask_for_usage:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
         return msgspec.json.encode(fields)
@@ -48,7 +50,7 @@ class ChatRequest(Struct, frozen=True):
     def for_model_here(self, model: str, overrides: Mapping[str, object]) -> dict[str, object]:
         """The fields for a model on this machine. It always streams: only so does it notice at once who has left."""
         options = _with_usage(self.fields.get("stream_options"))
-        return self.fields | dict(overrides) | {"model": model, "stream": True, "stream_options": options}
+        return {**self.fields, **overrides, "model": model, "stream": True, "stream_options": options}
 
 
 class EmbeddingsRequest(Struct, frozen=True):
@@ -59,7 +61,7 @@ class EmbeddingsRequest(Struct, frozen=True):
 
     def for_target(self, model: str, overrides: Mapping[str, object]) -> bytes:
         """The body for a provider."""
-        return msgspec.json.encode(self.fields | dict(overrides) | {"model": model})
+        return msgspec.json.encode({**self.fields, **overrides, "model": model})
 
 
 def parse_embeddings(body: bytes) -> EmbeddingsRequest:
@@ -108,14 +110,15 @@ def parse(body: bytes) -> ChatRequest:
     options = fields.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise _refused("`stream_options` must be an object", param="stream_options")
-    _check_figures(fields)
+    if not _FIGURES.isdisjoint(fields):
+        _check_figures(fields)
     return ChatRequest(model, bool(stream), bool(options and options.get("include_usage")), fields)
 
 
 def _check_keys(body: bytes) -> None:
     """Refuse a body in which a key that matters stands twice: two readers could take it for two different requests."""
     escaped = b"\\u00" in body  # a key may hide behind its escapes
-    if not escaped and not any(body.count(b'"%b"' % key.encode()) > 1 for key in _KEYS_THAT_MUST_BE_ONCE):
+    if not escaped and max(map(body.count, _ONCE.values())) <= 1:
         return
     outermost: list[tuple[str, object]] = []
 
@@ -127,7 +130,7 @@ def _check_keys(body: bytes) -> None:
     except (ValueError, RecursionError):
         raise _refused("the body is not valid JSON", code="invalid_json") from None
     names = [name for name, _ in outermost]
-    for key in _KEYS_THAT_MUST_BE_ONCE:
+    for key in _ONCE:
         if names.count(key) > 1:
             raise _refused(f"`{key}` is there twice", param=key, code="duplicate_key")
 
