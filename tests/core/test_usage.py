@@ -197,6 +197,14 @@ def test_figures_that_do_not_fit_are_kept_and_flagged(
     assert repairs(read(wire)) == tolerated
 
 
+@pytest.mark.parametrize("raw", [raw for raw, *_ in (*SPELLINGS.values(), *DOUBTS.values())], ids=[*SPELLINGS, *DOUBTS])
+def test_a_field_that_nobody_knows_changes_no_figure(raw: Json) -> None:
+    """It decides by which of the two ways the usage is read."""
+    alone, beside = (sse(begins(), says("Hi"), finishes(), bill(**usage), DONE) for usage in (raw, raw | {"cost": 1}))
+    assert bare(completion(alone).usage) == bare(completion(beside).usage)
+    assert repairs(read(alone)) == repairs(read(beside))
+
+
 def test_digits_without_end_do_not_raise() -> None:
     digits = "9" * 4300
     payload = f'{{"choices":[],"usage":{{"prompt_tokens":{digits},"completion_tokens":{digits}}}}}'

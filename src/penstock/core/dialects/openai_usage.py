@@ -1,4 +1,13 @@
-"""Usage in every provider's spelling of the OpenAI chat dialect."""
+"""Usage in every provider's spelling of the OpenAI chat dialect.
+
+OpenAI's own, which is the most common one by far, is recognised by its types; all others are looked up. Where both are
+possible they give the same.
+"""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 from penstock.core.dialects.getters import integer_of, shown
 from penstock.core.sink import Sink
@@ -34,14 +43,51 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "audio_input": (("prompt_tokens_details", "audio_tokens"), ("input_tokens_details", "audio_tokens")),
     "audio_output": (("completion_tokens_details", "audio_tokens"), ("output_tokens_details", "audio_tokens")),
 }
-
-
 # Beyond this a figure is not even worth keeping as a number; the raw object has it.
 _MAX_COUNT = 10**1000
+# A count as it should be; any other is looked at twice.
+_Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)] | None
+
+
+class _InputDetails(Struct, forbid_unknown_fields=True, gc=False):
+    cached_tokens: _Count = None
+    audio_tokens: _Count = None
+
+
+class _OutputDetails(Struct, forbid_unknown_fields=True, gc=False):
+    reasoning_tokens: _Count = None
+    audio_tokens: _Count = None
+    accepted_prediction_tokens: _Count = None
+    rejected_prediction_tokens: _Count = None
+
+
+class _OpenAIUsage(Struct, forbid_unknown_fields=True, gc=False):
+    prompt_tokens: _Count = None
+    completion_tokens: _Count = None
+    total_tokens: _Count = None
+    prompt_tokens_details: _InputDetails = msgspec.field(default_factory=_InputDetails)
+    completion_tokens_details: _OutputDetails = msgspec.field(default_factory=_OutputDetails)
 
 
 def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
     """A provider's usage object as `Usage`."""
+    try:
+        usual = msgspec.convert(raw, _OpenAIUsage)
+    except msgspec.ValidationError:
+        return _look_up(raw, sink)
+    return Usage(
+        input=usual.prompt_tokens,
+        output=usual.completion_tokens,
+        total=usual.total_tokens,
+        cached=usual.prompt_tokens_details.cached_tokens,
+        reasoning=usual.completion_tokens_details.reasoning_tokens,
+        audio_input=usual.prompt_tokens_details.audio_tokens,
+        audio_output=usual.completion_tokens_details.audio_tokens,
+        raw=raw,
+    )
+
+
+def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
     objects = {name: value for name, value in raw.items() if type(value) is dict} | {"": raw}
     counts: dict[str, int | None] = {}
     for field, places in SPELLINGS.items():
