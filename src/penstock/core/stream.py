@@ -85,6 +85,7 @@ class StreamReader:
         self._sentinel = self._dialect.sentinel.encode()
         self._grammar = Grammar()
         self._out = Sink()
+        self._idle = False  # whether the framer stood between two events when it was asked last
         # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
         self._framed = 0
         self._usual = False  # whether the first one was the usual beginning
@@ -121,13 +122,15 @@ class StreamReader:
             raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
         if self.mould is not None:
             self._catch_up(self.mould)
-        idle, plain = self._framer.idle, self._plain
+        idle, plain = self._idle, self._plain
         items = self._framer.feed(data)
+        self._idle = self._framer.idle
         self._read(items)
         events = self._out.take()
         # Nothing but healthy text, whole frames of it.
-        healthy = idle and self._framer.idle and 0 < len(items) == self._plain - plain
-        self.untouched = (healthy or self._is_head(data, items, events)) and not _has_odd_line_ends(data)
+        healthy = idle and self._idle and 0 < len(items) == self._plain - plain
+        usual = self._framed == 1 and self._is_head(data, items, events)
+        self.untouched = (healthy or usual) and not _has_odd_line_ends(data)
         if not healthy:
             self.mould = None
         elif type(events[-1]) in _MOULDED and (self.mould is None or self._framed % _NEW_MOULD == 0):
@@ -153,10 +156,10 @@ class StreamReader:
 
     def _is_head(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
         """Whether this is the first read, and the usual beginning of an answer."""
-        if self._framed != 1 or len(items) != 1 or not isinstance(item := items[0], Frame):
+        if not self._usual or len(items) != 1 or not isinstance(item := items[0], Frame):
             return False
-        whole = data == b"data:%b\n" % item.data and b"\r" not in data and self._framer.idle
-        return self._usual and whole and not any(type(event) is Repair for event in events)
+        whole = data == b"data:%b\n" % item.data and b"\r" not in data and self._idle
+        return whole and Repair not in map(type, events)
 
     def _catch_up(self, mould: Mould) -> None:
         """Tell the framer of the events that were read without it."""

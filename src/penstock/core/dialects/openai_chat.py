@@ -134,8 +134,12 @@ class OpenAIChatReader:
             chunk = HEAD_CHUNK.decode(data)
         except ValueError:
             return False
-        self._read_envelope((chunk.id, chunk.model, chunk.created))
-        self._read_extras(extras_of(chunk))
+        self._envelope = (chunk.id, chunk.model, chunk.created)
+        self._sink.events.append(Start(chunk.id, chunk.model, chunk.created or None))
+        extras = extras_of(chunk)
+        if extras:
+            self._extras = extras.copy()  # what is told does not change any more
+            self._sink.events.append(Extra("chunk", extras))
         choice = chunk.choices[0]
         reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink, self._joiner)
         reader.start(choice.delta.role)

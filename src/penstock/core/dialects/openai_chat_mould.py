@@ -32,7 +32,7 @@ class Mould:
         self._said = said
         self._extras = extras
         # What stood behind the text of the last event; empty when others have read events since.
-        self._rest = b""
+        self._rest = b"%b%b%b" % (behind, str(extras["obfuscation"]).encode(), tail) if tail else behind
         self.frames = 0
         """How many events it has read that nobody else knows of yet."""
         self._size = self._last = 0

@@ -79,43 +79,47 @@ class OpenAIChatWriter:
         """Take note of events that the client gets by other means: what is written later goes with them."""
         for event in events:
             if isinstance(event, Start):
-                self._write(event)
+                self._name(event)
             elif isinstance(event, Extra) and event.place == "chunk":
-                self._envelope.update({key: event.fields[key] for key in _STICKY if key in event.fields})
+                self._stick(event.fields)
 
     def _write(self, event: Event) -> None:
-        match event:
-            case Start(id, model, created):
-                known = {"id": id, "model": model, "created": created}
-                self._envelope.update({key: value for key, value in known.items() if value})
-            case ChoiceStart(choice, role):
-                self._open(_CHOICE_START, choice)["role"] = role
+        match event:  # what most streams bring here comes first
             case TextDelta(choice, text):
                 self._open(_SPEECH, choice)["content"] = text
             case ReasoningDelta(choice, text, native):
                 delta = self._open(_SPEECH, choice)
                 if native != "reasoning_details":  # those travel as an extra, which holds the text too
                     delta[native] = text
-            case RefusalDelta(choice, text):
-                self._open(_SPEECH, choice)["refusal"] = text
-            case ToolCallStart(choice, call):
-                self._kinds[choice, call] = event.kind
-                self._open(_SPEECH, choice).update(self._call_start(event))
             case ToolCallDelta(choice, call, arguments):
                 self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
+            case Extra():
+                self._write_extra(event)
             case Finish(choice, reason, native):
                 self._open(_SPEECH, choice)
                 self._finish(reason, native)
             case UsageReport(usage):
                 self._write_usage(usage)
-            case Extra():
-                self._write_extra(event)
+            case End(ending):
+                self._write_end(ending)
+            case Start():
+                self._name(event)
+            case ChoiceStart(choice, role):
+                self._open(_CHOICE_START, choice)["role"] = role
+            case ToolCallStart(choice, call):
+                self._kinds[choice, call] = event.kind
+                self._open(_SPEECH, choice).update(self._call_start(event))
+            case RefusalDelta(choice, text):
+                self._open(_SPEECH, choice)["refusal"] = text
             case Repair():
                 pass  # ours to count, not the client's to see
             case Fault():
                 self._write_error(_fault_body(event))
-            case End(ending):
-                self._write_end(ending)
+
+    def _name(self, start: Start) -> None:
+        """Call the answer what the provider calls it, as far as it does."""
+        known = {"id": start.id, "model": start.model, "created": start.created}
+        self._envelope.update({key: value for key, value in known.items() if value})
 
     def _open(self, step: int, choice: int) -> dict[str, object]:
         """The delta to write into: of the chunk under construction if this may still join it, else of a new one."""
@@ -153,14 +157,19 @@ class OpenAIChatWriter:
     def _add_extras(self, fields: dict[str, object]) -> None:
         """Extras of the chunk that comes next."""
         self._flush()
-        self._envelope.update({key: fields[key] for key in _STICKY if key in fields})
+        self._stick(fields)
         self._extras |= fields
+
+    def _stick(self, fields: dict[str, object]) -> None:
+        for key in _STICKY:
+            if key in fields:
+                self._envelope[key] = fields[key]
 
     def _write_usage(self, usage: Usage) -> None:
         if not self._include_usage or self._failed:
             return  # a client that was told of an error reads no further
         self._flush()
-        self._emit(self._envelope | self._extras | {"choices": [], "usage": usage_body(usage)})
+        self._emit({**self._envelope, **self._extras, "choices": [], "usage": usage_body(usage)})
         self._extras = {}
 
     def _write_end(self, ending: str) -> None:
@@ -181,7 +190,7 @@ class OpenAIChatWriter:
             return
         if "role" in self._delta and len(self._delta) == 1 and self._choice["finish_reason"] is None:
             self._delta["content"] = ""
-        chunk = self._envelope | self._extras | {"choices": [self._choice]}
+        chunk = {**self._envelope, **self._extras, "choices": [self._choice]}
         if self._include_usage:
             chunk["usage"] = None
         self._emit(chunk)
