@@ -78,9 +78,9 @@ class OpenAIChatWriter:
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets by other means: what is written later goes with them."""
         for event in events:
-            if isinstance(event, Start):
+            if type(event) is Start:
                 self._name(event)
-            elif isinstance(event, Extra) and event.place == "chunk":
+            elif type(event) is Extra and event.place == "chunk":
                 self._stick(event.fields)
 
     def _write(self, event: Event) -> None:
