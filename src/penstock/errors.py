@@ -56,7 +56,7 @@ class WeightsError(PenstockError):
     """The file of a model on this machine cannot be had."""
 
 
-class KeyTermsError(PenstockError, ValueError):
+class KeyTermsError(PenstockError):
     """A key cannot be made, found or changed so. `code` says which it is to programs, `param` what was wrong."""
 
     def __init__(self, message: str, *, code: str = "invalid_key_terms", param: str | None = None) -> None:

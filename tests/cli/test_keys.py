@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -403,3 +404,17 @@ def test_find_prefers_the_id(tmp_path: Path) -> None:
     assert made.name == made.id
     assert find(book.keys(), made.id, NOW_MS) == made
     book.close()
+
+
+def test_nobody_is_let_in_while_the_keys_are_unknown(tmp_path: Path) -> None:
+    """A book that cannot be reached may have keys: that none is known does not mean that none is needed."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with Upstream() as upstream:
+        ledger = {"postgres": f"postgresql://127.0.0.1:{port}/nowhere"}
+        configuration = settings(upstream.url, 0, server={"keys": []}, ledger=ledger)
+        model = upstream.play(unstreamed())
+        with Gateway(tmp_path, upstream, configuration) as gateway:
+            answer = ask(gateway, "sk-anything", f"main/{model}")
+            assert (answer.status, answer.error["code"]) == (503, "ledger_unavailable")
+            assert upstream.requests(model) == []
