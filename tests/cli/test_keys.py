@@ -218,6 +218,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
     with pytest.raises(ConfigError):
         load(file, {})
     told("create", "--name", "b")  # works while the configuration does not
+    assert invoke("model", "show").exit_code != 2
     assert invoke("check").exit_code == 0
     book.close()
     (state / FILE).write_bytes(b"this is no database" * 100)

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import threading
@@ -21,8 +22,8 @@ from penstock.gateway.config import load
 from penstock.serve.admin.place import TOKEN_FILE, open_place
 from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings
-from tests.faults.scripts import unstreamed
-from tests.faults.upstream import Upstream
+from tests.faults.scripts import HELLO, REST, unstreamed
+from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 
 _ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
 _WAIT_S = 3.0
@@ -45,13 +46,13 @@ ROUTES = (
 class Served:
     """A gateway, and all that its admin API has said."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, token: str = "") -> None:
         self.gateway = gateway
         self.state = gateway.file.parent / "state"
         found = _ADMIN.search("".join(gateway.output))
         assert found, gateway.output
         self.place, self.port = found[1], int(found[2])
-        self.token = (self.state / TOKEN_FILE).read_text().strip()
+        self.token = token or (self.state / TOKEN_FILE).read_text().strip()
         self.said = b""
         self.secrets: list[str] = []
 
@@ -366,19 +367,19 @@ def test_no_secret_is_given_away(served: Served) -> None:
         path = path.replace("key_1", made["id"])
         served.ask(method, path, {} if method == "POST" else None)
         served.send(method, path, headers={"Authorization": f"Bearer {secret}"})
-    files = b"".join(
-        path.read_bytes() for path in served.state.rglob("*") if path.is_file() and path.name != TOKEN_FILE
-    )
-    logged = "".join(served.gateway.output).encode()
+    paths = [path for path in served.state.rglob("*") if path.is_file() and path.name != TOKEN_FILE]
+    files = b"".join(path.read_bytes().replace(b"\0", b"") for path in paths)
+    told = served.said + "".join(served.gateway.output).encode()
+    everything = files + told
     assert len(served.secrets) >= 3
     assert b"canary" in files
     for secret in served.secrets:
         digest = hashlib.sha256(secret.encode()).digest()
-        for form in (secret.encode(), secret[6:-6].encode()):
-            assert form not in files + logged + served.said
-        for form in (digest, digest.hex().encode()):
-            assert form not in logged + served.said
-    assert served.token.encode() not in files + logged + served.said
+        assert secret[6:-6].encode() not in everything
+        assert digest.hex().encode() in files  # all that is kept of it
+        assert digest.hex().encode() not in told
+        assert digest not in told
+    assert served.token.encode() not in everything
 
 
 # Where it listens
@@ -449,16 +450,51 @@ def test_the_token_is_kept_and_one_that_others_may_read_is_refused(tmp_path: Pat
     assert opened(tmp_path, "[admin]\nenabled = false") == (None, [])
 
 
+def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path) -> None:
+    tokens = ["the-first-token-of-two", "the-second-token-of-two"]
+    gate = Gate()
+    with Upstream() as upstream:
+        model = upstream.play([head(), chunk(HELLO), gate, chunk(REST), last_chunk()])
+        texts = [settings(upstream.url, 0, server={"drain_s": 5.0}, admin={"token": token}) for token in tokens]
+        with Gateway(tmp_path, upstream, texts[0]) as gateway:
+            served = Served(gateway, tokens[0])
+            assert served.ask("GET", "/admin/state")[0] == 200
+            gateway.file.write_text(texts[1])
+            gateway.signal(signal.SIGHUP)
+            gateway.says("was reloaded")
+            assert served.ask("GET", "/admin/state")[0] == 401
+            served.token = tokens[1]
+            with gateway.begin(f"main/{model}", stream=True) as client:
+                client.read_until(b"Hello")
+                assert served.get("/admin/state")["open_calls"] == 1
+                gateway.signal(signal.SIGTERM)
+                deadline = time.monotonic() + _WAIT_S
+                while not (state := served.get("/admin/state"))["draining"]:
+                    assert time.monotonic() < deadline
+                assert (state["open_calls"], state["listening"]) == (1, [])
+                gate.open()
+                assert client.response().done
+            assert gateway.wait() == 0
+
+
+def test_without_a_ledger_the_state_is_told_and_nothing_else(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        configuration = settings(upstream.url, 0, ledger={"enabled": False})
+        with Gateway(tmp_path, upstream, configuration) as gateway:
+            served = Served(gateway)
+            assert served.get("/admin/state")["ledger"] == {"enabled": False}
+            status, told = served.ask("GET", "/admin/keys")
+            assert (status, told["error"]["code"]) == (503, "ledger_unavailable")
+
+
 def test_every_worker_answers_and_a_configured_token_opens(tmp_path: Path) -> None:
     token = "a-token-of-my-own-for-tests"
     with Upstream() as upstream:
         upstream.play(unstreamed(), "river-1")
         configuration = settings(upstream.url, 0, admin={"token": token})
         with Gateway(tmp_path, upstream, configuration, arguments=("--workers", "2")) as gateway:
-            (gateway.file.parent / "state").mkdir(exist_ok=True)
             assert not (gateway.file.parent / "state" / TOKEN_FILE).exists()
-            (gateway.file.parent / "state" / TOKEN_FILE).write_text(token)  # for `Served` to find
-            served = Served(gateway)
+            served = Served(gateway, token)
             deadline = time.monotonic() + 5
             seen: set[int] = set()
             while len(seen) < 2:

@@ -59,7 +59,8 @@ def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> Non
                   2  the configuration has errors
     """
     try:
-        config = load(file or default_file(), os.environ)
+        # Where a gateway may listen does not matter here.
+        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
     except ConfigError as error:
         click.echo(str(error), err=True)
         ctx.exit(UNREADABLE)

@@ -61,7 +61,8 @@ def _piped() -> str:
 
 def _serve(caller: Caller, file: Path | None) -> None:
     try:
-        config = load(file or default_file(), os.environ)
+        # It listens on this machine, with a key of its own, whatever the file says.
+        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
         if config.only_here:
             obtain(config, os.environ)
         caller.serve(config)

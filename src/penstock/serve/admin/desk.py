@@ -15,6 +15,7 @@ from penstock.gateway.book import Book
 T = TypeVar("T")
 # A question takes milliseconds, or seconds over very many entries.
 _MOST_WAITING = 32
+_IDLE_S = 2.0
 _CLOSE_S = 1.0
 
 
@@ -63,9 +64,16 @@ class Desk:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        while (job := self._waiting.get()) is not None:
+        while True:
+            try:
+                job = self._waiting.get(timeout=None if self._book is None else _IDLE_S)
+            except queue.Empty:
+                self._let_go()  # it may be moved away until somebody asks again
+                continue
+            if job is None:
+                self._let_go()
+                return
             job()
-        self._let_go()
 
     def _let_go(self) -> None:
         book, self._book = self._book, None
