@@ -18,7 +18,11 @@ from urllib.parse import quote
 import pytest
 
 from penstock.errors import ConfigError
+from penstock.gateway import key_changes
 from penstock.gateway.config import load
+from penstock.gateway.key_terms import KeyTerms
+from penstock.serve.admin import listener, queries
+from penstock.serve.admin import routes as admin_routes
 from penstock.serve.admin.place import TOKEN_FILE, open_place
 from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings
@@ -114,6 +118,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         configuration = settings(upstream.url, 0).replace("output = 2.0", "output = 1000.0")
         with Gateway(tmp_path_factory.mktemp("admin"), upstream, configuration) as gateway:
             yield Served(gateway)
+
+
+def test_the_page_explains_every_route_and_every_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text(encoding="utf-8")
+    for method, pattern, _ in admin_routes.ROUTES:
+        assert f"`{method} {pattern.pattern.replace('([^/]+)', 'ID')}`" in page
+    assert "`GET /admin/state`" in page
+    sources = [Path(module.__file__ or "").read_text() for module in (admin_routes, listener, queries, key_changes)]
+    codes = {code for source in sources for code in re.findall(r'(?:code=|_failure\(\d+, )"(\w+)"', source)}
+    assert len(codes) > 10
+    for code in codes - {"internal_error"}:
+        assert f"`{code}`" in page, code
+    for field in KeyTerms.__struct_fields__:
+        assert f"`{field}`" in page
 
 
 # Who is let in

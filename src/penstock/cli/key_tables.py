@@ -8,6 +8,9 @@ import click
 from penstock.cli.text import one_line
 
 _HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires")
+# Columns that are of no use in pieces.
+_WHOLE = ("id", "key", "state", "expires")
+_STATE = _HEAD.index("state")
 _LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
 _TONES = {"active": "green", "ending": "yellow"}
 
@@ -55,6 +58,11 @@ def _row(report: Report) -> tuple[str, ...]:
     )
 
 
+def _short(cell: str, index: int) -> str:
+    """A cell of the table: times to the day."""
+    return cell[:10] if _HEAD[index] == "expires" else one_line(cell)
+
+
 def _pretty(rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.table import Table  # noqa: PLC0415
@@ -64,9 +72,10 @@ def _pretty(rows: Sequence[tuple[str, ...]]) -> None:
     # A column in which nothing stands is not worth its room.
     used = [index for index in range(len(_HEAD)) if any(row[index] for row in rows)]
     for index in used:
-        grid.add_column(_HEAD[index], no_wrap=_HEAD[index] in ("id", "key", "state"), overflow="fold")
+        grid.add_column(_HEAD[index], no_wrap=_HEAD[index] in _WHOLE, overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(one_line(row[index]), _TONES.get(row[index], "") if index == 3 else "") for index in used))
+        cells = [(_short(row[index], index), _TONES.get(row[index], "") if index == _STATE else "") for index in used]
+        grid.add_row(*(Text(cell, tone) for cell, tone in cells))
     Console(highlight=False).print(grid)
 
 
