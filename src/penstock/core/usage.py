@@ -46,7 +46,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def absurd(self) -> bool:
         """Whether its input or its output cannot be true. Nobody is billed by such a report."""
-        return not all(_credible(count) for count in (self.input, self.output))
+        return not 0 <= (self.input or 0) < ABSURD_TOKENS or not 0 <= (self.output or 0) < ABSURD_TOKENS
 
     def counts(self) -> tuple[int | None, ...]:
         """Every count, in the order of the fields."""
@@ -76,8 +76,9 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     def doubts(self) -> list[tuple[str, str]]:
         """What does not fit together in these figures: a repair code and the figures in words, for each."""
         found = []
-        if not all(map(_credible, self.counts())):
-            found.append(("usage-absurd", f"counts {[count for count in self.counts() if count is not None]}"))
+        counts = [count for count in self.counts() if count is not None]
+        if counts and not 0 <= min(counts) <= max(counts) < ABSURD_TOKENS:
+            found.append(("usage-absurd", f"counts {counts}"))
         if self.input is not None and self.cached is not None and self.cached > self.input:
             found.append(("usage-details-exceed", f"cached {self.cached} > input {self.input}"))
         difference = 0
@@ -133,10 +134,6 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         """Those of several together."""
         columns = zip(*map(structs.astuple, each), strict=True)
         return cls(**dict(zip(cls.__struct_fields__, map(sum, columns), strict=False)))
-
-
-def _credible(count: int | None) -> bool:
-    return count is None or 0 <= count < ABSURD_TOKENS
 
 
 def _bounded(count: int | None) -> int:

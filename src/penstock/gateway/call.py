@@ -20,6 +20,7 @@ from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
 
 NO_LIMIT = 1 << 60
+_SPOKEN = (TextDelta, ReasoningDelta, RefusalDelta)
 
 
 class Framed(Protocol):
@@ -157,7 +158,7 @@ def size_of(events: list[Event]) -> int:
     """How many characters the model says in these events."""
     size = 0
     for event in events:
-        if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
+        if isinstance(event, _SPOKEN):
             size += len(event.text)
         elif isinstance(event, ToolCallDelta):
             size += len(event.arguments)

@@ -68,6 +68,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def tokens(self) -> Tokens:
         """Of all attempts together."""
+        if len(self.attempts) == 1:
+            return self.attempts[0].tokens
         return Tokens.sum(attempt.tokens for attempt in self.attempts)
 
     @property

@@ -190,13 +190,15 @@ def read_key(values: Row) -> Key:
 
 def text(value: str, *, most: int = LONGEST) -> str:
     """Text that both databases take."""
+    if len(value) <= most and value.isascii() and value.isprintable():
+        return value
     cut = value if len(value) <= most else value[: most - 1] + "…"
     return cut.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
 def number(value: int) -> int:
     """A number that both databases take."""
-    return max(-LARGEST, min(int(value), LARGEST))
+    return value if 0 <= value <= LARGEST else max(-LARGEST, min(int(value), LARGEST))
 
 
 def _number(value: int | None) -> int | None:

@@ -18,7 +18,7 @@ from penstock.gateway.keys import Key
 from penstock.gateway.period import span
 
 # Entries that come together are booked together: so long after the first one. Until then the journal has them.
-_GATHER_S = 0.05
+_GATHER_S = 0.1
 _MOST_AT_ONCE = 2_000
 # How soon a key that was made or revoked counts.
 _LOOK_S = 1.0

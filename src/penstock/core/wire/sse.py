@@ -30,6 +30,7 @@ _FIELDS_OF_THE_STANDARD = _FIELD_NAMES[:4]
 # A field that nobody knows: in small letters, as fields are, and without JSON in its value. The rest is text.
 _UNKNOWN_FIELD = re.compile(rb"[a-z][a-z0-9_-]*:[^{]*\Z")
 _QUOTED_CHARACTERS = 500
+_CR = ord("\r")
 
 
 class SseReader:
@@ -82,7 +83,7 @@ class SseReader:
             and data.find(b"\n") == len(data) - 2
             and not (self._begun or self._tail or self._eager or self._unseparated or self._after_cr or self._dead)
             and len(data) < self._max_event
-            and b"\r" not in data
+            and _CR not in data
         ):  # the common case: one healthy event
             frame = Frame(data[5:-1], self._offset, self._line)
             self._offset += len(data)
@@ -96,7 +97,7 @@ class SseReader:
                 self._offset += 1
                 data = data[1:]
         end = data.rfind(b"\n") + 1
-        if b"\r" in data:
+        if _CR in data:
             end = max(end, data.rfind(b"\r") + 1)
         if end:
             lines = data[:end].splitlines(keepends=True)
