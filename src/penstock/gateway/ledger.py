@@ -22,12 +22,11 @@ from penstock.gateway.failure import Failure
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PriceBook, PricedModel
 from penstock.gateway.reservation import Reservations
+from penstock.gateway.tags import kept_tags, kept_text
 from penstock.gateway.wish import Wish
 
 # How often it is noted how far the calls under way have come.
 _MARK_S = 2.0
-_MAX_TAGS = 16
-_MAX_TAG = 200
 
 _UNAVAILABLE = Failure(
     code="ledger_unavailable",
@@ -89,6 +88,8 @@ class Ledger:
         self._marking: asyncio.TimerHandle | None = None
         self.prices = prices
         self.providers = providers
+        self.secrets: tuple[str, ...] = ()
+        """What must not be booked, even where a client says it."""
         self.scribe: Scribe | None = None
 
     @property
@@ -112,8 +113,8 @@ class Ledger:
         """Whether a call may begin; `then` is told, at once where nobody else has to be asked."""
         call.input_estimate = wish.input
         call.bounded = wish.output is not None
-        call.user = wish.user[:_MAX_TAG]
-        call.tags = _tags(call.key, wish.tags)
+        call.user = kept_text(wish.user, self.secrets) if wish.user else ""
+        call.tags = kept_tags(wish.tags, call.key.tags if call.key is not None else {}, self.secrets)
         if degraded := self.degraded:
             call.headers["x-penstock-degraded"] = degraded
         if not self.ready:
@@ -189,14 +190,6 @@ class Ledger:
             self._journal.marked(reached)
         if self._open:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
-
-
-def _tags(key: Key | None, given: Mapping[str, str]) -> Mapping[str, str]:
-    """The client's own tags, over those of its key; not at any length."""
-    if not given:
-        return key.tags if key is not None else {}
-    tags = {name[:_MAX_TAG]: value[:_MAX_TAG] for name, value in list(given.items())[:_MAX_TAGS]}
-    return {**key.tags, **tags} if key is not None else tags
 
 
 class NoLedger:

@@ -120,6 +120,7 @@ _USED_UP = Failure(
     status=429,
     kind="insufficient_quota",
     retryable=False,
+    passing=False,
 )
 
 

@@ -81,6 +81,7 @@ class Bookkeeping:
     def use(self, config: Config) -> None:
         """Go by this configuration from now on."""
         self.ledger.providers = config.providers
+        self.ledger.secrets = config.secrets()
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
         secrets = [key.reveal() for key in config.server.keys]
         self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]

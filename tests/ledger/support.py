@@ -1,0 +1,78 @@
+"""What tests of the ledger share: keys that are made beside a running gateway, and crowds of clients."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from penstock.gateway.config import LedgerSettings
+from penstock.gateway.keys import Key, Period, digest_of, new_id, new_secret
+from penstock.stores.books import open_book
+from tests.faults.client import RawClient, Response, body, post
+from tests.faults.gateway import Gateway
+
+_KEY_S = 4.0
+
+
+def make_key(
+    gateway: Gateway, *, budget: int | None = None, period: Period = "total", **limits: int
+) -> tuple[Key, str]:
+    """A key in the book of a gateway, and its secret; returns when the gateway knows it."""
+    secret = new_secret()
+    now = int(time.time() * 1000)
+    key = Key(
+        id=new_id(),
+        name="a test's",
+        digest=digest_of(secret),
+        hint=secret[-4:],
+        created_ms=now,
+        budget=budget,
+        period=period,
+        **limits,  # type: ignore[arg-type]
+    )
+    put_key(gateway.book.folder, key)
+    deadline = time.monotonic() + _KEY_S
+    while not _is_known(gateway, secret):
+        assert time.monotonic() < deadline, "the gateway does not take the key"
+        time.sleep(0.05)
+    return key, secret
+
+
+def put_key(folder: Path, key: Key) -> None:
+    """Keep a key, as it is now."""
+    with closing(open_book(LedgerSettings(folder=str(folder)), {})) as book:
+        book.put_keys([key])
+
+
+def ask(gateway: Gateway, secret: str, model: str, *, stream: bool, **fields: object) -> Response:
+    """Ask as whoever has that key."""
+    with gateway.client() as client:
+        client.send(request(secret, model, stream=stream, **fields))
+        return client.response()
+
+
+def request(secret: str, model: str, *, stream: bool, **fields: object) -> bytes:
+    """The request of whoever has that key."""
+    return post(body(model, stream=stream, **fields), {"Authorization": f"Bearer {secret}"})
+
+
+def all_at_once(gateway: Gateway, requests: list[bytes], then: Callable[[], None] = lambda: None) -> list[Response]:
+    """What each gets that is sent with all others; `then` is done when all are sent."""
+    clients = [RawClient(gateway.port) for _ in requests]
+    for client, content in zip(clients, requests, strict=True):
+        client._socket.settimeout(20.0)
+        client.send(content)
+    with ThreadPoolExecutor(len(clients)) as threads:
+        reading = threads.map(RawClient.response, clients)
+        then()
+        responses = list(reading)
+    for client in clients:
+        client.close()
+    return responses
+
+
+def _is_known(gateway: Gateway, secret: str) -> bool:
+    with gateway.client() as client:
+        client.send(f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n".encode())
+        return client.response().status == 200

@@ -1,0 +1,251 @@
+"""Clients that leave, and who pays (C3 to C7, C10, C11): with `cancel` an estimate is booked, with `drain` the bill.
+
+`main` is cancelled, `heard` is heard out for 0.6 seconds.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.gateway.entry import Entry
+from tests.faults.client import RawClient
+from tests.faults.conftest import Starter
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import HELLO, REST, WORLD, plain
+from tests.faults.upstream import (
+    JSON,
+    Connection,
+    Gate,
+    Op,
+    Script,
+    Upstream,
+    chunk,
+    for_ever,
+    hang,
+    head,
+    last_chunk,
+    rst,
+    sleep,
+    status,
+)
+from tests.streams import bill, counts, finishes, says, sse
+
+AT_ONCE_S = 0.05
+DRAIN_S = 0.6
+BILL = sse(bill(**counts(5, 3)))
+FLOOD = sse(says("x" * 60_000))
+both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Upstream() as upstream:
+        yield from _run(Gateway(tmp_path_factory.mktemp("gateway"), upstream, settings(upstream.url)))
+
+
+def _run(gateway: Gateway) -> Iterator[Gateway]:
+    with gateway:
+        yield gateway
+        gateway.book.check_sums()
+
+
+@pytest.fixture
+def gateway(shared: Gateway) -> Iterator[Gateway]:
+    yield shared
+    try:
+        shared.quiet()
+    except BaseException:
+        shared.forget()
+        raise
+
+
+def leave(gateway: Gateway, provider: str, script: Script, *, streamed: bool, heard: bytes = b"") -> tuple[str, float]:
+    """Ask, hear so much, and leave. The model, and when that was."""
+    model = gateway.upstream.play(script)
+    client = gateway.begin(f"{provider}/{model}", stream=streamed)
+    connection = gateway.upstream.asked(model)
+    if streamed and heard:
+        client.read_until(heard)
+    elif heard:
+        gateway.upstream.until(lambda: connection.sent)
+        time.sleep(0.05)  # for it to be read
+    left_at = time.monotonic()
+    client.close()
+    return model, left_at
+
+
+def unheard(gate: Gate) -> None:
+    """Let a provider go on, once the gateway has noticed that the client has left."""
+    time.sleep(0.1)
+    gate.open()
+
+
+def stalls(gateway: Gateway, connection: Connection) -> None:
+    """Wait until nothing goes out any more: all buffers on the way are full."""
+    gateway.upstream.until(lambda: connection.blocked)
+    while True:
+        sent = connection.sent
+        time.sleep(0.15)
+        if sent == connection.sent:
+            return
+
+
+def booked(gateway: Gateway) -> Entry:
+    """The entry of the last call, which must be cancelled for its client, whatever its provider did."""
+    line = gateway.last_call()
+    entry = gateway.book.entry(line["request_id"])
+    assert (entry.outcome, entry.code) == ("cancelled", "client_gone")
+    return entry
+
+
+# What the provider has sent when the client leaves, and what the client has heard of it.
+STAGES: dict[str, tuple[list[Op], bytes]] = {
+    "before the head": ([], b""),
+    "before the first event": ([head()], b""),
+    "in the middle": ([head(), chunk(HELLO)], b"Hello"),
+    "in full flow": ([head(), chunk(HELLO), *[chunk(WORLD)] * 40], b"world"),
+    "after the finish": ([head(), chunk(HELLO + WORLD + sse(finishes()))], b"world"),
+}
+
+
+@both
+@pytest.mark.parametrize(("sent", "heard"), STAGES.values(), ids=STAGES)
+def test_cancel_leaves_at_once_and_books_an_estimate(
+    gateway: Gateway, sent: list[Op], heard: bytes, streamed: bool
+) -> None:
+    took: list[float] = []
+    while min(took, default=1.0) > AT_ONCE_S and len(took) < 3:  # a busy machine may be late once
+        model, left_at = leave(gateway, "main", [*sent, hang()], streamed=streamed, heard=heard)
+        connection = gateway.upstream.connection(model)
+        gateway.upstream.until(lambda: connection.closed_at)  # noqa: B023
+        took.append(connection.closed_at - left_at)
+    assert min(took) < AT_ONCE_S
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.outcome) == ("estimated", "cancelled")
+    assert attempt.tokens.input > 0
+    assert (attempt.tokens.output > 0) == bool(heard)
+
+
+@both
+@pytest.mark.parametrize(("sent", "heard"), STAGES.values(), ids=STAGES)
+def test_drain_reads_on_and_books_the_providers_figure(
+    gateway: Gateway, sent: list[Op], heard: bytes, streamed: bool
+) -> None:
+    gate = Gate()
+    rest = chunk(REST) if heard else chunk(HELLO + REST)
+    script: list[Op] = [*sent, gate, *([] if sent else [head()]), rest, last_chunk()]
+    model, _ = leave(gateway, "heard", script, streamed=streamed, heard=heard)
+    time.sleep(0.1)  # if it were left, it would be by now
+    assert not gateway.upstream.connection(model).closed_at
+    gate.open()
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.outcome) == ("reported", "completed")
+    assert (attempt.tokens.input, attempt.tokens.output) == (5, 3)
+
+
+def test_drain_waits_for_an_unstreamed_answer(gateway: Gateway) -> None:
+    gate = Gate()
+    leave(gateway, "heard", [gate, status(200, JSON, plain())], streamed=False)
+    unheard(gate)
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.tokens.input, attempt.tokens.output) == ("reported", 5, 3)
+
+
+def test_c6_cancel_keeps_a_figure_that_was_there_already(gateway: Gateway) -> None:
+    leave(
+        gateway, "main", [head(), chunk(HELLO + WORLD + sse(finishes()) + BILL), hang()], streamed=True, heard=b"world"
+    )
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.tokens.input, attempt.tokens.output) == ("reported", 5, 3)
+
+
+ENDLESS: dict[str, tuple[Script, bytes]] = {
+    "silent": ([hang()], b""),
+    "silent after the head": ([head(), hang()], b""),
+    "silent in the middle": ([head(), chunk(HELLO), hang()], b"Hello"),
+    "talking for ever": ([head(), chunk(HELLO), for_ever(WORLD, 0.005)], b"world"),
+}
+
+
+@both
+@pytest.mark.parametrize(("script", "heard"), ENDLESS.values(), ids=ENDLESS)
+def test_drain_ends_in_its_time_and_then_it_is_estimated(
+    gateway: Gateway, script: Script, heard: bytes, streamed: bool
+) -> None:
+    model, left_at = leave(gateway, "heard", script, streamed=streamed, heard=heard)
+    connection = gateway.upstream.connection(model)
+    gateway.upstream.until(lambda: connection.closed_at)
+    assert DRAIN_S - 0.05 < connection.closed_at - left_at < DRAIN_S + 0.5
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.outcome) == ("estimated", "timed_out")
+    assert attempt.tokens.input > 0
+    assert (attempt.tokens.output > 0) == bool(heard)
+
+
+def test_drain_of_a_provider_that_breaks_books_what_was_said(gateway: Gateway) -> None:
+    leave(gateway, "heard", [head(), chunk(HELLO), sleep(0.1), rst()], streamed=True, heard=b"Hello")
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.outcome, attempt.code) == ("estimated", "truncated", "upstream_reset")
+
+
+@pytest.mark.parametrize("provider", ["main", "heard"])
+def test_c11_a_client_that_was_slow_and_leaves(gateway: Gateway, provider: str) -> None:
+    """Its provider is paused when it leaves: heard out, it goes on to its end."""
+    pieces = [chunk(FLOOD)] * 250
+    model = gateway.upstream.play([head(), chunk(HELLO), *pieces, chunk(REST), last_chunk()])
+    with gateway.begin(f"{provider}/{model}", stream=True, receive_buffer=4096) as client:
+        connection = gateway.upstream.asked(model)
+        stalls(gateway, connection)
+        client.rst()
+    (attempt,) = booked(gateway).attempts
+    expected = ("reported", "completed") if provider == "heard" else ("estimated", "cancelled")
+    assert (attempt.measure, attempt.outcome) == expected
+
+
+def test_a_second_target_is_not_tried_without_a_client(gateway: Gateway) -> None:
+    gate = Gate()
+    leave(gateway, "heard", [gate, status(500, JSON, b"{}")], streamed=True)
+    unheard(gate)
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.status) == ("void", 500)
+
+
+@both
+def test_sigterm_while_a_provider_is_heard_out(start: Starter, streamed: bool) -> None:
+    """It may go on for the window of the gateway; then it is left, and booked as its client left it."""
+    gateway = start(server={"drain_s": 0.2})
+    gateway.file.write_text(gateway.file.read_text().replace("drain_s = 0.6", "drain_s = 30.0"))
+    gateway.signal(signal.SIGHUP)
+    gateway.says("was reloaded")
+    model, _ = leave(gateway, "heard", [head(), chunk(HELLO), hang()], streamed=streamed, heard=b"Hello")
+    time.sleep(0.1)
+    assert not gateway.upstream.connection(model).closed_at
+    began = time.monotonic()
+    assert gateway.stop() == 0
+    assert time.monotonic() - began < 2.0
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.outcome) == ("estimated", "cancelled")
+    assert attempt.tokens.output > 0
+    assert not gateway.book.journals()
+
+
+def test_sigterm_lets_a_provider_be_heard_out(start: Starter) -> None:
+    gateway = start(server={"drain_s": 5.0})
+    gate = Gate()
+    leave(gateway, "heard", [head(), chunk(HELLO), gate, chunk(REST), last_chunk()], streamed=True, heard=b"Hello")
+    gateway.signal(signal.SIGTERM)
+    time.sleep(0.1)
+    gate.open()
+    assert gateway.wait() == 0
+    (attempt,) = booked(gateway).attempts
+    assert (attempt.measure, attempt.tokens.output) == ("reported", 3)
+
+
+def test_clients_that_come_and_go_are_all_booked(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO), chunk(REST), last_chunk()])
+    for number in range(40):
+        client: RawClient = gateway.begin(f"{'heard' if number % 2 else 'main'}/{model}", stream=True)
+        (client.rst if number % 3 else client.close)()
+    gateway.quiet()

@@ -1,0 +1,167 @@
+"""Budgets that many calls race for (C36, C37): the sum of what is booked never exceeds what a key may spend.
+
+A token of input costs 1,000 nanodollars here, one of output 2,000. The request of all these tests is estimated to have
+10 tokens; with the margin, 44 are held.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.gateway.entry import Entry
+from tests.faults.book import INPUT_COST, OUTPUT_COST
+from tests.faults.client import Response
+from tests.faults.conftest import Starter
+from tests.faults.gateway import Gateway
+from tests.faults.scripts import HELLO, TEXT, whole
+from tests.faults.upstream import Gate, Script, chunk, for_ever, head, last_chunk
+from tests.ledger.support import all_at_once, ask, make_key, request
+from tests.streams import DONE, bill, counts, finishes, says, sse
+
+CROWD = 100
+FEW = 10
+INPUT, OUTPUT = 40, 200
+COST = INPUT * INPUT_COST + OUTPUT * OUTPUT_COST
+HELD_INPUT = 44 * INPUT_COST
+HELD = HELD_INPUT + OUTPUT * OUTPUT_COST
+# What is held for an answer of unknown length.
+HELD_AT_FIRST = HELD_INPUT + 4_096 * OUTPUT_COST
+# Of one process for now. Accounts that several share go through the same.
+WORKERS = (1,)
+both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+
+
+@pytest.fixture(params=WORKERS, ids=lambda count: f"{count} workers")
+def gateway(start: Starter, request: pytest.FixtureRequest) -> Iterator[Gateway]:
+    gateway = start("--workers", str(request.param))
+    yield gateway
+    gateway.book.check_sums()
+
+
+def answer(gate: Gate) -> Script:
+    """An answer that waits in its middle until it is let go."""
+    rest = sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE)
+    return [head(), chunk(HELLO), gate, chunk(rest), last_chunk()]
+
+
+def race(gateway: Gateway, content: bytes, gate: Gate, admitted: int) -> list[Response]:
+    """What a crowd gets that asks at once. Those that are admitted run until all others have been refused."""
+
+    def let_go() -> None:
+        gateway.until(lambda: len(gateway.calls) >= CROWD - admitted, 10.0)
+        gate.open()
+
+    return all_at_once(gateway, [content] * CROWD, let_go)
+
+
+def booked(gateway: Gateway, key: str, count: int) -> list[Entry]:
+    """The entries of a key, once there are so many."""
+    deadline = time.monotonic() + 3.0
+    while len(found := [entry for entry in gateway.book.entries() if entry.key == key]) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} are booked"
+        time.sleep(0.01)
+    assert len(found) == count
+    return found
+
+
+def assert_refused(responses: list[Response]) -> None:
+    for response in responses:
+        assert (response.status, response.error["code"]) == (429, "insufficient_quota")
+        assert response.error["type"] == "insufficient_quota"
+
+
+@both
+def test_c37_a_hundred_calls_race_for_a_budget_of_ten(gateway: Gateway, streamed: bool) -> None:
+    gate = Gate()
+    model = gateway.upstream.play(answer(gate))
+    key, secret = make_key(gateway, budget=FEW * HELD)
+    content = request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT)
+    responses = race(gateway, content, gate, FEW)
+    assert len([response for response in responses if response.status == 200]) == FEW
+    assert_refused([response for response in responses if response.status != 200])
+    entries = booked(gateway, key.id, CROWD)
+    assert sum(entry.priced for entry in entries) == FEW * COST <= FEW * HELD
+    assert sorted({entry.outcome for entry in entries}) == ["completed", "refused"]
+    assert len(gateway.upstream.requests(model)) == FEW
+
+
+@both
+def test_nothing_is_held_when_all_is_over(gateway: Gateway, streamed: bool) -> None:
+    """All of a budget can be spent, one call after another, and nothing more; whatever has been refused before."""
+    gate = Gate()
+    model = gateway.upstream.play(answer(gate))
+    key, secret = make_key(gateway, budget=(FEW + 1) * COST + HELD - COST)
+    race(gateway, request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT), gate, FEW)
+    booked(gateway, key.id, CROWD)
+    assert ask(gateway, secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT).status == 200
+    booked(gateway, key.id, CROWD + 1)
+    last = ask(gateway, secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT)
+    assert_refused([last])
+    assert last.headers["x-should-retry"] == "false"
+    entries = booked(gateway, key.id, CROWD + 2)
+    assert sum(entry.priced for entry in entries) == (FEW + 1) * COST
+
+
+@both
+def test_c37_a_hundred_calls_of_unknown_length_race(gateway: Gateway, streamed: bool) -> None:
+    gate = Gate()
+    model = gateway.upstream.play(answer(gate))
+    budget = FEW * HELD_AT_FIRST
+    key, secret = make_key(gateway, budget=budget)
+    responses = race(gateway, request(secret, f"main/{model}", stream=streamed), gate, FEW)
+    assert [response.status for response in responses].count(200) == FEW
+    assert_refused([response for response in responses if response.status != 200])
+    assert sum(entry.priced for entry in booked(gateway, key.id, CROWD)) == FEW * COST <= budget
+
+
+WORDS = sse(says("a few more words "))
+
+
+def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_told(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO), for_ever(WORDS, 0.001)])
+    budget = HELD_INPUT + 400 * OUTPUT_COST
+    key, secret = make_key(gateway, budget=budget)
+    response = ask(gateway, secret, f"main/{model}", stream=True)
+    assert (response.status, response.complete, response.done) == (200, True, False)
+    assert response.error["code"] == "budget_exceeded"
+    assert response.finish is None
+    gateway.upstream.until(lambda: gateway.upstream.connection(model).closed_at)
+    (entry,) = booked(gateway, key.id, 1)
+    (attempt,) = entry.attempts
+    assert (entry.outcome, entry.code, attempt.measure) == ("truncated", "budget_exceeded", "estimated")
+    assert budget / 2 < entry.priced <= budget, "it was ended too early, or too late"
+    # The target is not blamed.
+    other, open_secret = make_key(gateway)
+    good = gateway.upstream.play(whole(), model)
+    assert ask(gateway, open_secret, f"main/{good}", stream=True).text == TEXT
+    booked(gateway, other.id, 1)
+
+
+def test_c36_an_unstreamed_answer_that_reaches_the_end_of_its_budget_is_refused(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO), for_ever(WORDS, 0.001)])
+    budget = HELD_INPUT + 400 * OUTPUT_COST
+    key, secret = make_key(gateway, budget=budget)
+    response = ask(gateway, secret, f"main/{model}", stream=False)
+    assert (response.status, response.error["code"]) == (429, "budget_exceeded")
+    assert response.headers["x-should-retry"] == "false"
+    gateway.upstream.until(lambda: gateway.upstream.connection(model).closed_at)
+    (entry,) = booked(gateway, key.id, 1)
+    assert (entry.code, entry.measure) == ("budget_exceeded", "estimated")
+    assert 0 < entry.priced <= budget
+
+
+def test_c36_a_hundred_endless_streams_end_within_the_budget(gateway: Gateway) -> None:
+    """Ten begin with what is held at first, and go on with what the others leave."""
+    model = gateway.upstream.play([head(), chunk(HELLO), for_ever(WORDS, 0.001)])
+    budget = FEW * (HELD_INPUT + 150 * OUTPUT_COST)
+    key, secret = make_key(gateway, budget=budget)
+    responses = all_at_once(gateway, [request(secret, f"main/{model}", stream=True)] * CROWD)
+    begun = [response for response in responses if response.status == 200]
+    assert begun
+    assert {response.error["code"] for response in begun} == {"budget_exceeded"}
+    assert_refused([response for response in responses if response.status != 200])
+    entries = booked(gateway, key.id, CROWD)
+    assert sum(entry.priced for entry in entries) <= budget
+    assert {entry.outcome for entry in entries if entry.attempts} == {"truncated"}
+    gateway.upstream.until(lambda: not any(connection.busy for connection in gateway.upstream.open))

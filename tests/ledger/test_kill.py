@@ -1,0 +1,36 @@
+"""G3, G4 and G6: a gateway is killed under load, and loses no entry. `scripts/kill-loop` does it for longer."""
+
+import asyncio
+from pathlib import Path
+
+from tests.ledger.kills import Tally, kill_again_and_again, kill_workers
+
+_LANES = 5
+_ROUNDS = 50
+_WORKER_ROUNDS = 4
+
+
+def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
+    async def lanes() -> list[Tally]:
+        folders = [tmp_path / str(lane) for lane in range(_LANES)]
+        for folder in folders:
+            folder.mkdir()
+        rounds = _ROUNDS // _LANES
+        return await asyncio.gather(
+            *(kill_again_and_again(folder, rounds, seed) for seed, folder in enumerate(folders))
+        )
+
+    total = Tally()
+    for tally in asyncio.run(lanes()):
+        total.add(tally)
+    assert total.lost == []
+    assert total.rounds == _ROUNDS
+    assert total.seen > _ROUNDS
+    assert total.orphans > 0, "none was killed in the middle: nothing is proved"
+
+
+def test_a_worker_that_is_killed_leaves_its_calls_to_its_successor(tmp_path: Path) -> None:
+    tally = asyncio.run(kill_workers(tmp_path, _WORKER_ROUNDS, 1))
+    assert tally.lost == []
+    assert tally.seen > 0
+    assert tally.orphans > 0
