@@ -127,7 +127,7 @@ class Gateway:
                 resource.setrlimit(number, (most, most))
 
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "serve", "--config", str(self.file), "--port", "0", *self._arguments],
+            [*self.command, "serve", "--config", str(self.file), "--port", "0", *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -174,6 +174,11 @@ class Gateway:
     def signal(self, number: int, *, group: bool = False) -> None:
         """Send it a signal; or its whole process group, as a terminal does."""
         os.kill(-self.pid if group else self.pid, number)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What runs Penstock."""
+        return sys.executable, "-m", "penstock"
 
     @property
     def pid(self) -> int:

@@ -18,7 +18,7 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -131,7 +131,8 @@ class Journal:
         """Let go; where nothing is left to be booked, nothing is left behind."""
         for path in self._paths:
             if not self._live:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # nothing is lost with it
+                    path.unlink()
         for file in self._files:
             os.close(file)
         self._files.clear()

@@ -34,6 +34,9 @@ _UNUSABLE: dict[int, str] = {
     sqlite3.SQLITE_NOTADB: "is no SQLite database: move it away, or choose another place for the ledger",
 }
 
+# Whether a database is somebody else's: it is refused, and stays as it is.
+_FOREIGN = "SELECT 1 WHERE EXISTS (SELECT * FROM sqlite_master) AND 'meta' NOT IN (SELECT name FROM sqlite_master)"
+
 
 class SqliteWords:
     """SQLite's own words."""
@@ -184,7 +187,7 @@ def _connect(path: Path, *, readonly: bool, timeout_s: float) -> sqlite3.Connect
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
-        if not readonly:
+        if not readonly and not connection.execute(_FOREIGN).fetchall():
             _write_ahead(connection, timeout_s)
     except BaseException:
         connection.close()
