@@ -4,6 +4,7 @@
 |---|---|---|
 | has usage of the provider's that can be true | reported | the provider's |
 | completed, or said something, or was asked and then left by its client | estimated | of what was asked and said |
+| had an answer of which nothing could be read | estimated | of what was asked |
 | anything else: no connection, refused, an error, silence | void | none |
 
 A provider does not see who has left it: one that is heard out without its client, and in vain, is estimated too.
@@ -121,7 +122,7 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
             return "reported", tokens
         said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
         return "estimated", structs.replace(tokens, output=said)
-    if attempt.said or attempt.ending == "completed" or _left(call, attempt):
+    if attempt.said or attempt.ending == "completed" or attempt.answered or _left(call, attempt):
         said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
         return "estimated", Tokens(input=call.input_estimate, output=said)
     return "void", Tokens()

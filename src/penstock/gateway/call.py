@@ -35,6 +35,7 @@ class Attempt:
     """One try at one target. `secrets` are what nobody may be told of it."""
 
     __slots__ = (
+        "answered",
         "began_s",
         "code",
         "ending",
@@ -65,6 +66,8 @@ class Attempt:
         """Since the call began."""
         self.sent = False
         """Whether the provider was asked."""
+        self.answered = False
+        """Whether it had an answer, of which nothing could be read: too large, or cut off in an unstreamed body."""
         self.status = 0
         self.code = ""
         self.ending: Ending | None = None

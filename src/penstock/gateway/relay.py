@@ -45,6 +45,7 @@ _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
 _NOTED = frozenset((Repair, UsageReport))
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
+_TOO_LARGE = "upstream_event_too_large"
 _MAX_ERROR_BODY = 65_536
 # What comes before the first content: a role, some extras. More bytes than this are an answer without content.
 _MAX_HELD = 65_536
@@ -413,6 +414,7 @@ class Relay:
         committed = self._phase == "streaming"
         failure = failure.without(self._attempt.secrets)
         self._attempt.code = failure.code
+        self._attempt.answered = self._is_answered(failure, ending)
         if self._attempt.said:
             self._call.watch([event for event in self._reader.close() if type(event) is UsageReport])
         self._finish(ending)
@@ -421,6 +423,13 @@ class Relay:
             self._client.end(failure.frame(self._call.id))
         else:
             self._on_outcome(failure)
+
+    def _is_answered(self, failure: Failure, ending: Ending) -> bool:
+        """Whether the provider had an answer all the same. An unstreamed one was there before its first byte came."""
+        if not 200 <= self._status < 300:
+            return False
+        unstreamed = "json" in self._headers.get("content-type", "")
+        return failure.code == _TOO_LARGE or (unstreamed and ending in ("truncated", "timed_out"))
 
     def _finish(self, ending: Ending) -> None:
         committed = self._phase == "streaming"

@@ -1,0 +1,315 @@
+"""What each fault leaves in the ledger: the measure of every attempt, and tokens exactly where something was consumed.
+
+    void        nothing was generated, as far as anybody can tell: nothing is to be paid
+    estimated   something was said, or may have been: our own figures, marked as such
+    reported    the provider's figures
+
+The faults are those of the fault tests. Clients that leave are in `test_aborted.py`, budgets in `test_budget.py`, and
+gateways that are killed in `test_kill.py`.
+"""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from msgspec import structs
+from openai import DefaultHttpxClient, InternalServerError, OpenAI
+
+from penstock.gateway.entry import Entry, Measure
+from tests.faults.client import CLIENT_KEY, Response, body, post
+from tests.faults.conftest import Starter
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, whole
+from tests.faults.test_upstream_broken import BROKEN, GIANT_BODIES, GIANTS, REFUSALS
+from tests.faults.test_upstream_reach import UNREACHABLE, Unreachable, World, world
+from tests.faults.test_upstream_tolerated import TOLERATED, Tolerated
+from tests.faults.upstream import JSON, Connection, Gate, Script, Upstream, chunk, fin, hang, head, last_chunk, status
+from tests.ledger.support import make_key, put_key, request
+from tests.streams import DONE, bill, counts, finishes, sse
+
+__all__ = ["world"]
+
+both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+# Where nothing was said, and where something was.
+VOID: tuple[Measure, Measure] = ("void", "void")
+BROKE_OFF: tuple[Measure, Measure] = ("void", "estimated")
+ANSWERED: tuple[Measure, Measure] = ("estimated", "estimated")
+# By the numbers of the catalogue. U17, U30 to U34, U41, U42, U45, U46, U49, U52 and U55 are tolerated: reported.
+LEDGER: dict[str, tuple[Measure, Measure]] = {
+    "U9": VOID,
+    "U10": VOID,
+    "U11": VOID,
+    "U12": VOID,
+    "U13": VOID,
+    "U14": VOID,
+    "U15": BROKE_OFF,
+    "U16": BROKE_OFF,
+    "U18": BROKE_OFF,
+    "U19": BROKE_OFF,
+    "U20": BROKE_OFF,
+    "U21": BROKE_OFF,
+    "U22": VOID,
+    "U23": VOID,
+    "U24": BROKE_OFF,
+    "U25": BROKE_OFF,
+    "U26": BROKE_OFF,
+    "U27": BROKE_OFF,
+    "U28": ANSWERED,
+    "U33": BROKE_OFF,
+    "U35": BROKE_OFF,
+    "U36": BROKE_OFF,
+    "U37": BROKE_OFF,
+    "U38": VOID,
+    "U39": VOID,
+    "U40": VOID,
+    "U43": BROKE_OFF,
+    "U44": ANSWERED,
+    "U50": BROKE_OFF,
+    "U51": VOID,
+    "U52": VOID,
+    "U53": VOID,
+    "U54": VOID,
+}
+# Here the provider's figures follow behind the break. They count if they were there when it was noticed.
+BILLED = ("U35 an event", "U36")
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Upstream() as upstream:
+        gateway = Gateway(tmp_path_factory.mktemp("gateway"), upstream, settings(upstream.url, 20))
+        with gateway:
+            yield gateway
+        gateway.book.check_sums()
+        gateway.keeps_secrets()
+
+
+@pytest.fixture
+def gateway(shared: Gateway) -> Iterator[Gateway]:
+    yield shared
+    try:
+        shared.quiet()
+    except BaseException:
+        shared.forget()
+        raise
+
+
+def booked(gateway: Gateway, response: Response) -> Entry:
+    return gateway.book.entry(response.request_id)
+
+
+def assert_measured(entry: Entry, expected: Measure, *, said: bool = False) -> None:
+    """The one attempt is measured so. That a void one has no tokens and no cost, `quiet` checks for all."""
+    (attempt,) = entry.attempts
+    assert attempt.measure == expected, attempt
+    if expected == "reported":
+        assert (attempt.tokens.input, attempt.tokens.output) == (5, 3)
+    elif expected == "estimated":
+        assert attempt.tokens.input > 0
+        assert (attempt.tokens.output > 0) == said
+
+
+def test_every_row_is_in_the_table() -> None:
+    rows = [*BROKEN, *GIANTS, *GIANT_BODIES, *REFUSALS]
+    assert {row.split()[0] for row in rows} == LEDGER.keys()
+
+
+# A time-out is the same time-out unstreamed.
+BREAKS = [(name, streamed) for name in BROKEN for streamed in (True, False) if streamed or not BROKEN[name].hasty]
+
+
+@pytest.mark.parametrize(("name", "streamed"), BREAKS, ids=[f"{name}-{streamed}" for name, streamed in BREAKS])
+def test_what_breaks(gateway: Gateway, name: str, streamed: bool) -> None:
+    case = BROKEN[name]
+    provider = "hasty" if case.hasty else "main"
+    response = gateway.ask(f"{provider}/{gateway.upstream.play(case.script)}", stream=streamed)
+    entry = booked(gateway, response)
+    silent, spoken = LEDGER[name.split()[0]]
+    if name.startswith(BILLED) and entry.measure == "reported":
+        assert_measured(entry, "reported")
+    else:
+        assert_measured(entry, spoken if case.said else silent, said=bool(case.said))
+
+
+@pytest.mark.parametrize(("name", "script"), (GIANTS | GIANT_BODIES).items(), ids=GIANTS | GIANT_BODIES)
+def test_what_is_too_large(gateway: Gateway, name: str, script: Script) -> None:
+    """An answer was there, and is paid for, although nobody can use it."""
+    response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=name in GIANTS)
+    assert_measured(booked(gateway, response), LEDGER[name.split()[0]][1], said=name in GIANTS)
+
+
+@pytest.mark.parametrize(("name", "code"), REFUSALS.items(), ids=REFUSALS)
+def test_what_the_provider_refuses(gateway: Gateway, name: str, code: int) -> None:
+    response = gateway.ask(f"main/{gateway.upstream.play([status(code, JSON, ERROR_BODY)])}", stream=True)
+    assert_measured(booked(gateway, response), LEDGER[name.split()[0]][0])
+
+
+@both
+@pytest.mark.parametrize("case", UNREACHABLE.values(), ids=UNREACHABLE)
+def test_whom_nobody_can_reach(world: World, case: Unreachable, streamed: bool) -> None:
+    response = world.gateway.ask(f"{case.name}/ledger-{streamed}", stream=streamed)
+    assert_measured(booked(world.gateway, response), "void")
+
+
+@both
+@pytest.mark.parametrize(("name", "case"), TOLERATED.items(), ids=TOLERATED)
+def test_what_is_tolerated(gateway: Gateway, name: str, case: Tolerated, streamed: bool) -> None:
+    response = gateway.ask(f"main/{gateway.upstream.play(case.script)}", stream=streamed)
+    expected: Measure = "estimated" if name.startswith("U47") else "reported"
+    assert_measured(booked(gateway, response), expected, said=True)
+
+
+ABSURD = {
+    "both": counts(-5, 10**12),
+    "the input": counts(10**12, 3),
+    "the output": counts(5, -3),
+}
+
+
+@both
+@pytest.mark.parametrize("usage", ABSURD.values(), ids=ABSURD)
+def test_u48_figures_that_cannot_be_true_are_nobodys_bill(
+    gateway: Gateway, usage: dict[str, object], streamed: bool
+) -> None:
+    model = gateway.upstream.play(stream(HELLO, WORLD, sse(finishes(), bill(**usage), DONE)))
+    entry = booked(gateway, gateway.ask(f"main/{model}", stream=streamed))
+    assert_measured(entry, "estimated", said=True)
+    assert entry.tokens.input + entry.tokens.output < 100
+
+
+def test_u18_a_figure_counts_although_the_answer_is_not_whole(gateway: Gateway) -> None:
+    model = gateway.upstream.play(stream(HELLO, sse(bill(**counts(5, 3)), DONE)))
+    entry = booked(gateway, gateway.ask(f"main/{model}", stream=True))
+    assert entry.outcome == "truncated"
+    assert_measured(entry, "reported")
+
+
+def test_a_cut_in_an_unstreamed_body_is_no_silence(gateway: Gateway) -> None:
+    """It was generated before its first byte was sent."""
+    script = [head(200, JSON), chunk(b'{"id": "chatcmpl-1", "choices": [{"index": 0, "message": {"role":'), fin()]
+    entry = booked(gateway, gateway.ask(f"main/{gateway.upstream.play(script)}", stream=False))
+    assert_measured(entry, "estimated")
+
+
+def test_u8_a_pooled_connection_that_died_makes_no_attempt_of_its_own(gateway: Gateway) -> None:
+    class OnlyOnce:
+        async def __call__(self, connection: Connection) -> None:
+            if len(connection.requests) > 1:
+                connection.rst()
+
+    model = gateway.upstream.play([OnlyOnce(), *whole()])
+    for _ in range(3):
+        assert_measured(booked(gateway, gateway.ask(f"main/{model}", stream=True)), "reported")
+
+
+PAIRS: dict[str, tuple[Script, list[Measure]]] = {
+    "an error": ([status(500, JSON, ERROR_BODY)], ["void", "reported"]),
+    "cut after some words, which nobody has seen": ([head(), chunk(HELLO), fin()], ["estimated", "reported"]),
+}
+
+
+@pytest.mark.parametrize(("first", "measures"), PAIRS.values(), ids=PAIRS)
+def test_each_attempt_is_measured_by_itself(gateway: Gateway, first: Script, measures: list[Measure]) -> None:
+    entry = booked(gateway, gateway.ask(gateway.pair(first, spare()), stream=False))
+    assert [attempt.measure for attempt in entry.attempts] == measures
+    assert entry.tokens.input == sum(attempt.tokens.input for attempt in entry.attempts)
+    assert entry.cost == sum(attempt.cost or 0 for attempt in entry.attempts)
+
+
+@both
+def test_c8_only_what_was_begun_is_booked(gateway: Gateway, streamed: bool) -> None:
+    gate = Gate()
+    route = gateway.pair([gate, status(500, JSON, ERROR_BODY)], spare())
+    client = gateway.begin(route, stream=streamed)
+    connection = gateway.upstream.asked(f"{route}-a")
+    client.close()
+    gateway.upstream.until(lambda: connection.closed_at)
+    assert_measured(gateway.book.entry(gateway.last_call()["request_id"]), "estimated")
+    gate.open()
+
+
+def test_u59_and_u60_what_nobody_was_asked_has_no_attempt(gateway: Gateway) -> None:
+    model = gateway.upstream.play([status(429, JSON | {"retry-after": "60"}, ERROR_BODY)])
+    assert_measured(booked(gateway, gateway.ask(f"main/{model}", stream=True)), "void")
+    entry = booked(gateway, gateway.ask(f"main/{model}", stream=True))
+    assert (entry.outcome, entry.code, entry.attempts, entry.cost) == ("refused", "no_healthy_target", (), 0)
+
+
+def test_c1_and_c34_what_makes_no_call_leaves_no_entry(gateway: Gateway) -> None:
+    before = len(gateway.book.entries())
+    content = body(f"main/{gateway.upstream.play(whole())}", stream=True)
+    assert gateway.send(post(content, {"Authorization": "Bearer wrong"})).status == 401
+    with gateway.client() as client:
+        client.send(post(content)[:-10])
+    assert gateway.send(post(b"{")).status == 400
+    gateway.quiet()
+    assert len(gateway.book.entries()) == before
+
+
+def test_c35_a_key_that_is_revoked_may_finish_what_it_began(start: Starter) -> None:
+    gateway = start()
+    gate = Gate()
+    model = gateway.upstream.play([head(), chunk(HELLO), gate, chunk(WORLD + REST), last_chunk()])
+    key, secret = make_key(gateway)
+    with gateway.client() as client:
+        client.send(request(secret, f"main/{model}", stream=True))
+        client.read_until(b"Hello")
+        put_key(gateway.book.folder, structs.replace(key, revoked_ms=1))
+        while gateway.send(request(secret, "nobody/x", stream=True)).status != 401:
+            gateway.expected += 1
+        gate.open()
+        assert_measured(booked(gateway, client.response()), "reported")
+    gateway.expected += 1
+    gateway.quiet()
+
+
+def test_c39_each_try_of_an_sdk_is_a_call(gateway: Gateway) -> None:
+    model = gateway.upstream.play([status(500, JSON, ERROR_BODY)])
+    with OpenAI(
+        base_url=f"http://127.0.0.1:{gateway.port}/v1",
+        api_key=CLIENT_KEY,
+        max_retries=1,
+        http_client=DefaultHttpxClient(trust_env=False),
+    ) as sdk:
+        gateway.expected += 2
+        with pytest.raises(InternalServerError):
+            sdk.chat.completions.create(model=f"main/{model}", messages=[{"role": "user", "content": "Hi"}])
+    gateway.quiet()
+    entries = [entry for entry in gateway.book.entries() if entry.model == f"main/{model}"]
+    assert [entry.outcome for entry in entries] == ["failed"] * 2
+    for entry in entries:
+        assert_measured(entry, "void")
+
+
+def test_g1_and_g2_what_a_going_gateway_cuts_off_is_estimated(start: Starter) -> None:
+    gateway = start(server={"drain_s": 0.2})
+    spoken = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    silent = gateway.upstream.play([hang()])
+    with gateway.begin(f"main/{spoken}", stream=True) as first, gateway.begin(f"main/{silent}", stream=True) as second:
+        first.read_until(b"Hello")
+        gateway.upstream.asked(silent)
+        assert gateway.stop() == 0
+        second.response()
+    entries = {entry.model: entry for entry in gateway.book.entries()}
+    assert len(entries) == 2
+    assert_measured(entries[f"main/{spoken}"], "estimated", said=True)
+    assert_measured(entries[f"main/{silent}"], "estimated")
+    assert {entry.code for entry in entries.values()} == {"gateway_draining"}
+    assert not gateway.book.journals()
+
+
+def test_g3_what_a_killed_gateway_leaves_is_orphaned_and_estimated(start: Starter) -> None:
+    """With what it had said by the last mark, some two seconds before."""
+    gateway = start()
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    with gateway.begin(f"main/{model}", stream=True) as client:
+        client.read_until(b"Hello")
+        gateway.stop(signal.SIGKILL)
+    assert gateway.book.open_calls()
+    gateway.output.clear()
+    gateway.start()
+    gateway.says("takes over 1 calls")
+    (entry,) = gateway.book.entries()
+    assert (entry.outcome, entry.code) == ("orphaned", "gateway_died")
+    assert_measured(entry, "estimated")
+    assert entry.attempts[0].cost
