@@ -1,6 +1,7 @@
 """The journal: what is written before anybody is answered survives the process, whenever it dies."""
 
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -138,3 +139,36 @@ def test_a_disk_without_room_is_told(tmp_path: Path) -> None:
     with pytest.raises(BookError, match="no journal can be kept"):
         Journal(tmp_path, 2**60)
     assert not list(tmp_path.iterdir())
+
+
+def has_room(journal: Journal) -> bool:
+    return journal.has_room
+
+
+def test_a_full_disk_behind_its_room_loses_nothing_that_was_kept(tmp_path: Path) -> None:
+    """More is given to it than it has room for, and the disk has none: what it could keep stays, and it recovers."""
+
+    def act() -> None:
+        journal = Journal(tmp_path, ROOM)
+        size = max(path.stat().st_size for path in tmp_path.iterdir())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        number = 0
+        while journal.sound and number < 10_000:
+            journal.settled(entry(f"call-{number}"))
+            number += 1
+        for late in range(number, number + 20):
+            journal.settled(entry(f"call-{late}"))
+        assert not has_room(journal)
+        (tmp_path / "kept").write_text(str(number - 1))
+        if again:
+            journal.booked([f"call-{booked}" for booked in range(100)])
+            assert has_room(journal)
+            (tmp_path / "kept").write_text(f"{number + 20}")
+
+    for again in (False, True):
+        die_after(act)
+        kept = int((tmp_path / "kept").read_text())
+        (tmp_path / "kept").unlink()
+        found = {left.id for left in only(tmp_path).settled}
+        assert found >= {f"call-{number}" for number in range(100 if again else 0, kept)}
+        assert kept > 200

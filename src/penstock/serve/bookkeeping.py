@@ -70,6 +70,8 @@ class Bookkeeping:
         adopted: list[Entry] = []
         for left in recover(folder):
             adopted += self.ledger.adopt(left.settled, left.open)
+            if not self._journal.sound:
+                break  # what does not fit into our journal stays in its own, for the next start
         if adopted:
             say(f"the ledger takes over {len(adopted)} calls of a gateway that ended before they were booked")
         try:

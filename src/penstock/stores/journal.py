@@ -126,6 +126,8 @@ class Journal:
             record = self._live.pop(id, None)
             if record is not None:
                 self._live_size -= len(record)
+        if not self.sound:
+            self._turn_over()  # there may be room now
 
     def close(self) -> None:
         """Let go; where nothing is left to be booked, nothing is left behind."""
@@ -148,20 +150,31 @@ class Journal:
             self._turn_over()
 
     def _turn_over(self) -> None:
-        """Go on in the other file, with what is still needed. It is the one in use once its number says so."""
-        self._half = 1 - self._half
-        self._at = _NUMBER.size
-        self.sound = True
-        self._write(b"".join(self._live.values()))
-        self._number += 1
-        os.pwrite(self._files[self._half], _NUMBER.pack(self._number), 0)
+        """Go on in the other file, with what is still needed. It is the one in use once its number says so.
+
+        Where it cannot be written, the one in use stays, with all that is in it.
+        """
+        other = 1 - self._half
+        framed = b"".join(self._live.values())
+        self.sound = self._put(other, framed, _NUMBER.size)
+        if self.sound:
+            self._half = other
+            self._at = _NUMBER.size + len(framed)
+            self._number += 1
+            os.pwrite(self._files[other], _NUMBER.pack(self._number), 0)
 
     def _write(self, framed: bytes) -> None:
-        try:
-            os.pwrite(self._files[self._half], framed + _END, self._at)
-        except OSError:
-            self.sound = False  # the book will get it all the same, unless the process dies first
+        # If it fails, the book will get it all the same, unless the process dies first.
+        self.sound = self._put(self._half, framed, self._at) and self.sound
         self._at += len(framed)
+
+    def _put(self, half: int, framed: bytes, at: int) -> bool:
+        """Whether it is all written: on a full disk, a part may be."""
+        data = framed + _END
+        try:
+            return os.pwrite(self._files[half], data, at) == len(data)
+        except OSError:
+            return False
 
 
 def recover(folder: Path) -> Iterator[Left]:
