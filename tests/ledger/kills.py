@@ -108,6 +108,7 @@ class Load:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._number = 0
+        self.stopped = False
         self.begun: set[str] = set()
         self.seen: set[str] = set()
         """Whose end a client saw."""
@@ -117,13 +118,13 @@ class Load:
         """Whose connection broke: the client's port, and when it was connected."""
 
     async def run(self, port: int, *, again: bool = False) -> None:
-        """Ask, several at a time, until nobody listens; or until cancelled, if it is to knock again and again."""
+        """Ask, several at a time, until nobody listens; or until stopped, if it is to knock again and again."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_A_TIME):
                 group.create_task(self._ask_on(port, again=again))
 
     async def _ask_on(self, port: int, *, again: bool) -> None:
-        while await self.ask(port) or again:  # noqa: ASYNC110 - between two calls
+        while not self.stopped and (await self.ask(port) or again):  # noqa: ASYNC110 - between two calls
             await asyncio.sleep(0.005)
 
     async def ask(self, port: int) -> bool:
@@ -217,9 +218,8 @@ async def kill_workers(folder: Path, rounds: int, seed: int) -> Tally:
                 if model not in before and client not in ports and since < listed_at - 0.02
             ]
         await _until(lambda: len(gateway.workers()) == 2)
-        asking.cancel()
-        await asyncio.wait({asking})
-        load.left |= load.begun - load.seen - load.cut.keys()
+        load.stopped = True
+        await asking
         assert await gateway.stop() == 0
         tally = await _reckon(file, provider, load, rounds)
         tally.lost += told
