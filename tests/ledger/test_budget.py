@@ -27,8 +27,7 @@ HELD_INPUT = 44 * INPUT_COST
 HELD = HELD_INPUT + OUTPUT * OUTPUT_COST
 # What is held for an answer of unknown length.
 HELD_AT_FIRST = HELD_INPUT + 4_096 * OUTPUT_COST
-# Of one process for now. Accounts that several share go through the same.
-WORKERS = (1,)
+WORKERS = (1, 4)
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 
 

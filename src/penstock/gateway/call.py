@@ -107,6 +107,7 @@ class Call:
         "input_estimate",
         "key",
         "model",
+        "over",
         "repairs",
         "started",
         "status",
@@ -136,6 +137,8 @@ class Call:
         self.headers: dict[str, str] = {}
         """What its key's limits have to say to the client."""
         self.attempts: list[Attempt] = []
+        self.over = False
+        """Whether it is settled."""
         self.status = 0
         self.ending: Ending | None = None
         self.code = ""

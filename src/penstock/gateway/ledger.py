@@ -139,6 +139,7 @@ class Ledger:
 
     def settle(self, call: Call) -> None:
         """A call is over. One that was refused while there is no room leaves nothing: nobody is billed for it."""
+        call.over = True
         if not call.attempts and call.held is None and not self._journal.has_room:
             return
         self._open.pop(call.id, None)

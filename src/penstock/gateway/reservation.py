@@ -72,6 +72,9 @@ class Reservations:
                 call.headers |= _headers(name, gauge)
         if isinstance(answer, Denial):
             then(_refusal(answer))
+        elif call.over:
+            assert call.key is not None
+            self._accounts.release(call.key.id, call.id)  # the client has left before it was known
         else:
             call.held = answer.cost
             then(None)

@@ -13,8 +13,8 @@ that one left. It remembers its own holds (`View.mine`) until they are booked, b
 The ledger is asked between loading and swapping. So a call that is booked meanwhile is either in the sum, by its name
 too; or it is booked after the swap, and its hold is there. No call counts twice, and none is lost.
 
-*Alone*, it has the last it saw of the account, and takes no more than a share of what is left there of each limit. What
-it does goes into an account of its own. Calls that are booked meanwhile are in the ledger, which is asked afterwards.
+*Alone*, it has the last it saw of the account, with the sum that the ledger knows, and takes no more than a share of
+what is left there of each limit. What it does goes into an account of its own. Calls that are booked meanwhile are in the ledger, which is asked afterwards.
 """
 
 import random
@@ -199,10 +199,11 @@ class Participant:
 
     def _go_alone(self, view: View, operations: Sequence[Operation]) -> list[Answer | None]:
         if view.alone is None:
-            base = self._read(view.found)
-            if base is None:
-                base = Account()
-                self._seed(base, view.key)
+            seen = self._read(view.found)
+            base = seen if seen is not None else Account()
+            base.stale = True  # others have spent since: the ledger knows what, if it can be asked
+            self._seed(base, view.key)
+            if seen is None:
                 rehold(base, view.mine)
             view.alone, view.found = Alone(base, Account()), None
         return [self._do_alone(view, view.alone, operation) for operation in operations]

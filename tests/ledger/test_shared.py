@@ -1,0 +1,120 @@
+"""Two gateways that share a PostgreSQL book and a Redis: a budget holds for both together, and no call is missing."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from penstock.gateway.book import Book, Filter
+from penstock.gateway.config import LedgerSettings, Secret
+from penstock.gateway.entry import Entry
+from penstock.gateway.keys import Key, digest_of, new_id, new_secret
+from penstock.stores.books import open_book
+from tests.faults.gateway import Gateway, Table, settings
+from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
+from tests.ledger.support import all_at_once, request, wait_for_key
+from tests.ledger.test_budget import COST, FEW, HELD, INPUT, OUTPUT
+from tests.stores.conftest import RedisServer
+from tests.stores.postgres import PostgresServer
+from tests.streams import DONE, bill, counts, finishes, says, sse
+
+EACH = 50
+# By then all that are not admitted have been refused.
+_REFUSED_S = 1.0
+
+
+class Pair:
+    """Two gateways, the upstream of both, and the book."""
+
+    def __init__(self, gateways: list[Gateway], upstream: Upstream, book: Book) -> None:
+        self.gateways = gateways
+        self.upstream = upstream
+        self.book = book
+
+    def key(self, budget: int) -> tuple[Key, str]:
+        secret = new_secret()
+        name = new_id()
+        now = int(time.time() * 1000)
+        key = Key(
+            id=name,
+            name=name,
+            digest=digest_of(secret),
+            hint="",
+            created_ms=now,
+            budget=budget,
+            period="total",
+        )
+        self.book.put_keys([key])
+        for gateway in self.gateways:
+            wait_for_key(gateway, secret)
+        return key, secret
+
+    def race(self, secret: str) -> list[int]:
+        """The statuses that a crowd gets, half of it from each gateway, all at once."""
+        gate = Gate()
+        rest = sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE)
+        model = self.upstream.play([head(), chunk(sse(says("Hello"))), gate, chunk(rest), last_chunk()])
+        content = request(secret, f"main/{model}", stream=True, max_tokens=OUTPUT)
+        first, second = self.gateways
+        statuses: list[int] = []
+
+        def let_go() -> None:
+            time.sleep(_REFUSED_S)
+            gate.open()
+
+        def then() -> None:
+            statuses.extend(response.status for response in all_at_once(second, [content] * EACH, let_go))
+
+        statuses.extend(response.status for response in all_at_once(first, [content] * EACH, then))
+        return statuses
+
+    def booked(self, key: Key, count: int) -> list[Entry]:
+        deadline = time.monotonic() + 5.0
+        while len(found := self.book.entries(Filter(keys=(key.id,)), limit=500)) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} are booked"
+            time.sleep(0.02)
+        return [entry for _, entry in found]
+
+
+@pytest.fixture
+def pair(postgres: PostgresServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pair]:
+    url = postgres.new_database()
+    tables: dict[str, Table] = {
+        # With time-outs that a busy machine does not run into.
+        "ledger": {"postgres": url, "redis": f"{redis_server.url}?socket_timeout=2&socket_connect_timeout=2"},
+        "admin": {"enabled": False},
+    }
+    with ExitStack() as stack:
+        upstream = stack.enter_context(Upstream())
+        gateways = []
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            folder.mkdir()
+            gateways.append(stack.enter_context(Gateway(folder, upstream, settings(upstream.url, 0, **tables))))
+        book = stack.enter_context(closing(open_book(LedgerSettings(postgres=Secret(url, "a test")), {})))
+        yield Pair(gateways, upstream, book)
+
+
+def test_a_hundred_calls_race_for_a_budget_of_ten_on_two_gateways(pair: Pair) -> None:
+    key, secret = pair.key(FEW * HELD)
+    statuses = pair.race(secret)
+    assert sorted(statuses) == [200] * FEW + [429] * (2 * EACH - FEW)
+    assert sum(entry.priced for entry in pair.booked(key, 2 * EACH)) == FEW * COST
+
+
+def test_without_redis_each_has_a_share_and_says_so(pair: Pair, redis_server: RedisServer) -> None:
+    key, secret = pair.key(FEW * HELD)
+    pair.race(secret)  # so that both know the account
+    pair.booked(key, 2 * EACH)
+    left = FEW * HELD - FEW * COST
+    redis_server.kill()
+    pair.race(secret)
+    spent = sum(entry.priced for entry in pair.booked(key, 4 * EACH))
+    assert FEW * COST <= spent <= FEW * COST + left
+    model = pair.upstream.play([head(), chunk(sse(says("Hi"), finishes(), bill(**counts(1, 1)), DONE)), last_chunk()])
+    _, other = pair.key(1_000 * HELD)
+    (response,) = all_at_once(pair.gateways[0], [request(other, f"main/{model}", stream=True, max_tokens=1)])
+    assert response.status == 200
+    assert response.headers["x-penstock-degraded"] == "redis"
