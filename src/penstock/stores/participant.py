@@ -14,7 +14,8 @@ The ledger is asked between loading and swapping. So a call that is booked meanw
 too; or it is booked after the swap, and its hold is there. No call counts twice, and none is lost.
 
 *Alone*, it has the last it saw of the account, with the sum that the ledger knows, and takes no more than a share of
-what is left there of each limit. What it does goes into an account of its own. Calls that are booked meanwhile are in the ledger, which is asked afterwards.
+what is left there of each limit. What it does goes into an account of its own. Calls that are booked meanwhile are in
+the ledger, which is asked afterwards.
 """
 
 import random
