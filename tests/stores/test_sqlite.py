@@ -194,7 +194,7 @@ def test_where_the_file_was_moved_away_a_new_one_is_begun(tmp_path: Path) -> Non
 
 
 def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> None:
-    """To open and close a file gives up the process's locks on it; whoever closes the book next then removes its log."""
+    """To open and close a file gives up the process's locks on it; who closes the book next then removes its log."""
     path = tmp_path / "ledger.db"
     first = SqliteBook.open(path)
     second = SqliteBook.open(path)

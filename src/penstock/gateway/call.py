@@ -6,9 +6,11 @@ from typing import Protocol
 from penstock.core.events import (
     Ending,
     Event,
+    Finish,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -16,6 +18,7 @@ from penstock.core.events import (
 )
 from penstock.core.usage import Usage
 from penstock.gateway.failure import Failure
+from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
 
@@ -38,13 +41,18 @@ class Attempt:
         "code",
         "ending",
         "events",
+        "finishes",
         "first_event_s",
+        "gaps",
         "limit",
         "model",
         "on_limit",
         "priced",
         "provider",
         "reader",
+        "repairs",
+        "response_id",
+        "response_model",
         "said",
         "seconds",
         "secrets",
@@ -70,6 +78,13 @@ class Attempt:
         self.first_event_s: float | None = None
         self.seconds = 0.0
         self.usage: Usage | None = None
+        self.response_id = ""
+        self.response_model = ""
+        """As the provider names them."""
+        self.finishes: list[str] = []
+        """Why its choices ended."""
+        self.repairs: dict[str, int] = {}
+        self.gaps = Gaps()
         self.events = 0
         self.said = 0
         """Characters that the model has said, thought and called tools with, so far."""
@@ -145,12 +160,18 @@ class Call:
         return self.attempts[-1].usage if self.attempts else None
 
     def watch(self, events: list[Event]) -> None:
-        """Take note of what passes: repairs and usage."""
+        """Take note of what passes: repairs and usage; who answers, and why it ended."""
+        attempt = self.attempts[-1]
         for event in events:
             if type(event) is Repair:
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
+                attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
             elif type(event) is UsageReport:
-                self.attempts[-1].usage = event.usage
+                attempt.usage = event.usage
+            elif type(event) is Finish:
+                attempt.finishes.append(event.reason)
+            elif type(event) is Start:
+                attempt.response_id, attempt.response_model = event.id, event.model
 
 
 def size_of(events: list[Event]) -> int:
