@@ -118,6 +118,8 @@ class Call:
         "input_estimate",
         "key",
         "model",
+        "overhead_s",
+        "read_s",
         "repairs",
         "started",
         "status",
@@ -134,6 +136,10 @@ class Call:
         self.model = model
         self.stream = stream
         self.started = started
+        self.read_s = 0.0
+        """When its request was there, by the clock that measures short times."""
+        self.overhead_s: float | None = None
+        """From then to the first attempt."""
         self.at_ms = 0
         """When it was admitted, since 1970."""
         self.key: Key | None = None

@@ -258,6 +258,8 @@ class Attempts(ABC):
     def _try(self) -> None:
         target = self._target
         self._probe = self._gateway.health.tried(target)
+        if not self._call.attempts:
+            self._call.overhead_s = time.perf_counter() - self._call.read_s
         self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
         self._gateway.ledger.trying(self._call, target)
         self._fresh = False

@@ -1,6 +1,7 @@
 """Bookkeeping: the ledger of one process, put together: its journal, scribe and accounts, and the keys of clients."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -64,6 +65,21 @@ class Bookkeeping:
         secrets = [key.reveal() for key in config.server.keys]
         self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
         self.keys = KeyRing([*self._configured, *self._stored])
+
+    def watch(self, on_commit: Callable[[float], None]) -> None:
+        """Have somebody told how long the book takes for entries."""
+        self._scribe.on_commit = on_commit
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many calls are over that the book does not hold yet, and how many of them wait because it cannot."""
+        return self._journal.waiting, self._journal.waiting if self._scribe.trouble else 0
+
+    def budgets(self) -> dict[str, float]:
+        """Which part of its budget each key has left that is in use, by the keys' ids."""
+        now = time.time() * 1000
+        parts = {key.id: self._accounts.left(key) for key in self._stored if key.budget and not key.unusable(now)}
+        return {id: part for id, part in parts.items() if part is not None}
 
     async def close(self) -> None:
         """Book what is still to be booked, if that is possible now; else the journal keeps it for the next start."""

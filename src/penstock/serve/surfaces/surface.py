@@ -1,6 +1,7 @@
 """Surface: an API that Penstock offers. Takes requests, reads them, and keeps the calls that are under way."""
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -62,7 +63,7 @@ class Surface(ABC, Generic[Asked]):
     def _begin(
         self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None, read: Callable[[], Asked]
     ) -> None:
-        started = self._loop.time()
+        started, read_s = self._loop.time(), time.perf_counter()
         try:
             request = read()
         except RefusedError as refused:
@@ -72,6 +73,7 @@ class Surface(ABC, Generic[Asked]):
             return  # the client left while a large body was read
         call = self.call(request, request_id, started)
         call.key = key
+        call.read_s = read_s
         client = self.client(exchange, call)
         self._calls.add(client)
         client.attempts = self.answer(request, client, gateway)
