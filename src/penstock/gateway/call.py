@@ -21,6 +21,7 @@ from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
+from penstock.gateway.trace import Trace
 
 NO_LIMIT = 1 << 60
 
@@ -57,6 +58,7 @@ class Attempt:
         "seconds",
         "secrets",
         "sent",
+        "span",
         "status",
         "stop",
         "usage",
@@ -70,6 +72,8 @@ class Attempt:
         """What its tokens cost, as it was when the attempt began; None where nobody knows."""
         self.began_s = 0.0
         """Since the call began."""
+        self.span = ""
+        """Its name in the trace of its call, where it had to have one before it began."""
         self.sent = False
         """Whether the provider was asked."""
         self.status = 0
@@ -119,14 +123,17 @@ class Call:
         "key",
         "model",
         "overhead_s",
+        "parameters",
         "read_s",
         "repairs",
+        "span",
         "started",
         "status",
         "stream",
         "surface",
         "tags",
         "total_s",
+        "trace",
         "user",
     )
 
@@ -136,6 +143,12 @@ class Call:
         self.model = model
         self.stream = stream
         self.started = started
+        self.trace: Trace | None = None
+        """Whose part it is, where traces are kept."""
+        self.span = ""
+        """Its own name in that trace."""
+        self.parameters: Mapping[str, bool | int | float] = {}
+        """How the client wants to be answered: figures, and nothing that it says."""
         self.read_s = 0.0
         """When its request was there, by the clock that measures short times."""
         self.overhead_s: float | None = None

@@ -4,8 +4,8 @@ A gap lies between two reads that brought events; those of one read have none be
 the provider up, no time counts.
 """
 
-# The upper bounds of the buckets, in seconds; one more bucket has what is longer.
-BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+# The upper bounds of the buckets, in seconds; one more bucket has what is longer. They are OpenTelemetry's for such.
+BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 # A gap beyond this is a stall: readers look up.
 STALL_S = 1.0
 # More are counted, but not kept one by one.

@@ -33,6 +33,7 @@ from penstock.serve.siblings import Siblings
 from penstock.serve.surfaces.chat_completions import ChatCompletions
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
+from penstock.serve.traces import Traces
 from penstock.upstream.library import load
 from penstock.upstream.local import Home, Local, Settings
 from penstock.upstream.playback import Rendition, parse_speed
@@ -73,6 +74,7 @@ class App:
         self._calls: set[SurfaceClient] = set()
         self._chat = ChatCompletions(self._calls, self._settle)
         self._embeddings = Embeddings(self._calls, self._settle)
+        self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
@@ -110,6 +112,7 @@ class App:
             secrets = [key.reveal() for key in config.server.keys]
             self._configured = KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1))
         self.metrics.use(config)
+        self._trace(config)
         self._here = self._models_here(config)
         health = Health(config.retries, loop.time, time.time)
         self._record(config)
@@ -125,6 +128,17 @@ class App:
             self._recorder.limits = config.captures
         elif config.server.record or any(route.record for route in config.routes.values()):
             self._recorder = Recorder(config.captures, self._log.say)
+
+    def _trace(self, config: Config) -> None:
+        """Tell a collector of traces, if there is one."""
+        before = self._traces
+        if before is not None and before.settings != config.telemetry:
+            asyncio.get_running_loop().run_in_executor(None, before.close)
+            self._traces = None
+        if self._traces is None and config.telemetry.otlp:
+            self._traces = Traces(config.telemetry, self.metrics.dropped, self._log.say)
+        if self._traces is not None:
+            self._traces.providers = config.providers
 
     def _replay(self, provider: Provider) -> Replay:
         library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"))
@@ -188,6 +202,9 @@ class App:
             connection.abort()
         self._pool.close()
         self.metrics.close()
+        if self._traces is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._traces.close)
+            self._traces = None
         if self._siblings is not None:
             self._siblings.close()
         if self._recorder is not None:
@@ -306,6 +323,8 @@ class App:
     def _settle(self, call: Call) -> None:
         entry = self._ledger.settle(call)
         self.metrics.settled(call, entry)
+        if self._traces is not None:
+            self._traces.settled(call, entry)
         self._log.call(call)
 
     def _gauges(self) -> Gauges:

@@ -112,6 +112,10 @@ class Metrics:
         """The book has taken entries."""
         self.tally.observe(families.LEDGER_COMMIT, (), seconds)
 
+    def dropped(self, spans: int) -> None:
+        """No collector took these."""
+        self.tally.add(families.DROPPED, (), spans)
+
     def _look(self) -> None:
         now = self._loop.time()
         self.tally.observe(families.LOOP_LAG, (), max(0.0, now - self._look_at))

@@ -23,6 +23,7 @@ from penstock.gateway.config.settings import (
     Secret,
     Server,
     Target,
+    TelemetrySettings,
     Timeouts,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "Secret",
     "Server",
     "Target",
+    "TelemetrySettings",
     "Timeouts",
     "default_file",
     "json_schema",

@@ -16,19 +16,30 @@ from typing import Any
 from msgspec import structs
 
 from penstock.errors import Problem, UnreadableConfigError
-from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.gateway.config.addresses import Address, parse_listen, parse_url
 from penstock.gateway.config.checks import check_keys
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
 from penstock.gateway.config.schema import shape
-from penstock.gateway.config.settings import Captures, Config, LedgerSettings, Limits, Retries, Server, Timeouts
+from penstock.gateway.config.settings import (
+    Captures,
+    Config,
+    LedgerSettings,
+    Limits,
+    Retries,
+    Server,
+    TelemetrySettings,
+    Timeouts,
+)
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.providers.catalog import brought_in, catalog
 
 DEFAULT_FILE = "penstock.toml"
+COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
+COLLECTOR_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 ENVIRONMENT = "environment"
 # Nobody writes so much by hand; a device or a wrong file should not be read for ever.
 _MAX_FILE = 10_000_000
@@ -59,6 +70,7 @@ def load(
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
     captures = Captures(**given.get("captures", {}))
+    telemetry = _telemetry(given.get("telemetry", {}), env, problems)
     providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
     routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
     prices = load_prices(given.get("prices", {}), providers, problems)
@@ -75,6 +87,7 @@ def load(
         retries=retries,
         captures=captures,
         ledger=LedgerSettings(**given.get("ledger", {})),
+        telemetry=telemetry,
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
@@ -150,6 +163,23 @@ def _server(given: dict[str, Any], problems: Problems, *, host: str | None, port
             'set [server] keys = ["${PENSTOCK_KEY}"], or listen on 127.0.0.1',
         )
     return structs.replace(server, listen=str(address))
+
+
+def _telemetry(given: dict[str, Any], env: Mapping[str, str], problems: Problems) -> TelemetrySettings:
+    """Where traces go: where the file says, else where the environment does, if the file wants that."""
+    settings = TelemetrySettings(**given)
+    key = "otlp"
+    if not settings.otlp and settings.enabled:
+        settings, key = structs.replace(settings, otlp=env.get(COLLECTOR, "")), "enabled"
+        if not settings.otlp:
+            problems.error(("telemetry", key), f"the variable {COLLECTOR} is not set, and otlp names no collector")
+    if settings.otlp:
+        try:
+            parse_url(settings.otlp)
+        except ValueError as error:
+            message = str(error).replace("use api_key or headers instead", f"{COLLECTOR_HEADERS} has room for one")
+            problems.error(("telemetry", key), message if key == "otlp" else f"{COLLECTOR} {message}")
+    return settings
 
 
 def _retries(given: dict[str, Any], problems: Problems) -> Retries:

@@ -15,6 +15,7 @@ from penstock.gateway.config.settings import (
     Provider,
     Retries,
     Server,
+    TelemetrySettings,
     Timeouts,
 )
 from penstock.gateway.config.tables import fields, plain
@@ -64,6 +65,7 @@ class File(Struct, frozen=True, kw_only=True):
     retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
     captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is kept.")] = LedgerSettings()
+    telemetry: Annotated[TelemetrySettings, Meta(description="Who is told of traces.")] = TelemetrySettings()
     prices: Annotated[
         Mapping[str, PriceSettings],
         Meta(description="What models cost, by provider/model or a pattern such as acme/*, over what is built in."),

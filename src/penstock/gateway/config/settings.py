@@ -29,6 +29,7 @@ __all__ = [
     "Secret",
     "Server",
     "Target",
+    "TelemetrySettings",
     "Timeouts",
 ]
 
@@ -135,6 +136,21 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     ] = 0.25
 
 
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """Who is told of traces."""
+
+    otlp: Annotated[
+        str, Meta(description="The URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318.")
+    ] = ""
+    enabled: Annotated[
+        bool, Meta(description="Tell the collector that OTEL_EXPORTER_OTLP_ENDPOINT names, where otlp names none.")
+    ] = False
+    propagate: Annotated[
+        bool, Meta(description="Tell providers which trace a request belongs to, by the header traceparent.")
+    ] = False
+    interval_s: Annotated[Seconds, Meta(description="How often histograms are sent.")] = 15.0
+
+
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """What a model costs, in dollars for a million tokens."""
 
@@ -216,6 +232,7 @@ class Config(Struct, frozen=True, kw_only=True):
     retries: Retries = Retries()
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     # By provider/model, in which `*` is anything.
     prices: Mapping[str, Price] = MappingProxyType({})
     source: str = "environment"

@@ -11,6 +11,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.keys import Key
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import RefusedError
+from penstock.gateway.trace import HEADER, new_span, trace_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import SurfaceClient
@@ -74,6 +75,8 @@ class Surface(ABC, Generic[Asked]):
         call = self.call(request, request_id, started)
         call.key = key
         call.read_s = read_s
+        if gateway.config.telemetry.otlp:
+            call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
         client = self.client(exchange, call)
         self._calls.add(client)
         client.attempts = self.answer(request, client, gateway)
