@@ -62,7 +62,11 @@ def of_worker(path: Path) -> Callable[[], socket.socket]:
 
     def connect() -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(path))
+        try:
+            connection.connect(str(path))
+        except OSError:
+            connection.close()
+            raise
         return connection
 
     return connect

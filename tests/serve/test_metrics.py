@@ -7,15 +7,19 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
+from penstock.gateway.config import LedgerSettings
+from penstock.gateway.keys import Key, digest_of
 from penstock.serve.families import BY_NAME, FAMILIES
 from penstock.serve.metrics import Metrics
 from penstock.serve.tally import MOST_SERIES, OTHER, Tally, read_all, total
+from penstock.stores.books import open_book
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
@@ -146,6 +150,26 @@ def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -
     assert "canary" not in text
     assert "Hello" not in text
     assert not [secret for secret in CANARIES if secret in text]
+
+
+def test_what_is_left_of_a_budget_is_told(tmp_path: Path, upstream: Upstream) -> None:
+    secret = "sk-of-somebody-who-may-spend"
+    book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(tmp_path / "state")})
+    book.put_keys(
+        [Key(id="key_a", name="", digest=digest_of(secret), hint="", created_ms=1, budget=110_000_000, period="month")]
+    )
+    book.close()
+    upstream.play(whole(), "good")
+    with served(tmp_path, settings(upstream.url, 2, **PRICES)) as gateway:
+        assert value(gateway.scrape(), "penstock_budget_remaining_ratio", key="key_a") == 1
+        with RawClient(gateway.port) as client:
+            client.send(
+                post(body("main/good", stream=True, max_tokens=9), headers={"Authorization": f"Bearer {secret}"})
+            )
+            assert client.response().done
+        samples = settled(gateway, 1)
+        assert value(samples, "penstock_budget_remaining_ratio", key="key_a") == pytest.approx(0.9)
+        assert secret not in gateway.text()
 
 
 def call(model: str, *, answered: bool) -> Call:
@@ -305,6 +329,29 @@ def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, worker
         assert value(samples, REQUESTS) == 10  # what it has counted is told all the same
     finally:
         os.kill(int(stopped.stem), signal.SIGCONT)
+
+
+def test_a_call_whose_worker_was_killed_is_told_as_the_ledger_tells_it(
+    home: Path, upstream: Upstream, workers: Gateway
+) -> None:
+    upstream.play([head(), chunk(HELLO), hang()], "endless")
+    clients = [workers.begin("main/endless", stream=True) for _ in range(6)]
+    for client in clients:
+        client.read_until(b"Hello")
+    workers.expected = 0
+    for path in sockets(home):
+        os.kill(int(path.stem), signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    samples: Samples = {}
+    while value(samples, REQUESTS, outcome="orphaned") < 6:
+        assert time.monotonic() < deadline, samples.get(REQUESTS)
+        with suppress(OSError):  # of one that is about to go
+            samples = parse(scrape(of_worker(sockets(home)[0])))
+    assert value(samples, REQUESTS) == 6
+    assert value(samples, "penstock_upstream_attempts_total", result="orphaned") == 6
+    assert value(samples, "penstock_tokens_total", direction="input", estimated="true") > 0
+    for client in clients:
+        client.close()
 
 
 def test_nobody_else_can_enter_where_workers_meet(home: Path, workers: Gateway) -> None:

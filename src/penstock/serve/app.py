@@ -85,6 +85,8 @@ class App:
         self.metrics.siblings = self._siblings
         if self._books is not None:
             self._books.watch(self.metrics.committed)
+            for entry in self._books.orphans:
+                self.metrics.orphaned(entry)
         self.use(config)
 
     def use(self, config: Config) -> None:

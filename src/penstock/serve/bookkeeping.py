@@ -51,9 +51,12 @@ class Bookkeeping:
         )
         self.ledger.scribe = self._scribe
         self.use(config)
+        self.orphans: list[Entry] = []
+        """Calls that gateways had not settled which died."""
         adopted: list[Entry] = []
         for left in recover(folder):
             adopted += self.ledger.adopt(left.settled, left.open)
+        self.orphans = [entry for entry in adopted if entry.outcome == "orphaned"]
         if adopted:
             say(f"the ledger takes over {len(adopted)} calls of a gateway that ended before they were booked")
         self._scribe.start(adopted, _START_S)

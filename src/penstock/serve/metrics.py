@@ -79,11 +79,32 @@ class Metrics:
 
     def settled(self, call: Call, entry: Entry) -> None:
         """A call is over."""
-        add, observe = self.tally.add, self.tally.observe
+        observe = self.tally.observe
+        provider = self._count(entry)
+        for tried in call.attempts:
+            name = self._names.of("provider", tried.provider)
+            for code, count in tried.repairs.items():
+                self.tally.add(families.REPAIRS, (name, code), count)
+            if any(tried.gaps.counts):
+                self.tally.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
+        if call.overhead_s is not None:
+            observe(families.OVERHEAD, (), call.overhead_s)
+        if entry.stream and call.first_event_s is not None:
+            observe(families.FIRST_CHUNK, (provider,), call.first_event_s)
+            reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
+            self.tally.add(families.STREAM_END, (reason,))
+
+    def orphaned(self, entry: Entry) -> None:
+        """A call was left open by a worker that died."""
+        self._count(entry)
+
+    def _count(self, entry: Entry) -> str:
+        """What an entry alone tells; the provider that answered last."""
+        add = self.tally.add
         answered = entry.outcome == "completed" or entry.first_event_ms is not None
         route = self._names.of("route", entry.model, deserves=answered)
         provider = model = ""
-        for tried, attempt in zip(call.attempts, entry.attempts, strict=True):
+        for attempt in entry.attempts:
             provider = self._names.of("provider", attempt.provider)
             model = self._names.of("model", attempt.model, deserves=answered)
             add(families.ATTEMPTS, (provider, attempt.outcome))
@@ -94,19 +115,10 @@ class Metrics:
                 add(families.TOKENS, (provider, model, "output", estimated), attempt.tokens.output)
             if attempt.cost:
                 add(families.COST, (provider, model), attempt.cost)
-            for code, count in tried.repairs.items():
-                add(families.REPAIRS, (provider, code), count)
-            if any(tried.gaps.counts):
-                self.tally.merge(families.CHUNK_GAP, (provider,), tried.gaps.counts, tried.gaps.total_s)
         if len(entry.attempts) > 1:
             add(families.FALLBACKS, (route,), len(entry.attempts) - 1)
-        add(families.REQUESTS, (route, model, provider, f"{entry.status // 100}xx", entry.outcome))
-        if call.overhead_s is not None:
-            observe(families.OVERHEAD, (), call.overhead_s)
-        if entry.stream and call.first_event_s is not None:
-            observe(families.FIRST_CHUNK, (provider,), call.first_event_s)
-            reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
-            add(families.STREAM_END, (reason,))
+        add(families.REQUESTS, (route, model, provider, _status_class(entry.status), entry.outcome))
+        return provider
 
     def committed(self, seconds: float) -> None:
         """The book has taken entries."""
@@ -152,6 +164,10 @@ class Metrics:
 
         counts = own if self._folder is None else total(read_all(self._folder))
         return expose(counts | _together(told))
+
+
+def _status_class(status: int) -> str:
+    return f"{status // 100}xx" if status else ""
 
 
 def _decode(answer: bytes) -> _Told:
