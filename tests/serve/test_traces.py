@@ -1,6 +1,7 @@
 """What a collector is told of calls, and that it can neither slow nor stop them."""
 
 import itertools
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, 
 from tests.faults.upstream import JSON, Upstream, chunk, head, last_chunk, sleep, status
 from tests.serve.collectors import Collector, Hanging, attributes, dead_url
 from tests.serve.scrapes import Served, served, value
+from tests.streams import says, sse
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -171,6 +173,33 @@ def test_a_collector_is_told_neither_content_nor_secrets(
         assert secret.encode() not in collector.received
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+def test_content_is_told_to_who_asks_for_it(
+    tmp_path: Path, upstream: Upstream, collector: Collector, streamed: bool
+) -> None:
+    words = [chunk(sse(says(f" word{number}"))) for number in range(9)]
+    apart = [op for word in words for op in (word, sleep(0.002))]
+    upstream.play([head(), chunk(HELLO), *apart, chunk(REST), last_chunk()], "good")
+    messages = [
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}, {"type": "image_url", "image_url": "x"}]},
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "4"},
+    ]
+    with served(tmp_path, configuration(upstream, collector.url, content=True)) as gateway:
+        response = ask(gateway, "main/good", stream=streamed, messages=messages)
+    assert response.text == "Hello" + "".join(f" word{number}" for number in range(9))
+    own, client = (attributes(span.attributes) for span in collector.spans)
+    assert not [name for name in own if "messages" in name]
+    assert json.loads(client["gen_ai.input.messages"]) == [
+        {"role": "system", "parts": [{"type": "text", "content": "Be brief."}, {"type": "image_url"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "f", "arguments": "{}"}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": "4"}]},
+    ]
+    assert json.loads(client["gen_ai.output.messages"]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": response.text}], "finish_reason": "stop"}
+    ]
+
+
 def dropped(gateway: Served) -> float:
     return value(gateway.scrape(), "penstock_telemetry_dropped_total")
 
@@ -240,6 +269,8 @@ def test_it_ends_in_time_with_a_collector_that_hangs(tmp_path: Path, upstream: U
 
 # The names of the conventions, as their documents have them.
 SPECIFIED = {
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
     "gen_ai.operation.name",
     "gen_ai.provider.name",
     "gen_ai.request.model",

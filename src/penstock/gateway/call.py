@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from penstock.core.completion import Accumulator
 from penstock.core.events import (
     Ending,
     Event,
@@ -45,6 +46,7 @@ class Attempt:
         "finishes",
         "first_event_s",
         "gaps",
+        "heard",
         "limit",
         "model",
         "on_limit",
@@ -89,6 +91,8 @@ class Attempt:
         """Why its choices ended."""
         self.repairs: dict[str, int] = {}
         self.gaps = Gaps()
+        self.heard: Accumulator | None = None
+        """What it answers, where somebody is to be told."""
         self.events = 0
         self.said = 0
         """Characters that the model has said, thought and called tools with, so far."""
@@ -121,6 +125,7 @@ class Call:
         "id",
         "input_estimate",
         "key",
+        "messages",
         "model",
         "overhead_s",
         "parameters",
@@ -149,6 +154,8 @@ class Call:
         """Its own name in that trace."""
         self.parameters: Mapping[str, bool | int | float] = {}
         """How the client wants to be answered: figures, and nothing that it says."""
+        self.messages: object = None
+        """What the client says, where somebody is to be told."""
         self.read_s = 0.0
         """When its request was there, by the clock that measures short times."""
         self.overhead_s: float | None = None

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
+from penstock.core.completion import Accumulator
 from penstock.core.dialects.emulated_tools import ToolsError
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
@@ -120,6 +121,7 @@ class Gateway:
         """The attempts that will answer a chat, which are to be begun; None if it was refused at once."""
         if call.trace is not None:
             call.parameters = request.figures()
+            call.messages = request.fields["messages"] if self.config.telemetry.content else None
         admitted = self._admit(call, client)
         return ChatAttempts(self, call, client, admitted, request) if admitted is not None else None
 
@@ -266,6 +268,8 @@ class Attempts(ABC):
         attempt = Attempt(target.provider.name, target.model, target.provider.secrets())
         if self._call.trace is not None and self._gateway.config.telemetry.propagate:
             attempt.span = new_span()
+        if self._call.messages is not None:
+            attempt.heard = Accumulator()
         self._call.attempts.append(attempt)
         self._gateway.ledger.trying(self._call, target)
         self._fresh = False

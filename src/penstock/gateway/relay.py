@@ -244,7 +244,10 @@ class Relay:
             self._advance()
             self._client.write(data)
             self._count(size_of(events))
-            self._offer_shortcut()
+            if self._attempt.heard is None:
+                self._offer_shortcut()
+            else:
+                self._attempt.heard.extend(events)
         else:
             self._take(events, data)
 
@@ -365,6 +368,8 @@ class Relay:
         if not kinds.isdisjoint(_NOTED):
             self._call.watch(events)
         self._count(size_of(events))
+        if self._attempt.heard is not None:
+            self._attempt.heard.extend(events)
         if Fault in kinds:
             fault = next(event for event in events if isinstance(event, Fault))
             # What came before it counts as if it had come alone: nothing may depend on how reads fall.

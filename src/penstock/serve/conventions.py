@@ -31,6 +31,10 @@ SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 TOKEN_TYPE = "gen_ai.token.type"
 
+# Content, which is told only where somebody has asked for it.
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+
 # The fields of a request that say how to answer, and what each is called.
 PARAMETERS = {
     "max_tokens": "gen_ai.request.max_tokens",

@@ -1,4 +1,4 @@
-"""Spans: a settled call as a trace tells of it: a span for the call, and one for each attempt under it. No content."""
+"""Spans: a settled call as a trace tells of it: a span for the call, and one for each attempt under it."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
@@ -9,6 +9,7 @@ from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import NANODOLLARS, AttemptEntry, Entry
 from penstock.gateway.trace import new_span
 from penstock.serve import conventions as named
+from penstock.serve.content import messages_in, messages_out
 
 Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
 # Where a provider is asked: host and port; port 0 where nobody is.
@@ -63,6 +64,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
                     **identity(entry, tried, address),
                     **_parameters(call),
                     **_of_attempt(entry, attempt, tried),
+                    **_content(call, attempt),
                     named.ATTEMPT: number,
                 },
             )
@@ -133,6 +135,17 @@ def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str
     if tried.cost is not None:
         found[named.COST] = tried.cost / NANODOLLARS
     return found
+
+
+def _content(call: Call, attempt: Attempt) -> dict[str, Attribute]:
+    """What was said, where somebody is to be told."""
+    if attempt.heard is None:
+        return {}
+    said = {
+        named.INPUT_MESSAGES: messages_in(call.messages),
+        named.OUTPUT_MESSAGES: messages_out(attempt.heard.completion),
+    }
+    return {name: text for name, text in said.items() if text}
 
 
 def _parameters(call: Call) -> dict[str, Attribute]:

@@ -148,6 +148,9 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     propagate: Annotated[
         bool, Meta(description="Tell providers which trace a request belongs to, by the header traceparent.")
     ] = False
+    content: Annotated[
+        bool, Meta(description="Tell the collector what is asked and answered. Streams are passed on more slowly then.")
+    ] = False
     interval_s: Annotated[Seconds, Meta(description="How often histograms are sent.")] = 15.0
 
 
