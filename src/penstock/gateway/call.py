@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from penstock.core.completion import Accumulator
+from penstock.core.completion import Completion
 from penstock.core.events import (
     Ending,
     Event,
@@ -33,6 +33,14 @@ class Framed(Protocol):
     @property
     def frames(self) -> int:
         """How many events there were so far."""
+
+
+class Answer(Protocol):
+    """What keeps an answer, as far as it has come."""
+
+    @property
+    def completion(self) -> Completion:
+        """What was said so far."""
 
 
 class Attempt:
@@ -91,7 +99,7 @@ class Attempt:
         """Why its choices ended."""
         self.repairs: dict[str, int] = {}
         self.gaps = Gaps()
-        self.heard: Accumulator | None = None
+        self.heard: Answer | None = None
         """What it answers, where somebody is to be told."""
         self.events = 0
         self.said = 0

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
-from penstock.core.completion import Accumulator
 from penstock.core.dialects.emulated_tools import ToolsError
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
+from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.passage import Passage, Whole
@@ -268,8 +268,6 @@ class Attempts(ABC):
         attempt = Attempt(target.provider.name, target.model, target.provider.secrets())
         if self._call.trace is not None and self._gateway.config.telemetry.propagate:
             attempt.span = new_span()
-        if self._call.messages is not None:
-            attempt.heard = Accumulator()
         self._call.attempts.append(attempt)
         self._gateway.ledger.trying(self._call, target)
         self._fresh = False
@@ -398,6 +396,8 @@ class ChatAttempts(Attempts):
             created=int(time.time()),
         )
         patience = self._gateway.patience(call, target)
+        if call.messages is not None:
+            call.attempts[-1].heard = reader = Heard(reader)
         relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)
         self._client.attach(relay)
         return relay

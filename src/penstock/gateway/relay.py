@@ -148,6 +148,7 @@ class Relay:
         "_connection",
         "_decoder",
         "_error_body",
+        "_gaps",
         "_headers",
         "_held",
         "_loop",
@@ -179,6 +180,7 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._call = call
         self._attempt = call.attempts[-1]
+        self._gaps = self._attempt.gaps
         self._attempt.reader = reader
         self._attempt.stop = self.stop
         self._client = client
@@ -241,13 +243,16 @@ class Relay:
         if not reader.untouched:
             self._on_events(events, last=last)
         elif self._phase == "streaming":
-            self._advance()
+            now = self._loop.time()
+            gap = now - self._progress
+            self._progress = now
+            gaps = self._gaps
+            gaps.counts[bisect_left(BOUNDS, gap)] += 1
+            if gap > gaps.notable_s:
+                gaps.note(gap, now - gap - self._begun)
             self._client.write(data)
             self._count(size_of(events))
-            if self._attempt.heard is None:
-                self._offer_shortcut()
-            else:
-                self._attempt.heard.extend(events)
+            self._offer_shortcut()
         else:
             self._take(events, data)
 
@@ -283,8 +288,7 @@ class Relay:
         if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
             return
         text, read, time, max_event = mould.text, mould.read, self._loop.time, self._reader.max_event
-        attempt, begun = self._attempt, self._begun
-        gaps = attempt.gaps
+        attempt, begun, gaps = self._attempt, self._begun, self._gaps
         counts = gaps.counts
 
         def shortcut(chunk: bytes, start: int, end: int) -> bool:
@@ -368,8 +372,6 @@ class Relay:
         if not kinds.isdisjoint(_NOTED):
             self._call.watch(events)
         self._count(size_of(events))
-        if self._attempt.heard is not None:
-            self._attempt.heard.extend(events)
         if Fault in kinds:
             fault = next(event for event in events if isinstance(event, Fault))
             # What came before it counts as if it had come alone: nothing may depend on how reads fall.
@@ -385,7 +387,7 @@ class Relay:
         now = self._loop.time()
         gap = now - self._progress
         self._progress = now
-        gaps = self._attempt.gaps
+        gaps = self._gaps
         gaps.counts[bisect_left(BOUNDS, gap)] += 1
         if gap > gaps.notable_s:
             gaps.note(gap, now - gap - self._begun)
