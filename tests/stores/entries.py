@@ -38,6 +38,8 @@ FULL = Entry(
             first_event_ms=115,
             duration_ms=4_200,
             events=48,
+            longest_gap_ms=1_500,
+            stalls=((400, 1_500), (2_000, 1_001)),
         ),
         AttemptEntry(
             provider="openai", model="new", outcome="truncated", measure="reported", tokens=Tokens(output=1), cost=None

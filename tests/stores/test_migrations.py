@@ -9,6 +9,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.book import Filter
@@ -124,7 +125,7 @@ def test_so_is_one_with_other_tables(place: Place) -> None:
 
 
 # What version 1 made of SQLite, and a call in it: never to be changed. Whatever comes later has to read it.
-FIRST = """
+FIRST_TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
 INSERT INTO meta (name, value) VALUES ('schema', 1), ('keys', 3), ('kept', 0);
 CREATE TABLE calls (
@@ -155,6 +156,8 @@ CREATE TABLE keys (
     budget BIGINT, period TEXT NOT NULL, requests_per_minute BIGINT, tokens_per_minute BIGINT, concurrent BIGINT,
     models TEXT NOT NULL, tags TEXT NOT NULL, expires_ms BIGINT, revoked_ms BIGINT, replaced_by TEXT NOT NULL
 );
+"""
+FIRST_ROWS = """
 INSERT INTO calls VALUES (
     5, 'call_1', 1700000000123, 1700000004444, 'key_abc', 'chat', 'smart', 1, 'truncated', 200, 'cut-off', 210, 4321,
     100, 51, 20, 10, 7, 123456789, 1, 'estimated', '{"no-done":1,"usage-twice":3}',
@@ -172,17 +175,37 @@ INSERT INTO keys VALUES (
     'week', 60, 10000, 3, '["groq/*","smart"]', '{"team":"search"}', 99, 98, 'key_def'
 );
 """
+# The call, as this version knows it: what version 1 did not know of its attempts is not made up.
+FIRST_CALL = structs.replace(
+    FULL, attempts=tuple(structs.replace(attempt, longest_gap_ms=0, stalls=()) for attempt in FULL.attempts)
+)
 
 
 def test_the_first_version_is_still_read(tmp_path: Path) -> None:
     place = SqlitePlace(tmp_path)
     connection = sqlite3.connect(place.path)
-    connection.executescript(FIRST)
+    connection.executescript(FIRST_TABLES + FIRST_ROWS)
     connection.close()
     book = place.open()
-    assert book.following(Filter(), 0, limit=9) == [(5, FULL)]
+    assert book.following(Filter(), 0, limit=9) == [(5, FIRST_CALL)]
     assert book.usage(Filter(tags=FULL.tags, repair="no-done"), [])[0].cost == FULL.priced
     assert (book.keys(), book.keys_version()) == ([KEY], 3)
     book.append([FULL, entry("b")])
     assert [found.id for _, found in book.following(Filter(), 5, limit=9)] == ["b"]
+    book.close()
+
+
+def test_what_the_first_version_booked_gets_the_columns_of_the_second(place: Place) -> None:
+    place.open(migrations=MIGRATIONS[:1]).close()
+    given = "" if isinstance(place, SqlitePlace) else " OVERRIDING SYSTEM VALUE"
+    rows = FIRST_ROWS.replace("INSERT INTO calls", f"INSERT INTO calls{given}")
+    place.execute(*(statement for statement in rows.split(";\n") if statement.strip()))
+    book = place.open()
+    assert book.database.fetch("SELECT value FROM meta WHERE name = 'schema'") == [(len(MIGRATIONS),)]
+    assert book.entry("call_1") == FIRST_CALL
+    later = structs.replace(FULL, id="call_2")
+    book.append([later])
+    assert book.entry("call_2") == later
+    with pytest.raises(BookError, match="neither changed nor removed"):
+        book.database.write(lambda transaction: transaction.fetch("UPDATE attempts SET longest_gap_ms = 1"))
     book.close()

@@ -117,6 +117,14 @@ def wants_seed(account: Account, key: Key, now: int) -> bool:
     return key.budget is not None and (account.stale or span(key.period, now).label not in account.spent)
 
 
+def left_of_budget(account: Account, key: Key, now: int) -> float | None:
+    """Which part of a key's budget is neither spent nor held, from 1 to 0; None where that is not known."""
+    label = span(key.period, now).label
+    if not key.budget or label not in account.spent:
+        return None if key.budget != 0 else 0.0
+    return max(0.0, 1 - (account.spent[label] + account.owed.get(label, 0)) / key.budget)
+
+
 def seed(account: Account, period: Span, spent: Spent, now: int) -> None:
     """Take from the ledger what was spent in a period. What it knows of is held no longer."""
     account.stale = False

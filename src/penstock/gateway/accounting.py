@@ -111,6 +111,8 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         first_event_ms=_ms(attempt.first_event_s),
         duration_ms=round(attempt.seconds * 1000),
         events=attempt.events,
+        longest_gap_ms=round(attempt.gaps.longest_s * 1000),
+        stalls=tuple(attempt.gaps.stalls),
     )
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from penstock.gateway.account import Account, book, release, seed, settle
+from penstock.gateway.account import Account, book, left_of_budget, release, seed, settle
 from penstock.gateway.admission import Answer, Demand, extend, reserve
 from penstock.gateway.book import Spent
 from penstock.gateway.keys import Key
@@ -44,6 +44,9 @@ class Accounts(Protocol):
 
     def seed(self, key: Key, spent: Spent) -> None:
         """What the ledger says of a key's present period: at the start, and when a key or its period is new."""
+
+    def left(self, key: Key) -> float | None:
+        """Which part of a key's budget is left, as far as this process has seen; None where it has not."""
 
     def forget(self, key_id: str) -> None:
         """The key is gone."""
@@ -93,6 +96,11 @@ class LocalAccounts:
         """See `Accounts`."""
         now = self._clock()
         seed(self._account(key.id), span(key.period, now), spent, now)
+
+    def left(self, key: Key) -> float | None:
+        """See `Accounts`."""
+        account = self._accounts.get(key.id)
+        return left_of_budget(account, key, self._clock()) if account is not None else None
 
     def forget(self, key_id: str) -> None:
         """See `Accounts`."""

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from penstock.core.completion import Completion
 from penstock.core.events import (
     Ending,
     Event,
+    Finish,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -16,8 +19,10 @@ from penstock.core.events import (
 )
 from penstock.core.usage import Usage
 from penstock.gateway.failure import Failure
+from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
+from penstock.gateway.trace import Trace
 
 NO_LIMIT = 1 << 60
 _SPOKEN = (TextDelta, ReasoningDelta, RefusalDelta)
@@ -31,6 +36,14 @@ class Framed(Protocol):
         """How many events there were so far."""
 
 
+class Answer(Protocol):
+    """What keeps an answer, as far as it has come."""
+
+    @property
+    def completion(self) -> Completion:
+        """What was said so far."""
+
+
 class Attempt:
     """One try at one target. `secrets` are what nobody may be told of it."""
 
@@ -40,17 +53,24 @@ class Attempt:
         "code",
         "ending",
         "events",
+        "finishes",
         "first_event_s",
+        "gaps",
+        "heard",
         "limit",
         "model",
         "on_limit",
         "priced",
         "provider",
         "reader",
+        "repairs",
+        "response_id",
+        "response_model",
         "said",
         "seconds",
         "secrets",
         "sent",
+        "span",
         "status",
         "stop",
         "usage",
@@ -64,6 +84,8 @@ class Attempt:
         """What its tokens cost, as it was when the attempt began; None where nobody knows."""
         self.began_s = 0.0
         """Since the call began."""
+        self.span = ""
+        """Its name in the trace of its call, where it had to have one before it began."""
         self.sent = False
         """Whether the provider was asked."""
         self.answered = False
@@ -74,6 +96,15 @@ class Attempt:
         self.first_event_s: float | None = None
         self.seconds = 0.0
         self.usage: Usage | None = None
+        self.response_id = ""
+        self.response_model = ""
+        """As the provider names them."""
+        self.finishes: list[str] = []
+        """Why its choices ended."""
+        self.repairs: dict[str, int] = {}
+        self.gaps = Gaps()
+        self.heard: Answer | None = None
+        """What it answers, where somebody is to be told."""
         self.events = 0
         self.said = 0
         """Characters that the model has said, thought and called tools with, so far."""
@@ -106,15 +137,21 @@ class Call:
         "id",
         "input_estimate",
         "key",
+        "messages",
         "model",
         "over",
+        "overhead_s",
+        "parameters",
+        "read_s",
         "repairs",
+        "span",
         "started",
         "status",
         "stream",
         "surface",
         "tags",
         "total_s",
+        "trace",
         "user",
     )
 
@@ -124,6 +161,18 @@ class Call:
         self.model = model
         self.stream = stream
         self.started = started
+        self.trace: Trace | None = None
+        """Whose part it is, where traces are kept."""
+        self.span = ""
+        """Its own name in that trace."""
+        self.parameters: Mapping[str, bool | int | float] = {}
+        """How the client wants to be answered: figures, and nothing that it says."""
+        self.messages: object = None
+        """What the client says, where somebody is to be told."""
+        self.read_s = 0.0
+        """When its request was there, by the clock that measures short times."""
+        self.overhead_s: float | None = None
+        """From then to the first attempt."""
         self.at_ms = 0
         """When it was made, since 1970."""
         self.key: Key | None = None
@@ -152,12 +201,18 @@ class Call:
         return self.attempts[-1].usage if self.attempts else None
 
     def watch(self, events: list[Event]) -> None:
-        """Take note of what passes: repairs and usage."""
+        """Take note of what passes: repairs and usage; who answers, and why it ended."""
+        attempt = self.attempts[-1]
         for event in events:
             if type(event) is Repair:
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
+                attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
             elif type(event) is UsageReport:
-                self.attempts[-1].usage = event.usage
+                attempt.usage = event.usage
+            elif type(event) is Finish:
+                attempt.finishes.append(event.reason)
+            elif type(event) is Start:
+                attempt.response_id, attempt.response_model = event.id, event.model
 
 
 def size_of(events: list[Event]) -> int:

@@ -40,6 +40,10 @@ class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Since the attempt began."""
     duration_ms: int = 0
     events: int = 0
+    longest_gap_ms: int = 0
+    """Between two events."""
+    stalls: tuple[tuple[int, int], ...] = ()
+    """The first gaps of more than a second: at which millisecond of the attempt each began, and how many it took."""
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -137,11 +137,11 @@ class Ledger:
         if self._marking is None:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
-    def settle(self, call: Call) -> None:
-        """A call is over. One that was refused while there is no room leaves nothing: nobody is billed for it."""
+    def settle(self, call: Call) -> Entry:
+        """A call is over; its entry. One that was refused while there is no room is not kept: nobody pays for it."""
         call.over = True
         if not call.attempts and call.held is None and not self._journal.has_room:
-            return
+            return entry_of(call, self._ratios.output)
         self._open.pop(call.id, None)
         entry = entry_of(call, self._ratios.output)
         self._journal.settled(entry)
@@ -154,6 +154,7 @@ class Ledger:
         if call.ending == "completed" and (usage := call.usage) is not None and not usage.reasoning:
             attempt = call.attempts[-1]
             self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, usage.output or 0)
+        return entry
 
     def booked(self, entries: Sequence[Entry]) -> None:
         """The book holds these entries."""
@@ -199,16 +200,23 @@ class NoLedger:
     ready = True
     degraded = ""
 
+    def __init__(self) -> None:
+        self._ratios = Ratios()
+
     def affordable(self, key: Key | None, targets: Sequence[Target]) -> list[Target]:  # noqa: ARG002
         """All of them."""
         return list(targets)
 
-    def admit(self, _call: Call, _wish: Wish, _targets: Sequence[Target], then: Callable[[None], None]) -> None:
+    def admit(self, call: Call, wish: Wish, _targets: Sequence[Target], then: Callable[[None], None]) -> None:
         """It may."""
+        call.at_ms = int(time.time() * 1000)
+        call.input_estimate = wish.input
         then(None)
 
-    def trying(self, call: Call, target: Target) -> None:
-        """Nothing is noted."""
+    def trying(self, call: Call, target: Target) -> None:  # noqa: ARG002
+        """Nothing is noted but when."""
+        call.attempts[-1].began_s = asyncio.get_running_loop().time() - call.started
 
-    def settle(self, call: Call) -> None:
-        """Nothing is noted."""
+    def settle(self, call: Call) -> Entry:
+        """What the entry would be. Nobody keeps it."""
+        return entry_of(call, self._ratios.output)

@@ -19,6 +19,7 @@ from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
+from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.passage import Passage, Whole
@@ -26,6 +27,7 @@ from penstock.gateway.relay import Client, Connection, Patience, Relay
 from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 from penstock.gateway.routing import Health, in_order
 from penstock.gateway.tape import Asked, Recorder, Tape
+from penstock.gateway.trace import HEADER, new_span
 from penstock.gateway.wish import Wish, of_chat, of_embeddings
 from penstock.http.client import Receiver, UpstreamError
 from penstock.upstream.local import Local
@@ -117,6 +119,9 @@ class Gateway:
 
     def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
         """The attempts that will answer a chat, which are to be begun; None if it was refused at once."""
+        if call.trace is not None:
+            call.parameters = request.figures()
+            call.messages = request.fields["messages"] if self.config.telemetry.content else None
         admitted = self._admit(call, client)
         return ChatAttempts(self, call, client, admitted, request) if admitted is not None else None
 
@@ -258,10 +263,23 @@ class Attempts(ABC):
     def _try(self) -> None:
         target = self._target
         self._probe = self._gateway.health.tried(target)
-        self._call.attempts.append(Attempt(target.provider.name, target.model, target.provider.secrets()))
+        if not self._call.attempts:
+            self._call.overhead_s = time.perf_counter() - self._call.read_s
+        attempt = Attempt(target.provider.name, target.model, target.provider.secrets())
+        if self._call.trace is not None and self._gateway.config.telemetry.propagate:
+            attempt.span = new_span()
+        self._call.attempts.append(attempt)
         self._gateway.ledger.trying(self._call, target)
         self._fresh = False
         self._ask()
+
+    def _traced(self, request: bytes) -> bytes:
+        """The request, with the name of this attempt in its trace where providers are to be told of it."""
+        span, trace = self._call.attempts[-1].span, self._call.trace
+        if not span or trace is None or self._target.provider.replay:
+            return request
+        first, _, rest = request.partition(b"\r\n")
+        return b"%b\r\n%b: %b\r\n%b" % (first, HEADER.encode(), trace.header(span).encode(), rest)
 
     def _run(self, opening: Coroutine[Any, Any, None]) -> None:
         """Go on when something has been waited for."""
@@ -346,7 +364,7 @@ class ChatAttempts(Attempts):
         body = self._request.for_target(target.model, self._route.set, ask_for_usage=target.provider.include_usage)
         tape = self._gateway.tape(self._call, self._route, target, body, relay)
         relay.attach(connection, tape)
-        connection.send(endpoint.request(body), relay if tape is None else tape)
+        connection.send(self._traced(endpoint.request(body)), relay if tape is None else tape)
 
     async def _ask_here(self) -> None:
         """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
@@ -379,6 +397,8 @@ class ChatAttempts(Attempts):
             created=int(time.time()),
         )
         patience = self._gateway.patience(call, target)
+        if call.messages is not None:
+            call.attempts[-1].heard = reader = Heard(reader)
         relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)
         self._client.attach(relay)
         return relay
@@ -419,7 +439,7 @@ class EmbeddingAttempts(Attempts):
     def _send(self, passage: Passage, endpoint: Endpoint, connection: AskedConnection) -> None:
         passage.attach(connection)
         body = self._request.for_target(self._target.model, self._route.set)
-        connection.send(endpoint.request(body), passage)
+        connection.send(self._traced(endpoint.request(body)), passage)
 
     def _on_whole(self, outcome: Failure | Whole) -> None:
         if isinstance(outcome, Failure):

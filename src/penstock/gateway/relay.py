@@ -19,6 +19,7 @@ dripping bytes do not keep a dead stream alive.
 
 import asyncio
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Protocol
 
@@ -28,9 +29,11 @@ from penstock.core.events import (
     Ending,
     Event,
     Fault,
+    Finish,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Start,
     TextDelta,
     ToolCallStart,
     UsageReport,
@@ -38,11 +41,12 @@ from penstock.core.events import (
 from penstock.core.stream import Reader, StreamWriter
 from penstock.gateway.call import NO_LIMIT, Call, size_of
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
+from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.tape import Tape
 from penstock.http.client import Receiver, UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
-_NOTED = frozenset((Repair, UsageReport))
+_NOTED = frozenset((Start, Finish, Repair, UsageReport))
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
@@ -145,6 +149,7 @@ class Relay:
         "_connection",
         "_decoder",
         "_error_body",
+        "_gaps",
         "_headers",
         "_held",
         "_loop",
@@ -160,6 +165,7 @@ class Relay:
         "_status",
         "_tape",
         "_timer",
+        "_uncounted_s",
         "_writer",
     )
 
@@ -175,6 +181,7 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._call = call
         self._attempt = call.attempts[-1]
+        self._gaps = self._attempt.gaps
         self._attempt.reader = reader
         self._attempt.stop = self.stop
         self._client = client
@@ -195,6 +202,8 @@ class Relay:
         self._paused = False
         self._begun = self._progress = self._beaten = self._loop.time()
         self._seen_event = False
+        # What gaps are not made of: the time before the first event, and what the client holds up.
+        self._uncounted_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         # Called once: with None when the answer is committed or complete, a failure when the next target may be tried.
         self._on_outcome = on_outcome
@@ -235,7 +244,13 @@ class Relay:
         if not reader.untouched:
             self._on_events(events, last=last)
         elif self._phase == "streaming":
-            self._progress = self._loop.time()
+            now = self._loop.time()
+            gap = now - self._progress
+            self._progress = now
+            gaps = self._gaps
+            gaps.counts[bisect_left(BOUNDS, gap)] += 1
+            if gap > gaps.notable_s:
+                gaps.note(gap, now - gap - self._begun)
             self._client.write(data)
             self._count(size_of(events))
             self._offer_shortcut()
@@ -274,7 +289,8 @@ class Relay:
         if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
             return
         text, read, time, max_event = mould.text, mould.read, self._loop.time, self._reader.max_event
-        attempt = self._attempt
+        attempt, begun, gaps = self._attempt, self._begun, self._gaps
+        counts = gaps.counts
 
         def shortcut(chunk: bytes, start: int, end: int) -> bool:
             if end - start > max_event:
@@ -282,7 +298,12 @@ class Relay:
             size = len(text(chunk, start, end)) or size_of(read(chunk[start:end]))
             if not size:
                 return False
-            self._progress = time()
+            now = time()
+            gap = now - self._progress
+            self._progress = now
+            counts[bisect_left(BOUNDS, gap)] += 1
+            if gap > gaps.notable_s:
+                gaps.note(gap, now - gap - begun)
             write(chunk)
             attempt.said += size
             if attempt.said >= attempt.limit:
@@ -302,7 +323,9 @@ class Relay:
     def resume(self) -> None:
         """The client has caught up."""
         self._paused = False
-        self._progress = self._loop.time()
+        now = self._loop.time()
+        self._uncounted_s += now - self._progress
+        self._progress = now
         if self._connection is not None:
             self._connection.resume()
             self._watch_time()  # which did not count while the client was slow
@@ -339,9 +362,12 @@ class Relay:
         """Take what the provider said; `data` is given if it may go on as it came."""
         kinds = set(map(type, events))
         if kinds != {Repair}:
-            self._progress = now = self._loop.time()
-            if not self._seen_event:
+            if self._seen_event:
+                self._advance()
+            else:
                 self._seen_event = True
+                self._progress = now = self._loop.time()
+                self._uncounted_s = now
                 if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
                     self._watch_time()
         if not kinds.isdisjoint(_NOTED):
@@ -356,6 +382,16 @@ class Relay:
             self._end(events, end)
         else:
             self._release(events, data)
+
+    def _advance(self) -> None:
+        """An event has come after another one."""
+        now = self._loop.time()
+        gap = now - self._progress
+        self._progress = now
+        gaps = self._gaps
+        gaps.counts[bisect_left(BOUNDS, gap)] += 1
+        if gap > gaps.notable_s:
+            gaps.note(gap, now - gap - self._begun)
 
     def _count(self, size: int) -> None:
         """The model has said so much more. What is due then is done when this read has been dealt with."""
@@ -438,6 +474,7 @@ class Relay:
         attempt = self._attempt
         attempt.seconds = self._loop.time() - self._begun
         attempt.ending = ending
+        attempt.gaps.total_s = self._progress - self._uncounted_s if self._seen_event else 0.0
         attempt.events = self._reader.frames
         attempt.reader = attempt.on_limit = attempt.stop = None
         if self._timer is not None:

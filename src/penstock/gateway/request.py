@@ -37,6 +37,10 @@ class ChatRequest(Struct, frozen=True):
     include_usage: bool
     fields: dict[str, object]
 
+    def figures(self) -> dict[str, bool | int | float]:
+        """How the client wants to be answered, in figures; nothing that anybody says is in it."""
+        return {name: value for name, value in self.fields.items() if isinstance(value, bool | int | float)}
+
     def for_target(self, model: str, overrides: Mapping[str, object], *, ask_for_usage: bool) -> bytes:
         """The body for a provider: every field that the client sent, but for what the route overrides.
 

@@ -23,14 +23,18 @@ from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
+from penstock.serve import families
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.serve.log import Log
+from penstock.serve.metrics import Gauges, Metrics, bounded
 from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
 from penstock.serve.shelf import prepare
+from penstock.serve.siblings import Siblings
 from penstock.serve.surfaces.chat_completions import ChatCompletions
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
+from penstock.serve.traces import Traces
 from penstock.upstream.library import load
 from penstock.upstream.local import Home, Local, Settings
 from penstock.upstream.playback import Rendition, parse_speed
@@ -78,9 +82,19 @@ class App:
         self._calls: set[SurfaceClient] = set()
         self._chat = ChatCompletions(self._calls, self._settle)
         self._embeddings = Embeddings(self._calls, self._settle)
+        self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
+        folder = home.room("workers") if config.server.workers > 1 else None
+        self.metrics = Metrics(self._gauges, folder)
+        routes = {("GET", "/gauges"): self.metrics.handle_gauges, ("GET", "/metrics"): self.metrics.handle}
+        self._siblings = Siblings(folder, routes) if folder is not None else None
+        self.metrics.siblings = self._siblings
+        if self._books is not None:
+            self._books.watch(self.metrics.committed)
+            for entry in self._books.orphans:
+                self.metrics.orphaned(entry)
         self.use(config)
 
     def use(self, config: Config) -> None:
@@ -107,6 +121,8 @@ class App:
         else:
             secrets = [key.reveal() for key in config.server.keys]
             self._configured = KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1))
+        self.metrics.use(config)
+        self._trace(config)
         self._here = self._models_here(config)
         health = Health(config.retries, loop.time, time.time)
         self._record(config)
@@ -122,6 +138,17 @@ class App:
             self._recorder.limits = config.captures
         elif config.server.record or any(route.record for route in config.routes.values()):
             self._recorder = Recorder(config.captures, self._log.say)
+
+    def _trace(self, config: Config) -> None:
+        """Tell a collector of traces, if there is one."""
+        before = self._traces
+        if before is not None and before.settings != config.telemetry:
+            asyncio.get_running_loop().run_in_executor(None, before.close)
+            self._traces = None
+        if self._traces is None and config.telemetry.otlp:
+            self._traces = Traces(config.telemetry, self.metrics.dropped, self._log.say)
+        if self._traces is not None:
+            self._traces.providers = config.providers
 
     def _replay(self, provider: Provider) -> Replay:
         library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"))
@@ -163,6 +190,9 @@ class App:
             reuse_port=reuse_port or None,
             backlog=4096,
         )
+        if self._siblings is not None:
+            await self._siblings.listen()
+        self.metrics.start()
         bound = self._server.sockets[0].getsockname()[1]
         assert isinstance(bound, int)
         return bound
@@ -181,6 +211,12 @@ class App:
         for connection in list(self._connections):
             connection.abort()
         self._pool.close()
+        self.metrics.close()
+        if self._traces is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._traces.close)
+            self._traces = None
+        if self._siblings is not None:
+            self._siblings.close()
         if self._recorder is not None:
             self._recorder.close()
         if self._books is not None:
@@ -313,8 +349,21 @@ class App:
         return _unauthorized(unusable) if unusable else key
 
     def _settle(self, call: Call) -> None:
-        self._ledger.settle(call)
+        entry = self._ledger.settle(call)
+        self.metrics.settled(call, entry)
+        if self._traces is not None:
+            self._traces.settled(call, entry)
         self._log.call(call)
+
+    def _gauges(self) -> Gauges:
+        """How this process is."""
+        queue, spooled = self._books.waiting if self._books is not None else (0, 0)
+        return {
+            families.STREAMS_OPEN: {(): sum(client.call.stream for client in self._calls)},
+            families.LEDGER_QUEUE: {(): queue},
+            families.LEDGER_SPOOLED: {(): spooled},
+            families.BUDGET: bounded(self._books.budgets() if self._books is not None else {}),
+        }
 
 
 def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:

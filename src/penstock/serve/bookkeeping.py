@@ -67,11 +67,14 @@ class Bookkeeping:
         )
         self.ledger.scribe = self._scribe
         self.use(config)
+        self.orphans: list[Entry] = []
+        """Calls that gateways had not settled which died."""
         adopted: list[Entry] = []
         for left in recover(folder):
             adopted += self.ledger.adopt(left.settled, left.open)
             if not self._journal.sound:
                 break  # what does not fit into our journal stays in its own, for the next start
+        self.orphans = [entry for entry in adopted if entry.outcome == "orphaned"]
         if adopted:
             say(f"the ledger takes over {len(adopted)} calls of a gateway that ended before they were booked")
         try:
@@ -102,6 +105,21 @@ class Bookkeeping:
             "trouble": self._scribe.trouble or None,
             "waiting": self._journal.waiting,
         }
+
+    def watch(self, on_commit: Callable[[float], None]) -> None:
+        """Have somebody told how long the book takes for entries."""
+        self._scribe.on_commit = on_commit
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """How many calls are over that the book does not hold yet, and how many of them wait because it cannot."""
+        return self._journal.waiting, self._journal.waiting if self._scribe.trouble else 0
+
+    def budgets(self) -> dict[str, float]:
+        """Which part of its budget each key has left that is in use, by the keys' ids."""
+        now = time.time() * 1000
+        parts = {key.id: self._accounts.left(key) for key in self._stored if key.budget and not key.unusable(now)}
+        return {id: part for id, part in parts.items() if part is not None}
 
     async def close(self) -> None:
         """Book what is still to be booked, if that is possible now; else the journal keeps it for the next start."""

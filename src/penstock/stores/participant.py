@@ -124,6 +124,11 @@ class Participant:
                     if account is None or account.generation != view.generation:
                         self.apply(key_id, ())
 
+    def seen(self, key_id: str) -> Account | None:
+        """The account as it was when it was used last. May be asked from any thread."""
+        view = self._views.get(key_id)
+        return self._read(view.found) if view is not None else None
+
     def forget(self, key_id: str) -> None:
         """The key is gone."""
         self._views.pop(key_id, None)

@@ -27,7 +27,7 @@ CALL = _columns(
 )
 ATTEMPT = _columns(
     "number provider model outcome status code measure input output cached cache_write reasoning cost price began_ms"
-    " first_event_ms duration_ms events"
+    " first_event_ms duration_ms events longest_gap_ms stalls"
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
@@ -81,6 +81,8 @@ def attempt_rows(entry: Entry) -> list[Row]:
             _number(attempt.first_event_ms),
             number(attempt.duration_ms),
             number(attempt.events),
+            number(attempt.longest_gap_ms),
+            _json([(number(at), number(took)) for at, took in attempt.stalls]),
         )
         for index, attempt in enumerate(entry.attempts)
     ]
@@ -142,6 +144,8 @@ def _read_attempt(row: Mapping[str, Value]) -> AttemptEntry:
         first_event_ms=cast("int | None", row["first_event_ms"]),
         duration_ms=cast(int, row["duration_ms"]),
         events=cast(int, row["events"]),
+        longest_gap_ms=cast(int, row["longest_gap_ms"]),
+        stalls=msgspec.json.decode(cast(str, row["stalls"]), type=tuple[tuple[int, int], ...]),
     )
 
 

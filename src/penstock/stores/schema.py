@@ -134,8 +134,16 @@ def _first(words: Words) -> Sequence[str]:
     )
 
 
+def _second(_words: Words) -> Sequence[str]:
+    """How long an attempt's events let wait for one another."""
+    return (
+        "ALTER TABLE attempts ADD COLUMN longest_gap_ms BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE attempts ADD COLUMN stalls TEXT NOT NULL DEFAULT '[]'",
+    )
+
+
 # The n-th leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first,)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

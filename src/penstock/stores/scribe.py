@@ -61,6 +61,8 @@ class Scribe:
         self._ending = threading.Event()
         self._began = threading.Event()
         self._unusable: BookUnusableError | None = None
+        self.on_commit: Callable[[float], None] | None = None
+        """Told in the event loop how many seconds the book took for some entries."""
         self.trouble = ""
         """Why the book takes nothing now; empty while it does."""
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-ledger")
@@ -144,7 +146,11 @@ class Scribe:
 
     def _append(self, waiting: list[Entry]) -> None:
         batch = list(waiting)
-        self._opened().append(batch)
+        book = self._opened()
+        began = time.perf_counter()
+        book.append(batch)
+        if self.on_commit is not None:
+            self._tell(self.on_commit, time.perf_counter() - began)
         waiting.clear()
         self._tell(self._on_booked, batch)
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from penstock.gateway.account import left_of_budget
 from penstock.gateway.accounts import now_ms
 from penstock.gateway.admission import Answer, Demand, Denial
 from penstock.gateway.book import Spent
@@ -104,6 +105,11 @@ class SharedAccounts:
     def seed(self, key: Key, spent: Spent) -> None:  # noqa: ARG002 - the ledger is asked while nobody else can write
         """See `Accounts`. The ledger is asked again when the account is used next."""
         self._queue.put(_Task(key.id, Reseed(key)))
+
+    def left(self, key: Key) -> float | None:
+        """See `Accounts`."""
+        account = self._participant.seen(key.id)
+        return left_of_budget(account, key, self._clock()) if account is not None else None
 
     def forget(self, key_id: str) -> None:
         """See `Accounts`."""

@@ -24,6 +24,7 @@ from penstock.gateway.config.settings import (
     Secret,
     Server,
     Target,
+    TelemetrySettings,
     Timeouts,
 )
 
@@ -40,6 +41,7 @@ __all__ = [
     "Secret",
     "Server",
     "Target",
+    "TelemetrySettings",
     "Timeouts",
     "default_file",
     "json_schema",

@@ -13,19 +13,32 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import structs
+
 from penstock.errors import Problem, UnreadableConfigError
+from penstock.gateway.config.addresses import parse_url
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
 from penstock.gateway.config.routes import RouteLoader
 from penstock.gateway.config.schema import shape
 from penstock.gateway.config.server import load_admin, load_server
-from penstock.gateway.config.settings import Captures, Config, LedgerSettings, Limits, Retries, Timeouts
+from penstock.gateway.config.settings import (
+    Captures,
+    Config,
+    LedgerSettings,
+    Limits,
+    Retries,
+    TelemetrySettings,
+    Timeouts,
+)
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
 from penstock.providers.catalog import brought_in, catalog
 
 DEFAULT_FILE = "penstock.toml"
+COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
+COLLECTOR_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 ENVIRONMENT = "environment"
 # Nobody writes so much by hand; a device or a wrong file should not be read for ever.
 _MAX_FILE = 10_000_000
@@ -69,6 +82,7 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
     limits = Limits(**given.get("limits", {}))
     retries = _retries(given.get("retries", {}), problems)
     captures = Captures(**given.get("captures", {}))
+    telemetry = _telemetry(given.get("telemetry", {}), env, problems)
     providers = ProviderLoader(problems, env, reader.missing).load(given.get("providers", {}), timeouts, server)
     routes = RouteLoader(problems, providers, limits).load(given.get("routes", {}))
     prices = load_prices(given.get("prices", {}), providers, problems)
@@ -86,6 +100,7 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
         captures=captures,
         ledger=ledger,
         admin=admin,
+        telemetry=telemetry,
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
@@ -142,6 +157,23 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
         if not optional:
             del missing[path]
             problems.error(path, f"the variable {variable} is not set, or empty")
+
+
+def _telemetry(given: dict[str, Any], env: Mapping[str, str], problems: Problems) -> TelemetrySettings:
+    """Where traces go: where the file says, else where the environment does, if the file wants that."""
+    settings = TelemetrySettings(**given)
+    key = "otlp"
+    if not settings.otlp and settings.enabled:
+        settings, key = structs.replace(settings, otlp=env.get(COLLECTOR, "")), "enabled"
+        if not settings.otlp:
+            problems.error(("telemetry", key), f"the variable {COLLECTOR} is not set, and otlp names no collector")
+    if settings.otlp:
+        try:
+            parse_url(settings.otlp)
+        except ValueError as error:
+            message = str(error).replace("use api_key or headers instead", f"{COLLECTOR_HEADERS} has room for one")
+            problems.error(("telemetry", key), message if key == "otlp" else f"{COLLECTOR} {message}")
+    return settings
 
 
 def _retries(given: dict[str, Any], problems: Problems) -> Retries:

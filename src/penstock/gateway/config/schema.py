@@ -16,6 +16,7 @@ from penstock.gateway.config.settings import (
     Provider,
     Retries,
     Server,
+    TelemetrySettings,
     Timeouts,
 )
 from penstock.gateway.config.tables import fields, plain
@@ -66,6 +67,7 @@ class File(Struct, frozen=True, kw_only=True):
     captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
     ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is kept.")] = LedgerSettings()
     admin: Annotated[AdminSettings, Meta(description="Where keys are managed, over HTTP.")] = AdminSettings()
+    telemetry: Annotated[TelemetrySettings, Meta(description="Who is told of traces.")] = TelemetrySettings()
     prices: Annotated[
         Mapping[str, PriceSettings],
         Meta(description="What models cost, by provider/model or a pattern such as acme/*, over what is built in."),

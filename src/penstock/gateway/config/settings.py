@@ -30,6 +30,7 @@ __all__ = [
     "Secret",
     "Server",
     "Target",
+    "TelemetrySettings",
     "Timeouts",
 ]
 
@@ -155,6 +156,24 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
         return parse_listen(self.listen)
 
 
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """Who is told of traces."""
+
+    otlp: Annotated[
+        str, Meta(description="The URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318.")
+    ] = ""
+    enabled: Annotated[
+        bool, Meta(description="Tell the collector that OTEL_EXPORTER_OTLP_ENDPOINT names, where otlp names none.")
+    ] = False
+    propagate: Annotated[
+        bool, Meta(description="Tell providers which trace a request belongs to, by the header traceparent.")
+    ] = False
+    content: Annotated[
+        bool, Meta(description="Tell the collector what is asked and answered. Streams are passed on more slowly then.")
+    ] = False
+    interval_s: Annotated[Seconds, Meta(description="How often histograms are sent.")] = 15.0
+
+
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """What a model costs, in dollars for a million tokens."""
 
@@ -237,6 +256,7 @@ class Config(Struct, frozen=True, kw_only=True):
     captures: Captures = Captures()
     ledger: LedgerSettings = LedgerSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
+    telemetry: TelemetrySettings = TelemetrySettings()
     # By provider/model, in which `*` is anything.
     prices: Mapping[str, Price] = MappingProxyType({})
     source: str = "environment"

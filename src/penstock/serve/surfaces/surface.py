@@ -11,6 +11,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.keys import Key
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import RefusedError
+from penstock.gateway.trace import HEADER, new_span, trace_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import SurfaceClient
@@ -63,7 +64,7 @@ class Surface(ABC, Generic[Asked]):
     def _begin(
         self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None, read: Callable[[], Asked]
     ) -> None:
-        started = self._loop.time()
+        started, read_s = self._loop.time(), time.perf_counter()
         try:
             request = read()
         except RefusedError as refused:
@@ -74,6 +75,9 @@ class Surface(ABC, Generic[Asked]):
         call = self.call(request, request_id, started)
         call.at_ms = time.time_ns() // 1_000_000
         call.key = key
+        call.read_s = read_s
+        if gateway.config.telemetry.otlp:
+            call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
         client = self.client(exchange, call)
         self._calls.add(client)
         client.attempts = self.answer(request, client, gateway)

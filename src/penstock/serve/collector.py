@@ -1,0 +1,117 @@
+"""Collector: spans and histograms, sent to whoever collects them by OTLP over HTTP. Needs the extra `otel`.
+
+Imported by the thread that sends: it is heavy. Nothing here raises for what a collector does.
+"""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import cast
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExportResult,
+    MetricsData,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from penstock.serve import conventions as named
+from penstock.serve.histograms import Histograms
+from penstock.serve.spans import Span
+
+_KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_TIMEOUT_S = 5.0
+
+
+class Collector:
+    """Where spans and histograms are sent to. `url` is that of the collector, without a path of its own."""
+
+    def __init__(self, url: str) -> None:
+        quiet = logging.getLogger("opentelemetry")
+        quiet.addHandler(logging.NullHandler())
+        quiet.propagate = False  # what fails is counted and told by us
+        base = url.rstrip("/")
+        self._spans = OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=_TIMEOUT_S)
+        self._metrics = OTLPMetricExporter(endpoint=f"{base}/v1/metrics", timeout=_TIMEOUT_S)
+        self._resource = Resource.create(
+            {
+                "service.name": os.environ.get("OTEL_SERVICE_NAME", "penstock"),
+                "service.version": version("penstock"),
+                "service.instance.id": secrets.token_hex(8),
+            }
+        )
+        self._scope = InstrumentationScope(named.SCOPE, version("penstock"))
+        self._began_ns = time.time_ns()
+
+    def send(self, spans: Sequence[Span]) -> bool:
+        """Send spans; whether they were taken."""
+        return self._spans.export([self._span(span) for span in spans]) is SpanExportResult.SUCCESS
+
+    def send_histograms(self, histograms: Histograms) -> bool:
+        """Send all that was counted since the start; whether it was taken."""
+        points: dict[str, list[HistogramDataPoint]] = {}
+        now_ns = time.time_ns()
+        for name, attributes, series in histograms:
+            point = HistogramDataPoint(
+                attributes=dict(attributes),
+                start_time_unix_nano=self._began_ns,
+                time_unix_nano=now_ns,
+                count=sum(series.counts),
+                sum=series.total,
+                bucket_counts=series.counts,
+                explicit_bounds=named.TOKEN_BOUNDS if name == named.TOKEN_USAGE else named.TIME_BOUNDS,
+                min=cast(float, None),  # optional, and not known
+                max=cast(float, None),
+            )
+            points.setdefault(name, []).append(point)
+        if not points:
+            return True
+        metrics = [
+            Metric(name, named.DESCRIPTIONS[name], named.UNITS[name], _cumulative(found))
+            for name, found in points.items()
+        ]
+        scoped = ScopeMetrics(self._scope, metrics, named.SCHEMA_URL)
+        data = MetricsData([ResourceMetrics(self._resource, [scoped], named.SCHEMA_URL)])
+        return self._metrics.export(data) is MetricExportResult.SUCCESS
+
+    def close(self) -> None:
+        """Send no more, and wait no longer."""
+        self._spans.shutdown()  # type: ignore[no-untyped-call]
+        self._metrics.shutdown()
+
+    def _span(self, span: Span) -> ReadableSpan:
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        trace = int(span.trace, 16)
+        context = SpanContext(trace, int(span.id, 16), is_remote=False, trace_flags=flags)
+        remote = span.kind == "server"
+        parent = SpanContext(trace, int(span.parent, 16), is_remote=remote, trace_flags=flags) if span.parent else None
+        return ReadableSpan(
+            name=span.name,
+            context=context,
+            parent=parent,
+            resource=self._resource,
+            attributes=span.attributes,
+            kind=_KINDS[span.kind],
+            instrumentation_scope=self._scope,
+            status=Status(StatusCode.ERROR if span.failed else StatusCode.UNSET),
+            start_time=span.began_ns,
+            end_time=span.ended_ns,
+        )
+
+
+def _cumulative(points: list[HistogramDataPoint]) -> Histogram:
+    return Histogram(points, AggregationTemporality.CUMULATIVE)

@@ -1,0 +1,48 @@
+"""Exposition: metrics as Prometheus reads them. Imported when they are first asked for: what it needs is heavy."""
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from penstock.serve.families import FAMILIES, Family
+from penstock.serve.tally import Counts, Labels
+
+
+def expose(counts: Counts) -> bytes:
+    """The text of a scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(counts))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        series: dict[str, list[tuple[Labels, list[float]]]] = {}
+        for (name, labels), numbers in sorted(self._counts.items()):
+            series.setdefault(name, []).append((labels, numbers))
+        for family in FAMILIES:
+            yield _metric(family, series.get(family.name, []))
+
+
+def _metric(family: Family, series: Iterable[tuple[Labels, list[float]]]) -> Metric:
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, (*buckets, total) in series:
+            bounds = (*(f"{bound:g}" for bound in family.bounds), "+Inf")
+            histogram.add_metric(labels, list(zip(bounds, accumulate(buckets), strict=True)), total)
+        return histogram
+    if family.kind == "counter":
+        counter = CounterMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, (value,) in series:
+            counter.add_metric(labels, value * family.unit)
+        return counter
+    gauge = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+    for labels, (value,) in series:
+        gauge.add_metric(labels, value)
+    return gauge

@@ -1,0 +1,68 @@
+"""Histograms: what OpenTelemetry's metrics say of attempts, counted until a collector asks. Belongs to one thread."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from penstock.gateway.call import Call
+from penstock.gateway.entry import Entry
+from penstock.serve import conventions as named
+from penstock.serve.names import Names
+from penstock.serve.spans import Address, Attribute, identity
+
+Attributes: TypeAlias = tuple[tuple[str, Attribute], ...]
+# What a series beyond these would tell is in none of them.
+_MOST = 2_000
+
+
+class Series(Struct):
+    """One series: how many were in each bucket, and the sum."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(named.TIME_BOUNDS) + 1))
+    total: float = 0.0
+
+
+class Histograms:
+    """The four histograms of the GenAI conventions."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._names = Names()
+        self._series: dict[tuple[str, Attributes], Series] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Attributes, Series]]:
+        for (name, attributes), series in self._series.items():
+            yield name, attributes, series
+
+    def settled(self, call: Call, entry: Entry) -> None:
+        """A call is over."""
+        for attempt, tried in zip(call.attempts, entry.attempts, strict=True):
+            told = identity(entry, tried, self._address)
+            answered = tried.outcome == "completed" or tried.first_event_ms is not None
+            told[named.REQUEST_MODEL] = self._names.of("model", tried.model, deserves=answered)
+            attributes = tuple(told.items())
+            self._add(named.DURATION, attributes, attempt.seconds, named.TIME_BOUNDS)
+            if entry.stream and attempt.first_event_s is not None:
+                self._add(named.FIRST_CHUNK, attributes, attempt.first_event_s, named.TIME_BOUNDS)
+            if entry.stream and any(attempt.gaps.counts):
+                series = self._of(named.PER_CHUNK, attributes)
+                series.counts = [a + b for a, b in zip(series.counts, attempt.gaps.counts, strict=True)]
+                series.total += attempt.gaps.total_s
+            if tried.measure != "void":
+                for kind, count in (("input", tried.tokens.input), ("output", tried.tokens.output)):
+                    self._add(named.TOKEN_USAGE, (*attributes, (named.TOKEN_TYPE, kind)), count, named.TOKEN_BOUNDS)
+
+    def _add(self, name: str, attributes: Attributes, value: float, bounds: Sequence[float]) -> None:
+        series = self._of(name, attributes)
+        series.counts[bisect_left(bounds, value)] += 1
+        series.total += value
+
+    def _of(self, name: str, attributes: Attributes) -> Series:
+        found = self._series.get((name, attributes))
+        if found is None:
+            found = Series()
+            if len(self._series) < _MOST:
+                self._series[name, attributes] = found
+        return found

@@ -1,0 +1,198 @@
+"""Metrics: what a gateway has done and how it is, for Prometheus. Told once for each call, when it is over.
+
+Counters lie where they outlive a worker (`tally.py`), and gauges are asked of the workers that are there
+(`siblings.py`): a scrape of any worker tells of all of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.gateway.call import Call
+from penstock.gateway.config import Config
+from penstock.gateway.entry import Entry
+from penstock.http.exchange import Exchange
+from penstock.serve import families
+from penstock.serve.families import BY_NAME, Family
+from penstock.serve.names import MOST, Names
+from penstock.serve.responses import respond_json
+from penstock.serve.siblings import Siblings
+from penstock.serve.tally import OTHER, Counts, Labels, Tally, read_all, total
+
+# How a worker is: by gauge, the labels of each series and its value.
+Gauges: TypeAlias = Mapping[Family, Mapping[Labels, float]]
+_Told: TypeAlias = dict[str, list[tuple[Labels, float]]]
+
+# The text format, in the version that every Prometheus reads.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LOOK_S = 1.0
+# How a stream ended, by the ending of its call; where a code says more, by that.
+_REASONS = {"completed": "done", "cancelled": "client_gone", "timed_out": "idle", "truncated": "truncated"}
+_REASONS_BY_CODE = {
+    "client_gone": "client_gone",
+    "gateway_draining": "drained",
+    "upstream_timeout_total": "cut",
+    "budget_exceeded": "cut",
+}
+
+
+class Metrics:
+    """The metrics of one worker, and through it those of its gateway. Belongs to the event loop.
+
+    `folder` is where the workers of a gateway meet; None where there is only one.
+    """
+
+    def __init__(self, gauges: Callable[[], Gauges], folder: Path | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._gauges = gauges
+        self._folder = folder
+        self.tally = Tally(folder)
+        self._names = Names(folder)
+        self.siblings: Siblings | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.TimerHandle | None = None
+        self._look_at = 0.0
+
+    def use(self, config: Config) -> None:
+        """Know the names of this configuration."""
+        targets = [target for route in config.routes.values() for target in route.targets]
+        self._names.expect("route", config.models())
+        self._names.expect("provider", [target.provider.name for target in targets])
+        self._names.expect("provider", config.providers)
+        self._names.expect("model", [target.model for target in targets])
+        self._names.expect("model", [model for provider in config.providers.values() for model in provider.models])
+
+    def start(self) -> None:
+        """Look at the loop now and then."""
+        self._look_at = self._loop.time() + _LOOK_S
+        self._looking = self._loop.call_at(self._look_at, self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    # What is counted.
+
+    def settled(self, call: Call, entry: Entry) -> None:
+        """A call is over."""
+        observe = self.tally.observe
+        provider = self._count(entry)
+        for tried in call.attempts:
+            name = self._names.of("provider", tried.provider)
+            for code, count in tried.repairs.items():
+                self.tally.add(families.REPAIRS, (name, code), count)
+            if any(tried.gaps.counts):
+                self.tally.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
+        if call.overhead_s is not None:
+            observe(families.OVERHEAD, (), call.overhead_s)
+        if entry.stream and call.first_event_s is not None:
+            observe(families.FIRST_CHUNK, (provider,), call.first_event_s)
+            reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
+            self.tally.add(families.STREAM_END, (reason,))
+
+    def orphaned(self, entry: Entry) -> None:
+        """A call was left open by a worker that died."""
+        self._count(entry)
+
+    def _count(self, entry: Entry) -> str:
+        """What an entry alone tells; the provider that answered last."""
+        add = self.tally.add
+        answered = entry.outcome == "completed" or entry.first_event_ms is not None
+        route = self._names.of("route", entry.model, deserves=answered)
+        provider = model = ""
+        for attempt in entry.attempts:
+            provider = self._names.of("provider", attempt.provider)
+            model = self._names.of("model", attempt.model, deserves=answered)
+            add(families.ATTEMPTS, (provider, attempt.outcome))
+            estimated = "true" if attempt.measure == "estimated" else "false"
+            if attempt.tokens.input:
+                add(families.TOKENS, (provider, model, "input", estimated), attempt.tokens.input)
+            if attempt.tokens.output:
+                add(families.TOKENS, (provider, model, "output", estimated), attempt.tokens.output)
+            if attempt.cost:
+                add(families.COST, (provider, model), attempt.cost)
+        if len(entry.attempts) > 1:
+            add(families.FALLBACKS, (route,), len(entry.attempts) - 1)
+        add(families.REQUESTS, (route, model, provider, _status_class(entry.status), entry.outcome))
+        return provider
+
+    def committed(self, seconds: float) -> None:
+        """The book has taken entries."""
+        self.tally.observe(families.LEDGER_COMMIT, (), seconds)
+
+    def dropped(self, spans: int) -> None:
+        """No collector took these."""
+        self.tally.add(families.DROPPED, (), spans)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        self.tally.observe(families.LOOP_LAG, (), max(0.0, now - self._look_at))
+        self._look_at = now + _LOOK_S
+        self._looking = self._loop.call_at(self._look_at, self._look)
+
+    # What is told.
+
+    async def text(self) -> bytes:
+        """What Prometheus is told, of all workers of this gateway."""
+        told = [self._told()]
+        if self.siblings is not None:
+            told += map(_decode, await self.siblings.ask("GET", "/gauges"))
+        return await self._loop.run_in_executor(None, self._text, self.tally.counts(), told)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a scrape."""
+        task = self._loop.create_task(self._answer(exchange))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    def handle_gauges(self, exchange: Exchange) -> None:
+        """Answer a sibling: only the gauges. Counters it finds by itself."""
+        respond_json(exchange, 200, self._told())
+
+    async def _answer(self, exchange: Exchange) -> None:
+        exchange.respond(200, {"content-type": CONTENT_TYPE}, await self.text())
+
+    def _told(self) -> _Told:
+        return {family.name: list(series.items()) for family, series in self._gauges().items()}
+
+    def _text(self, own: Counts, told: list[_Told]) -> bytes:
+        from penstock.serve.exposition import expose  # noqa: PLC0415 - heavy, and needed only here
+
+        counts = own if self._folder is None else total(read_all(self._folder))
+        return expose(counts | _together(told))
+
+
+def _status_class(status: int) -> str:
+    return f"{status // 100}xx" if status else ""
+
+
+def _decode(answer: bytes) -> _Told:
+    return msgspec.json.decode(answer, type=_Told)
+
+
+def _together(told: list[_Told]) -> Counts:
+    """The gauges of all workers: sums, or the least of what they say."""
+    gauges: Counts = {}
+    for each in told:
+        for name, series in each.items():
+            for labels, value in series:
+                before = gauges.get((name, labels))
+                if before is None:
+                    gauges[name, labels] = [value]
+                else:
+                    least = BY_NAME[name].kind == "least"
+                    before[0] = min(before[0], value) if least else before[0] + value
+    return gauges
+
+
+def bounded(ratios: Mapping[str, float]) -> dict[Labels, float]:
+    """A value for each key; what is beyond a hundred is told by the least of it."""
+    found: dict[Labels, float] = {}
+    for number, (key, ratio) in enumerate(ratios.items()):
+        label = (key,) if number < MOST else (OTHER,)
+        found[label] = min(ratio, found.get(label, ratio))
+    return found

@@ -1,0 +1,152 @@
+"""Spans: a settled call as a trace tells of it: a span for the call, and one for each attempt under it."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from penstock.gateway.call import Attempt, Call
+from penstock.gateway.entry import NANODOLLARS, AttemptEntry, Entry
+from penstock.gateway.trace import new_span
+from penstock.serve import conventions as named
+from penstock.serve.content import messages_in, messages_out
+
+Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
+# Where a provider is asked: host and port; port 0 where nobody is.
+Address: TypeAlias = Callable[[str], tuple[str, int]]
+_NS = 1_000_000_000
+
+
+class Span(Struct, frozen=True, kw_only=True):
+    """One span: times are in nanoseconds since 1970, ids in hexadecimal."""
+
+    name: str
+    kind: Literal["server", "client"]
+    trace: str
+    id: str
+    parent: str
+    began_ns: int
+    ended_ns: int
+    failed: bool
+    attributes: Mapping[str, Attribute]
+
+
+def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[Span]:
+    """The spans of a call that ended then: its own first."""
+    trace = call.trace
+    assert trace is not None
+    began_ns = ended_ns - round(call.total_s * _NS)
+    own = Span(
+        name=f"POST {named.ROUTES[entry.surface]}",
+        kind="server",
+        trace=trace.id,
+        id=call.span,
+        parent=trace.parent,
+        began_ns=began_ns,
+        ended_ns=ended_ns,
+        failed=entry.status >= 500 or entry.outcome in ("failed", "truncated", "timed_out"),
+        attributes=_of_call(entry),
+    )
+    spans = [own]
+    for number, (attempt, tried) in enumerate(zip(call.attempts, entry.attempts, strict=True)):
+        start_ns = began_ns + round(attempt.began_s * _NS)
+        spans.append(
+            Span(
+                name=f"{named.OPERATIONS[entry.surface]} {tried.model}",
+                kind="client",
+                trace=trace.id,
+                id=attempt.span or new_span(),
+                parent=own.id,
+                began_ns=start_ns,
+                ended_ns=start_ns + round(attempt.seconds * _NS),
+                failed=tried.outcome in ("failed", "truncated", "timed_out"),
+                attributes={
+                    **identity(entry, tried, address),
+                    **_parameters(call),
+                    **_of_attempt(entry, attempt, tried),
+                    **_content(call, attempt),
+                    named.ATTEMPT: number,
+                },
+            )
+        )
+    return spans
+
+
+def identity(entry: Entry, tried: AttemptEntry, address: Address) -> dict[str, Attribute]:
+    """What tells attempts apart, in spans and in histograms."""
+    found: dict[str, Attribute] = {
+        named.OPERATION: named.OPERATIONS[entry.surface],
+        named.PROVIDER: named.PROVIDERS.get(tried.provider, tried.provider),
+        named.REQUEST_MODEL: tried.model,
+    }
+    host, port = address(tried.provider)
+    if host:
+        found |= {named.SERVER_ADDRESS: host, named.SERVER_PORT: port}
+    if tried.outcome != "completed":
+        found[named.ERROR_TYPE] = tried.code or tried.outcome
+    return found
+
+
+def _of_call(entry: Entry) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {
+        named.HTTP_METHOD: "POST",
+        named.HTTP_ROUTE: named.ROUTES[entry.surface],
+        named.HTTP_STATUS: entry.status,
+        named.REQUEST_ID: entry.id,
+        named.ROUTE: entry.model,
+        named.OUTCOME: entry.outcome,
+        named.ATTEMPTS: len(entry.attempts),
+        named.COST: entry.priced / NANODOLLARS,
+    }
+    if entry.key:
+        found[named.KEY] = entry.key
+    if entry.code:
+        found |= {named.CODE: entry.code, named.ERROR_TYPE: entry.code}
+    if entry.repairs:
+        found[named.REPAIRS] = sum(entry.repairs.values())
+    return found
+
+
+def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {named.OUTCOME: tried.outcome, named.MEASURE: tried.measure}
+    if entry.surface == "chat":
+        found[named.REQUEST_STREAM] = entry.stream
+    if tried.status:
+        found[named.HTTP_STATUS] = tried.status
+    if attempt.response_id:
+        found[named.RESPONSE_ID] = attempt.response_id
+    if attempt.response_model:
+        found[named.RESPONSE_MODEL] = attempt.response_model
+    if attempt.finishes:
+        found[named.FINISH_REASONS] = tuple(attempt.finishes)
+    if entry.stream and attempt.first_event_s is not None:
+        found[named.TIME_TO_FIRST_CHUNK] = attempt.first_event_s
+        found[named.EVENTS] = tried.events
+        found[named.LONGEST_GAP] = attempt.gaps.longest_s
+    if tried.measure != "void":
+        tokens = tried.tokens
+        found |= {named.INPUT_TOKENS: tokens.input, named.OUTPUT_TOKENS: tokens.output}
+        further = {
+            named.CACHE_READ_TOKENS: tokens.cached,
+            named.CACHE_CREATION_TOKENS: tokens.cache_write,
+            named.REASONING_TOKENS: tokens.reasoning,
+        }
+        found |= {name: count for name, count in further.items() if count}
+    if tried.cost is not None:
+        found[named.COST] = tried.cost / NANODOLLARS
+    return found
+
+
+def _content(call: Call, attempt: Attempt) -> dict[str, Attribute]:
+    """What was said, where somebody is to be told."""
+    if attempt.heard is None:
+        return {}
+    said = {
+        named.INPUT_MESSAGES: messages_in(call.messages),
+        named.OUTPUT_MESSAGES: messages_out(attempt.heard.completion),
+    }
+    return {name: text for name, text in said.items() if text}
+
+
+def _parameters(call: Call) -> dict[str, Attribute]:
+    return {named.PARAMETERS[name]: value for name, value in call.parameters.items() if name in named.PARAMETERS}

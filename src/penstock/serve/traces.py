@@ -1,0 +1,132 @@
+"""Traces: hands settled calls to a thread that tells a collector of them. One that is slow or dead costs nothing.
+
+A call is put into a bounded queue, and that is all that the event loop does. What finds the queue full, and what the
+collector does not take, is dropped and counted.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigError, Problem
+from penstock.gateway.call import Call
+from penstock.gateway.config import Provider, TelemetrySettings
+from penstock.gateway.entry import Entry
+from penstock.serve.histograms import Histograms
+from penstock.serve.spans import Span, spans_of
+
+if TYPE_CHECKING:
+    from penstock.serve.collector import Collector
+
+INSTALL = "pip install 'penstock[otel]'"
+MAX_WAITING = 2_048
+_MOST_AT_ONCE = 256
+_LOOK_S = 0.5
+_CLOSE_S = 1.0
+_PORTS = {"http": 80, "https": 443}
+
+
+class _Settled(NamedTuple):
+    call: Call
+    entry: Entry
+    ended_ns: int
+
+
+class Traces:
+    """Tells a collector of one process's calls. `on_drop` is told in the event loop how many spans were lost."""
+
+    def __init__(self, settings: TelemetrySettings, on_drop: Callable[[int], None], say: Callable[[str], None]) -> None:
+        """Raises `ConfigError` where what it needs is not installed."""
+        if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.http") is None:
+            raise ConfigError((Problem("", None, "telemetry.otlp", f"needs an extra: {INSTALL}"),))
+        self._loop = asyncio.get_running_loop()
+        self.settings = settings
+        self._on_drop = on_drop
+        self._say = say
+        self.providers: Mapping[str, Provider] = {}
+        self._waiting: queue.Queue[_Settled | None] = queue.Queue(MAX_WAITING)
+        self._ending = threading.Event()
+        self._well = True
+        self._collector: Collector | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-telemetry")
+        self._thread.start()
+
+    def settled(self, call: Call, entry: Entry) -> None:
+        """A call is over."""
+        try:
+            self._waiting.put_nowait(_Settled(call, entry, time.time_ns()))
+        except queue.Full:
+            self._on_drop(1 + len(entry.attempts))
+
+    def close(self) -> None:
+        """Tell what is still to be told, if the collector takes it within a second."""
+        self._ending.set()
+        with suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        self._thread.join(_CLOSE_S)
+        if self._thread.is_alive() and self._collector is not None:
+            self._collector.close()
+
+    # What runs in the thread.
+
+    def _run(self) -> None:
+        from penstock.serve.collector import Collector  # noqa: PLC0415 - heavy, and an extra
+
+        self._collector = collector = Collector(self.settings.otlp)
+        histograms = Histograms(self._address)
+        due = time.monotonic() + self.settings.interval_s
+        while True:
+            spans: list[Span] = []
+            for settled in self._gather():
+                histograms.settled(settled.call, settled.entry)
+                if settled.call.trace is not None and settled.call.trace.sampled:
+                    spans += spans_of(*settled, self._address)
+            if spans:
+                self._took(len(spans), taken=collector.send(spans))
+            if time.monotonic() >= due or (self._ending.is_set() and self._waiting.empty()):
+                self._took(0, taken=collector.send_histograms(histograms))
+                due = time.monotonic() + self.settings.interval_s
+            if self._ending.is_set() and (self._waiting.empty() or not self._well):
+                break
+        collector.close()
+
+    def _gather(self) -> list[_Settled]:
+        """Wait for a call; then take those that wait with it."""
+        found: list[_Settled] = []
+        try:
+            first = self._waiting.get(timeout=_LOOK_S)
+            while True:
+                if first is not None:
+                    found.append(first)
+                if len(found) >= _MOST_AT_ONCE:
+                    return found
+                first = self._waiting.get_nowait()
+        except queue.Empty:
+            return found
+
+    def _took(self, spans: int, *, taken: bool) -> None:
+        if not taken and spans:
+            try:
+                self._loop.call_soon_threadsafe(self._on_drop, spans)
+            except RuntimeError:
+                return  # the loop is closed
+        if taken != self._well:
+            self._well = taken
+            self._say(
+                "the collector of traces takes them again"
+                if taken
+                else "the collector of traces takes none: they are dropped, and counted"
+            )
+
+    def _address(self, name: str) -> tuple[str, int]:
+        provider = self.providers.get(name)
+        if provider is None or not provider.base_url:
+            return "", 0
+        parts = urlsplit(provider.base_url)
+        return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)

@@ -1,0 +1,360 @@
+"""What Prometheus is told: of calls of every kind, of one worker and of several, whatever becomes of them."""
+
+import asyncio
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from penstock.gateway.accounting import entry_of
+from penstock.gateway.call import Attempt, Call
+from penstock.gateway.config import LedgerSettings
+from penstock.gateway.keys import Key, digest_of
+from penstock.serve.families import BY_NAME, FAMILIES
+from penstock.serve.metrics import Metrics
+from penstock.serve.tally import MOST_SERIES, OTHER, Tally, read_all, total
+from penstock.stores.books import open_book
+from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
+from tests.faults.gateway import CANARIES, Gateway, settings
+from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
+from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
+from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
+
+PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
+REQUESTS = "penstock_requests_total"
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, upstream: Upstream) -> Iterator[Served]:
+    with served(tmp_path, settings(upstream.url, 2, **PRICES)) as made:
+        yield made
+
+
+def ask(port: int, model: str, *, stream: bool = True, **fields: object) -> Response:
+    with RawClient(port) as client:
+        client.send(post(body(model, stream=stream, **fields)))
+        return client.response()
+
+
+def settled(gateway: Served, calls: int) -> Samples:
+    """What is told once so many calls are over."""
+    deadline = time.monotonic() + 3
+    while value(samples := gateway.scrape(), REQUESTS) < calls:
+        assert time.monotonic() < deadline, samples.get(REQUESTS)
+        time.sleep(0.01)
+    assert value(samples, REQUESTS) == calls
+    return samples
+
+
+def test_a_call_is_told_in_every_family(gateway: Served, upstream: Upstream) -> None:
+    upstream.play([head(), chunk(HELLO), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "good")
+    assert ask(gateway.port, "main/good").done
+    samples = settled(gateway, 1)
+    labels = {"route": "main/good", "model": "good", "provider": "main", "status_class": "2xx", "outcome": "completed"}
+    assert samples[REQUESTS] == {frozenset(labels.items()): 1}
+    assert value(samples, "penstock_stream_end_total", reason="done") == 1
+    assert value(samples, "penstock_upstream_attempts_total", provider="main", result="completed") == 1
+    assert value(samples, "penstock_tokens_total", direction="input", estimated="false", model="good") == 5
+    assert value(samples, "penstock_tokens_total", direction="output", estimated="false") == 3
+    assert value(samples, "penstock_cost_usd_total", provider="main", model="good") == pytest.approx(0.011)
+    assert value(samples, "penstock_time_to_first_chunk_seconds_count", provider="main") == 1
+    gaps = value(samples, "penstock_chunk_gap_seconds_count", provider="main")
+    assert gaps >= 2
+    assert value(samples, "penstock_chunk_gap_seconds_bucket", provider="main", le="+Inf") == gaps
+    assert value(samples, "penstock_chunk_gap_seconds_bucket", provider="main", le="0.02") < gaps
+    assert 0.025 < value(samples, "penstock_chunk_gap_seconds_sum", provider="main") < 1
+    assert 0 < value(samples, "penstock_gateway_overhead_seconds_sum") < 1
+    assert value(samples, "penstock_streams_open") == 0
+    deadline = time.monotonic() + 3
+    while not value(samples, "penstock_ledger_commit_seconds_count") and time.monotonic() < deadline:
+        samples = gateway.scrape()
+    assert value(samples, "penstock_ledger_commit_seconds_count") >= 1
+    assert {"penstock_ledger_queue", "penstock_ledger_spooled"} <= samples.keys()
+
+
+ENDS = {
+    "done": (whole(), 200, "completed"),
+    "truncated": ([head(), chunk(HELLO), rst()], 200, "truncated"),
+    "failed": ([head(), chunk(HELLO), chunk(b"data: " + ERROR_BODY + b"\n\n"), last_chunk()], 200, "failed"),
+    "idle": ([head(), chunk(HELLO), hang()], 200, "timed_out"),
+}
+
+
+@pytest.mark.parametrize("reason", ENDS)
+def test_a_stream_ends_for_one_reason(gateway: Served, upstream: Upstream, reason: str) -> None:
+    script, _, outcome = ENDS[reason]
+    upstream.play(script, "model")
+    ask(gateway.port, "hasty/model")
+    samples = settled(gateway, 1)
+    assert samples["penstock_stream_end_total"] == {frozenset({("reason", reason)}): 1}
+    assert value(samples, REQUESTS, outcome=outcome, status_class="2xx") == 1
+
+
+def test_a_client_that_leaves_is_told(gateway: Served, upstream: Upstream) -> None:
+    upstream.play([head(), chunk(HELLO), hang()], "endless")
+    with RawClient(gateway.port) as client:
+        client.send(post(body("main/endless", stream=True)))
+        client.read_until(b"Hello")
+        assert value(gateway.scrape(), "penstock_streams_open") == 1
+    samples = settled(gateway, 1)
+    assert value(samples, "penstock_stream_end_total", reason="client_gone") == 1
+    assert value(samples, "penstock_tokens_total", estimated="true") > 0
+    assert value(samples, "penstock_streams_open") == 0
+
+
+def test_a_fallback_is_told_with_both_attempts(gateway: Served, upstream: Upstream) -> None:
+    upstream.play([status(503, JSON, ERROR_BODY)], "pair-0-a")
+    upstream.play(spare(), "pair-0-b")
+    assert ask(gateway.port, "pair-0").done
+    samples = settled(gateway, 1)
+    assert value(samples, "penstock_fallbacks_total", route="pair-0") == 1
+    assert value(samples, "penstock_upstream_attempts_total", provider="main", result="failed") == 1
+    assert value(samples, "penstock_upstream_attempts_total", provider="spare", result="completed") == 1
+    assert value(samples, REQUESTS, route="pair-0", provider="spare", model="pair-0-b") == 1
+
+
+def test_repairs_are_told_by_provider_and_code(gateway: Served, upstream: Upstream) -> None:
+    upstream.play(stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")), "odd")
+    ask(gateway.port, "main/odd")
+    assert value(settled(gateway, 1), "penstock_repairs_total", provider="main", code="no-done") == 1
+
+
+def test_unstreamed_answers_and_refusals_are_calls_too(gateway: Served, upstream: Upstream) -> None:
+    upstream.play(unstreamed(), "plain")
+    assert ask(gateway.port, "main/plain", stream=False).status == 200
+    assert ask(gateway.port, "nobody/at-all").status == 404
+    samples = settled(gateway, 2)
+    assert value(samples, REQUESTS, outcome="refused", status_class="4xx", route=OTHER, provider="") == 1
+    assert "penstock_stream_end_total" not in samples
+
+
+def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -> None:
+    upstream.play(whole(), "good")
+    ask(gateway.port, "main/good", user="canary-of-a-user", metadata={"canary": "canary-of-a-tag"})
+    ask(gateway.port, f"{CLIENT_KEY}")
+    ask(gateway.port, f"main/{CLIENT_KEY}")
+    settled(gateway, 3)
+    text = gateway.text()
+    assert "canary" not in text
+    assert "Hello" not in text
+    assert not [secret for secret in CANARIES if secret in text]
+
+
+def test_what_is_left_of_a_budget_is_told(tmp_path: Path, upstream: Upstream) -> None:
+    secret = "sk-of-somebody-who-may-spend"
+    book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(tmp_path / "state")})
+    book.put_keys(
+        [Key(id="key_a", name="", digest=digest_of(secret), hint="", created_ms=1, budget=110_000_000, period="month")]
+    )
+    book.close()
+    upstream.play(whole(), "good")
+    with served(tmp_path, settings(upstream.url, 2, **PRICES)) as gateway:
+        assert value(gateway.scrape(), "penstock_budget_remaining_ratio", key="key_a") == 1
+        with RawClient(gateway.port) as client:
+            client.send(
+                post(body("main/good", stream=True, max_tokens=9), headers={"Authorization": f"Bearer {secret}"})
+            )
+            assert client.response().done
+        samples = settled(gateway, 1)
+        assert value(samples, "penstock_budget_remaining_ratio", key="key_a") == pytest.approx(0.9)
+        assert secret not in gateway.text()
+
+
+def call(model: str, *, answered: bool) -> Call:
+    made = Call("req_1", model, stream=True, started=0.0)
+    provider, _, name = model.partition("/")
+    made.attempts.append(Attempt(provider, name))
+    made.status, made.ending = (200, "completed") if answered else (404, "failed")
+    made.attempts[-1].ending = made.ending
+    made.first_event_s = 0.5 if answered else None
+    return made
+
+
+async def _count(folder: Path | None, models: list[str], *, answered: bool) -> str:
+    metrics = Metrics(dict, folder)
+    for model in models:
+        made = call(model, answered=answered)
+        metrics.settled(made, entry_of(made, lambda *_: 7))
+    return (await metrics.text()).decode()
+
+
+@pytest.mark.parametrize(("answered", "shared"), [(True, True), (False, False)])
+def test_a_hundred_thousand_models_stay_few(tmp_path: Path, answered: bool, shared: bool) -> None:
+    chance = random.Random(5)
+    models = [f"main/{chance.randbytes(8).hex()}" for _ in range(100_000)]
+    began = time.process_time()
+    text = asyncio.run(_count(tmp_path if shared else None, models, answered=answered))
+    assert (time.process_time() - began) / len(models) < 0.0005
+    samples = parse(text)
+    assert value(samples, REQUESTS) == len(models)
+    for series in samples.values():
+        for label in ("route", "model", "provider"):
+            assert len({dict(labels).get(label) for labels in series}) <= 100
+    names = {dict(labels)["route"] for labels in samples[REQUESTS]}
+    assert len(names) == (100 if answered else 1)
+    assert len(text) < 200_000
+
+
+def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
+    tally = Tally(tmp_path)
+    for number in range(3 * MOST_SERIES):
+        tally.add(BY_NAME["penstock_repairs_total"], (f"p{number}", "code"))
+        tally.observe(BY_NAME["penstock_chunk_gap_seconds"], (f"p{number}",), 0.5)
+    (counts,) = read_all(tmp_path)
+    repairs = {labels: numbers for (name, labels), numbers in counts.items() if name == "penstock_repairs_total"}
+    assert len(repairs) == MOST_SERIES
+    assert repairs[OTHER, OTHER] == [2 * MOST_SERIES + 1]
+    assert sum(map(sum, repairs.values())) == 3 * MOST_SERIES
+    assert counts == tally.counts()
+
+
+def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
+    family = BY_NAME["penstock_fallbacks_total"]
+    first, second = Tally(tmp_path), Tally(tmp_path)
+    first.add(family, ("a",))
+    second.add(family, ("a",))
+    second.add(family, ("b",))
+    pid = os.fork()
+    if not pid:  # a third, which counts and is killed
+        Tally(tmp_path).add(family, ("c",), 5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert len(list(tmp_path.glob("*.values"))) == 3
+    successor = Tally(tmp_path)
+    successor.add(family, ("c",))
+    assert len(list(tmp_path.glob("*.values"))) == 3
+    sums = total(read_all(tmp_path))
+    assert {labels: numbers for (_, labels), numbers in sums.items()} == {("a",): [2], ("b",): [1], ("c",): [6]}
+
+
+# Several workers.
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder with a short name: that of a socket has room for a hundred characters."""
+    with tempfile.TemporaryDirectory(prefix="p-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def workers(tmp_path: Path, home: Path, upstream: Upstream) -> Iterator[Gateway]:
+    configuration = settings(upstream.url, 2, server={"drain_s": 1.0}, **PRICES)
+    made = Gateway(tmp_path, upstream, configuration, arguments=("--workers", "2"), environment={"TMPDIR": str(home)})
+    with made:
+        sockets(home)
+        yield made
+
+
+def sockets(home: Path, count: int = 2) -> list[Path]:
+    """The workers' own sockets, when so many answer."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = sorted(home.glob("penstock-*/workers/*.sock"))
+        living = [path for path in found if Path(f"/proc/{path.stem}").exists()]
+        if len(living) == count:
+            return living
+        time.sleep(0.02)
+    raise AssertionError("there are not enough workers")
+
+
+def test_any_worker_tells_of_all_even_of_those_that_were_killed(
+    home: Path, upstream: Upstream, workers: Gateway
+) -> None:
+    upstream.play(whole(), "good")
+    made = 0
+    before: Samples = {}
+    for killed in range(3):
+        for _ in range(20):
+            assert workers.ask("main/good", stream=True).done
+            made += 1
+        living = sockets(home)
+        for path in living * 2:
+            samples = parse(scrape(of_worker(path)))
+            assert value(samples, REQUESTS, route="main/good") == made
+            assert value(samples, "penstock_tokens_total", direction="input") == 5 * made
+            assert value(samples, "penstock_cost_usd_total") == pytest.approx(0.011 * made)
+            _never_down(before, samples)
+            before = samples
+        if killed < 2:
+            os.kill(int(living[killed % 2].stem), signal.SIGKILL)
+            (left,) = [path for path in living if path != living[killed % 2]]
+            _never_down(before, parse(scrape(of_worker(left))))  # while one is missing
+            workers.says("another one takes its place")
+            sockets(home)
+    assert len(list(home.glob("penstock-*/workers/*.values"))) == 2
+
+
+def _never_down(before: Samples, after: Samples) -> None:
+    gauges = {family.name for family in FAMILIES if family.kind in ("sum", "least")}
+    for name, series in before.items():
+        if name not in gauges:
+            for labels, number in series.items():
+                assert after[name].get(labels, -1) >= number, (name, labels)
+
+
+def test_gauges_are_the_sums_of_all_workers(home: Path, upstream: Upstream, workers: Gateway) -> None:
+    upstream.play([head(), chunk(HELLO), hang()], "endless")
+    clients = [workers.begin("main/endless", stream=True) for _ in range(12)]
+    for client in clients:
+        client.read_until(b"Hello")
+    for path in sockets(home):
+        assert value(parse(scrape(of_worker(path))), "penstock_streams_open") == 12
+    for client in clients:
+        client.close()
+
+
+def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, workers: Gateway) -> None:
+    upstream.play(whole(), "good")
+    for _ in range(10):
+        workers.ask("main/good", stream=True)
+    stopped, asked = sockets(home)
+    os.kill(int(stopped.stem), signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        samples = parse(scrape(of_worker(asked)))
+        assert time.monotonic() - began < 2
+        assert value(samples, REQUESTS) == 10  # what it has counted is told all the same
+    finally:
+        os.kill(int(stopped.stem), signal.SIGCONT)
+
+
+def test_a_call_whose_worker_was_killed_is_told_as_the_ledger_tells_it(
+    home: Path, upstream: Upstream, workers: Gateway
+) -> None:
+    upstream.play([head(), chunk(HELLO), hang()], "endless")
+    clients = [workers.begin("main/endless", stream=True) for _ in range(6)]
+    for client in clients:
+        client.read_until(b"Hello")
+    workers.expected = 0
+    for path in sockets(home):
+        os.kill(int(path.stem), signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    samples: Samples = {}
+    while value(samples, REQUESTS, outcome="orphaned") < 6:
+        assert time.monotonic() < deadline, samples.get(REQUESTS)
+        with suppress(OSError):  # of one that is about to go
+            samples = parse(scrape(of_worker(sockets(home)[0])))
+    assert value(samples, REQUESTS) == 6
+    assert value(samples, "penstock_upstream_attempts_total", result="orphaned") == 6
+    assert value(samples, "penstock_tokens_total", direction="input", estimated="true") > 0
+    for client in clients:
+        client.close()
+
+
+def test_nobody_else_can_enter_where_workers_meet(home: Path, workers: Gateway) -> None:
+    folder = sockets(home)[0].parent
+    assert workers.port
+    assert (folder.stat().st_mode & 0o777, folder.parent.stat().st_mode & 0o777) == (0o700, 0o700)

@@ -1,0 +1,65 @@
+"""The page on metrics and the dashboard speak of the metrics that there are, and of all of them."""
+
+import json
+import re
+from pathlib import Path
+
+from penstock.serve import conventions
+from penstock.serve.families import BY_NAME, FAMILIES
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")
+DASHBOARD = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))
+_SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def test_the_page_has_a_row_for_each_metric_with_its_labels() -> None:
+    rows = re.findall(r"^\| `(penstock_\w+)` \|([^|]*)\| [^|]+ \|$", PAGE, re.MULTILINE)
+    assert {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == {
+        family.name: family.labels for family in FAMILIES
+    }
+
+
+def test_the_page_has_a_row_for_each_attribute_of_ours() -> None:
+    table = "\n".join(line for line in PAGE.splitlines() if line.startswith("| `penstock."))
+    constants = [value for name, value in vars(conventions).items() if name.isupper()]
+    named = {value for value in constants if isinstance(value, str) and value.startswith("penstock.")}
+    assert set(re.findall(r"`(penstock\.[a-z_.]+)`", table)) == named
+
+
+def test_the_dashboard_uses_what_there_is_and_all_of_it() -> None:
+    expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    used = set()
+    for expression in expressions:
+        assert expression.count("(") == expression.count(")")
+        for sample in re.findall(r"penstock_\w+", expression):
+            name = next((sample.removesuffix(end) for end in _SUFFIXES if sample.endswith(end)), sample)
+            assert name in BY_NAME, expression
+            family = BY_NAME[name]
+            used.add(name)
+            assert (family.kind == "histogram") == (sample != name), expression
+            assert ("rate(" in expression) == (family.kind in ("counter", "histogram")), expression
+            for grouping in re.findall(r"by \(([^)]*)\)", expression):
+                assert set(grouping.split(", ")) <= {*family.labels, "le"}, expression
+    assert used == BY_NAME.keys()
+
+
+def test_the_legend_names_labels_that_are_grouped_by() -> None:
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            grouped = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= grouped
+
+
+def test_no_two_panels_lie_on_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
