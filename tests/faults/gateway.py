@@ -60,6 +60,8 @@ def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
         "drain_s = 0.6",
     ]
     for name in PRICED:
+        if f'prices."{name}/*"' in tables:
+            continue
         lines += [f'[prices."{name}/*"]', "input = 1.0", "output = 2.0"]
     for number in range(pairs):
         lines += [f"[routes.pair-{number}]", f'targets = ["main/pair-{number}-a", "spare/pair-{number}-b"]']
