@@ -350,7 +350,7 @@ def test_c43_a_model_name_injects_nothing(gateway: Gateway, name: str) -> None:
     gateway.expected += response.status != 400
     assert response.status in (400, 404)
     assert "x-evil" not in response.headers
-    assert all(line.startswith(("{", "penstock listens")) for line in gateway.output), "the log has a line that is none"
+    assert all(line.startswith(("{", "penstock ")) for line in gateway.output), "the log has a line that is none"
 
 
 def test_c43_metadata_injects_nothing(gateway: Gateway) -> None:

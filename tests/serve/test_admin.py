@@ -43,7 +43,7 @@ ROUTES = (
     ("GET", "/admin/entries/req_1"),
     ("GET", "/admin/state"),
     ("GET", "/admin/nothing"),
-    ("GET", "/"),
+    ("GET", "/admin"),
 )
 
 

@@ -19,14 +19,16 @@ _MORE = """\
   penstock.toml (docs/configuration.md), and start again."""
 
 
-def banner(config: Config, port: int, environment: Mapping[str, str], admin: str = "") -> str:
-    """What is said once the port is open; `admin` is where the admin API is, if there is one."""
+def banner(config: Config, port: int, environment: Mapping[str, str], admin: str = "", link: str = "") -> str:
+    """What is said once the port is open; `admin` is where the admin API is, if there is one, `link` opens its page."""
     host = config.server.address.host
     names = ", ".join(sorted(config.providers))
     by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
     lines = [f"penstock listens on {_url(host, port)}{by}"]
     if admin:
         lines.append(f"penstock listens on {admin}")
+    if link:
+        lines.append(f"penstock has a page: {link}   (once, for 15 minutes; then: penstock open)")
     if config.server.record:
         lines.append(f"captures of every stream go to {config.server.record}: they hold what is asked and said")
     for provider in config.providers.values():

@@ -14,6 +14,7 @@ import click
 # name → the module that holds it as `command`, and its line in `penstock --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("penstock.cli.serve", "Run the gateway."),
+    "open": ("penstock.cli.open", "Open the page of the gateway that runs."),
     "chat": ("penstock.cli.chat", "Talk with a model, on a terminal or in a pipe."),
     "model": ("penstock.cli.model", "Fetch the model that runs on this machine, or show its state."),
     "usage": ("penstock.cli.usage", "Sum up what was used and what it cost."),

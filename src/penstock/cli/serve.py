@@ -51,8 +51,8 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     if config.only_here:
         obtain(config, os.environ)
 
-    def ready(bound: int, admin: str) -> None:
-        click.echo(banner(config, bound, os.environ, admin), err=True)
+    def ready(bound: int, admin: str, link: str) -> None:
+        click.echo(banner(config, bound, os.environ, admin, link), err=True)
 
     try:
         status = run(config, read, os.environ, ready)

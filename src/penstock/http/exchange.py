@@ -8,6 +8,8 @@ from msgspec import Struct
 
 # The header by which a client may name its request; it is told again.
 _CLIENTS_NAME = "x-client-request-id"
+# Has no body, and says nothing of the one that it stands for.
+_NOT_MODIFIED = 304
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -93,7 +95,8 @@ class Exchange:
         """Answer at once, with a body of known length."""
         if self._state != "new":
             return
-        head = self._head(status, headers, f"content-length: {len(body)}")
+        length = () if status == _NOT_MODIFIED else (f"content-length: {len(body)}",)
+        head = self._head(status, headers, *length)
         self._connection.write(head + (b"" if self.request.method == "HEAD" else body))
         self._finish()
 

@@ -51,11 +51,15 @@ class ServerConnection(asyncio.Protocol):
         error_page: ErrorPage,
         limits: FrontLimits,
         connections: set["ServerConnection"],
+        max_body: Callable[[bytes, dict[str, str]], int] | None = None,
     ) -> None:
+        """`max_body` says what a request with this target and these headers may carry, where that is not the same."""
         self._handler = handler
         self._error_page = error_page
         self._limits = limits
         self._connections = connections
+        self._ask_max_body = max_body
+        self._max_body = limits.max_body
         self._loop = asyncio.get_running_loop()
         self._deadline = Deadline(self._loop, self._expire)
         self._transport: asyncio.Transport | None = None
@@ -289,9 +293,11 @@ class ServerConnection(asyncio.Protocol):
             raise _RefusedError(400, "the Host header is not a host")
         elif len(headers) < len(self._headers) and [name for name, _ in self._headers].count("host") > 1:
             raise _RefusedError(400, "there must be exactly one Host header")
+        if self._ask_max_body is not None:
+            self._max_body = self._ask_max_body(self._target, headers)
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > self._limits.max_body:
-            raise _RefusedError(413, f"the body exceeds {self._limits.max_body} bytes")
+        if length.isdecimal() and int(length) > self._max_body:
+            raise _RefusedError(413, f"the body exceeds {self._max_body} bytes")
         self._waiting = "body"
         self._framing_bytes = 0
         if headers.get("expect", "").lower() == "100-continue" and not self._ready:
@@ -312,8 +318,8 @@ class ServerConnection(asyncio.Protocol):
         """A piece of the body."""
         self._body_size += len(data)
         self._framing_bytes = 0
-        if self._body_size > self._limits.max_body:
-            raise _RefusedError(413, f"the body exceeds {self._limits.max_body} bytes")
+        if self._body_size > self._max_body:
+            raise _RefusedError(413, f"the body exceeds {self._max_body} bytes")
         self._body.append(data)
 
     def on_message_complete(self) -> None:

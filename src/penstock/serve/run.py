@@ -13,14 +13,15 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 import uvloop
 
-from penstock.errors import ConfigError
+from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.serve.admin.listener import Admin
-from penstock.serve.admin.place import Place, open_place
+from penstock.serve.admin.place import Place, leave_note, open_place
 from penstock.serve.app import App
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.log import Log
@@ -37,11 +38,13 @@ _SAME_SIGNAL_S = 0.3
 _GARBAGE = 20_000
 # Reads the configuration again; it is told how to find out whether there are stored keys.
 Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool]], Config]
+# Told once the port is open: the port, where the admin API is, and a link to its page; both empty where there is none.
+Ready: TypeAlias = Callable[[int, str, str], None]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def run(config: Config, load: Load, environment: Mapping[str, str], ready: Callable[[int, str], None]) -> int:
-    """Serve until a signal ends it; returns the exit status. `ready` is told the port and the admin API, once open.
+def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready) -> int:
+    """Serve until a signal ends it; returns the exit status.
 
     Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says;
     `BookError` where the ledger cannot be kept.
@@ -50,17 +53,19 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Calla
     host, port = config.server.address
     claimed = _claim(config, environment)
     place = open_place(config, environment, lambda words: print(f"penstock: {words}", file=sys.stderr))  # noqa: T201
-    admin = place.told if place is not None else ""
+    admin = (place.told, place.link()) if place is not None else ("", "")
     home = Home()
     try:
+        if place is not None:
+            _leave_note(place, config, environment)
         if config.server.workers == 1:
             doors = _Doors((host, port), place)
-            return uvloop.run(_serve(config, load, environment, home, doors, lambda bound: ready(bound, admin)))
+            return uvloop.run(_serve(config, load, environment, home, doors, lambda bound: ready(bound, *admin)))
         if config.ledger.enabled:
             begin(state_folder(config.ledger, environment))
         reserved = _reserve(host, port)
         port = reserved.getsockname()[1]
-        ready(port, admin)
+        ready(port, *admin)
 
         def work(alive: int) -> int:
             return uvloop.run(_serve(config, load, environment, home, _Doors((host, port), place), alive))
@@ -83,6 +88,12 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
         shared_storage(config, environment).close()  # tells what is wrong with its URL
     check(config, environment)
     return claimed
+
+
+def _leave_note(place: Place, config: Config, environment: Mapping[str, str]) -> None:
+    """For `penstock open`. Where there is no room for it, the link in the banner has to do."""
+    with suppress(OSError, BookError):
+        leave_note(place, state_folder(config.ledger, environment))
 
 
 class _Doors(NamedTuple):
@@ -112,7 +123,7 @@ async def _serve(
     if alive is not None:
         loop.add_reader(alive, _orphaned, loop, alive, signals)
     bound = await app.listen(*doors.address, reuse_port=alive is not None)
-    admin = Admin(doors.admin, app, config, environment) if doors.admin is not None else None
+    admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
     if admin is not None:
         await admin.listen()
     if not isinstance(told, int):

@@ -8,6 +8,6 @@
 | `routes.py` | the routes, and what each does with the book |
 | `queries.py` | query strings → filters, groups, pages |
 | `entries.py` | entries and usage, as they are told |
-
-A page that uses it will be served at `/` of the same listener: `Admin.handle` says where it belongs.
+| `access.py` | the token, sessions, and the links that make them |
+| `page.py`, `files.py` | the page at `/`: its files are in `serve/web` |
 """

@@ -1,21 +1,21 @@
-"""Admin: the admin API of one process. Who shows the token is let in, and nobody else.
+"""Admin: the admin API of one process, and the page that uses it. Who shows the token or has a session is let in.
 
 1. A request for another host than this one is refused: a page of somebody else may have this machine's address under
    a name of its own. So is one that a page of somebody else sent.
-2. Without the token nothing is told, not even which routes there are. A client's key is not the token, and the token
-   is no client's key.
-3. The book is asked at the desk; the event loop never waits for it.
+2. Without either nothing is told under `/admin`, not even which routes there are, and no large body is taken. A
+   client's key is not the token, and the token is no client's key.
+3. Who has a session changes nothing without proof that our own page wants it.
+4. The book is asked at the desk; the event loop never waits for it.
 """
 
 import asyncio
-import hashlib
-import hmac
 import ipaddress
 import os
 import time
 from collections.abc import Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -23,10 +23,12 @@ from penstock.errors import BookError, KeyTermsError
 from penstock.gateway.book import Book
 from penstock.gateway.config import Config
 from penstock.gateway.failure import Failure
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
+from penstock.serve.admin.access import Access, proves_page
 from penstock.serve.admin.desk import Desk
+from penstock.serve.admin.page import Page
 from penstock.serve.admin.place import Place
 from penstock.serve.admin.queries import Query
 from penstock.serve.admin.routes import ROUTES, Ask, Reply, Work
@@ -38,6 +40,8 @@ _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
 _HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _STATE = "/admin/state"
+# The headers by which somebody is let in.
+_SHOWN = ("authorization", "cookie")
 # What a refusal by the rules of keys is in HTTP; 400 for all others.
 _STATUSES = {
     "key_not_found": 404,
@@ -65,10 +69,14 @@ class Answer(Protocol):
 class Admin:
     """Belongs to the event loop of its process."""
 
-    def __init__(self, place: Place, watched: Watched, config: Config, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, place: Place, watched: Watched, config: Config, environment: Mapping[str, str], used_links: Path
+    ) -> None:
         self._place = place
         self._watched = watched
-        self._digest = b""
+        self._access = Access(place.link_key.reveal(), used_links)
+        self._page = Page(self._access)
+        self._bodies: dict[str, int] = {}
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._desk = Desk(partial(open_book, config.ledger, environment))
@@ -79,12 +87,13 @@ class Admin:
     def use(self, config: Config) -> None:
         """Go by this configuration from now on; it stays where it is."""
         token = config.admin.token or self._place.token
-        self._digest = _digest(token.reveal())
+        self._access.use(token.reveal())
 
     async def listen(self) -> None:
         """Begin to take connections."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ServerConnection(self.handle, error_page, _LIMITS, self._connections), sock=self._place.socket
+            lambda: ServerConnection(self.handle, error_page, _LIMITS, self._connections, self._max_body),
+            sock=self._place.socket,
         )
 
     async def close(self) -> None:
@@ -106,13 +115,24 @@ class Admin:
             answer(_failure(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
         elif not _is_own(request.headers):
             answer(_failure(403, "origin_not_allowed", "pages of other origins are not answered here"))
-        # Here is the place of the page at `/`: it shows nothing by itself, so that it needs no token.
-        elif not self._is_allowed(request.headers.get("authorization", "")):
+        elif request.path != "/admin" and not request.path.startswith("/admin/"):
+            self._page.handle(exchange, new_request_id())  # it shows nothing by itself, so that it needs no token
+        elif not self._is_let_in(request.headers):
             answer(_UNAUTHORIZED)
+        elif not self._may_change(request):
+            answer(_NOT_OUR_PAGE)
         elif request.path == _STATE:
             self._tell_state(request.method, answer)
         else:
             self._route(exchange, answer)
+
+    def _max_body(self, target: bytes, headers: Mapping[str, str]) -> int:
+        """How large a body may be: of somebody who is let in, and has reason to, larger than of others."""
+        wanted = self._bodies.get(target.partition(b"?")[0].decode("latin-1"))
+        if wanted is None:
+            return _LIMITS.max_body
+        given = {name: headers[name] for name in _SHOWN if name in headers}
+        return wanted if self._is_let_in(given) else _LIMITS.max_body
 
     def _route(self, exchange: Exchange, answer: Answer) -> None:
         request = exchange.request
@@ -150,10 +170,14 @@ class Admin:
             return False
         return True
 
-    def _is_allowed(self, authorization: str) -> bool:
-        scheme, _, given = authorization.partition(" ")
-        same = hmac.compare_digest(_digest(given.strip()), self._digest)
-        return same and scheme.lower() == "bearer"
+    def _is_let_in(self, headers: Mapping[str, str]) -> bool:
+        return self._access.has_token(headers) or self._access.has_session(headers)
+
+    def _may_change(self, request: HttpRequest) -> bool:
+        """Whether a request may do what it asks for, of somebody who is let in. To look is free."""
+        return (
+            request.method in ("GET", "HEAD") or self._access.has_token(request.headers) or proves_page(request.headers)
+        )
 
 
 def _work(work: Work, name: str, query: str, body: bytes, book: Book) -> Reply:
@@ -192,7 +216,12 @@ def _failure(status: int, code: str, message: str, param: str | None = None) -> 
     return Failure(code=code, message=message, status=status, kind=kind, param=param, retryable=False)
 
 
-_UNAUTHORIZED = _failure(401, "invalid_admin_token", "this needs the admin token: send it as `Authorization: Bearer …`")
+_UNAUTHORIZED = _failure(
+    401, "invalid_admin_token", "this needs the admin token, as `Authorization: Bearer …`; or a session"
+)
+_NOT_OUR_PAGE = _failure(
+    403, "page_not_proven", "with a session, changes need the header `x-penstock-page: 1` and the Origin of this page"
+)
 _BUSY = Failure(
     code="admin_busy",
     message="too many questions wait for the ledger; ask again",
@@ -212,10 +241,6 @@ def _is_own(headers: Mapping[str, str]) -> bool:
         return False
     origin = headers.get("origin")
     return origin is None or (urlsplit(origin).netloc != "" and origin == f"http://{headers.get('host', '')}")
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
 def _written(host: str) -> str:

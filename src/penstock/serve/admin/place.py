@@ -1,8 +1,11 @@
-"""Where the admin API listens, and the token that opens it. Both are settled once, before there is any worker.
+"""Where the admin API listens, and what opens it. All of it is settled once, before there is any worker.
 
 The socket is bound here and inherited by every worker: all of them answer on it, and no other program can share it.
+While it is open, a note in the folder for state says where it is, and has the key of its links: by it `penstock open`
+makes one, and needs to ask nobody.
 """
 
+import ipaddress
 import os
 import secrets
 import socket
@@ -13,21 +16,24 @@ from typing import NamedTuple
 
 from penstock.errors import BookError, ConfigError, Problem
 from penstock.gateway.config import Config, Secret
-from penstock.gateway.config.addresses import Address
+from penstock.gateway.config.addresses import Address, parse_listen
+from penstock.serve.admin.access import new_link
 from penstock.stores.books import state_folder
 
 TOKEN_FILE = "admin-token"
+NOTE_FILE = "admin-place"
 _PREFIX = "psa-"
 _SHORTEST = 16
 _MOST_BYTES = 4_096
 
 
 class Place(NamedTuple):
-    """A bound socket, and the token. `kept` is the file that holds it; None if the configuration does."""
+    """A bound socket, the token, and the key of links. `kept` is the token's file; None if the configuration has it."""
 
     socket: socket.socket
     token: Secret
     kept: Path | None
+    link_key: Secret
 
     @property
     def address(self) -> Address:
@@ -40,6 +46,39 @@ class Place(NamedTuple):
         """Where it is, in words for the banner."""
         where = f"   (token: {self.kept})" if self.kept is not None else ""
         return f"http://{self.address}/admin for keys and usage{where}"
+
+    def link(self) -> str:
+        """A new link to the page, which works once."""
+        return link_to(self.address, self.link_key.reveal())
+
+
+def link_to(address: Address, link_key: str) -> str:
+    """A new link to the page of whoever listens there; on this machine, if it listens everywhere."""
+    host = ipaddress.ip_address(address.host)
+    if host.is_unspecified:
+        address = Address("127.0.0.1" if host.version == 4 else "::1", address.port)
+    return f"http://{address}/open?link={new_link(link_key)}"
+
+
+def leave_note(place: Place, folder: Path) -> None:
+    """Tell this user's other programs where the admin API is, and how to make links to it."""
+    made = folder / f"{NOTE_FILE}.{secrets.token_hex(8)}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, f"{place.address}\n{place.link_key.reveal()}\n".encode())
+    finally:
+        os.close(file)
+    made.replace(folder / NOTE_FILE)
+
+
+def read_note(folder: Path) -> tuple[Address, str] | None:
+    """Where the admin API is, or was last, and the key of its links; None where nobody has told."""
+    try:
+        address, link_key = (folder / NOTE_FILE).read_text("ascii").split()
+        return parse_listen(address), link_key
+    except (OSError, ValueError):
+        return None
 
 
 def open_place(config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> Place | None:
@@ -55,7 +94,8 @@ def open_place(config: Config, environment: Mapping[str, str], say: Callable[[st
         if token is None:
             kept = state_folder(config.ledger, environment) / TOKEN_FILE
             token = Secret(_kept_token(kept), str(kept))
-        return Place(_bind(settings.address, anywhere=settings.implied), token, kept)
+        link_key = Secret(secrets.token_urlsafe(32), "the key of links")
+        return Place(_bind(settings.address, anywhere=settings.implied), token, kept, link_key)
     except (BookError, OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if settings.implied:

@@ -1,0 +1,57 @@
+"""`penstock open`: makes a link to the page of the gateway that runs on this machine, and opens it in a browser."""
+
+import os
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+
+from penstock.errors import BookError, ConfigError
+from penstock.gateway.config import DEFAULT_FILE, default_file, load
+
+_UNREADABLE = 2
+_WAIT_S = 2.0
+
+
+@click.command(short_help="Open the page of the gateway that runs.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help=f"The configuration (default: {DEFAULT_FILE}).")
+@click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
+def command(file: Path | None, *, only_print: bool) -> None:
+    """Print a link to the page of the gateway that runs here, and open it in a browser, if there is one.
+
+    The link works once, for 15 minutes. It needs no token: whoever can read the folder of the ledger may make one.
+    """
+    from penstock.serve.admin.place import link_to, read_note  # noqa: PLC0415 - half a gateway, of which --help needs nothing
+    from penstock.stores.books import state_folder  # noqa: PLC0415
+
+    try:
+        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
+        folder = state_folder(config.ledger, os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_UNREADABLE)
+    except BookError as error:
+        raise click.ClickException(str(error)) from error
+    note = read_note(folder)
+    if note is None or not _answers(link := link_to(*note)):
+        raise click.ClickException(f"no gateway with a page keeps its ledger in {folder}; start one: penstock serve")
+    click.echo(link)
+    if not only_print and _has_browser():
+        webbrowser.open(link)
+
+
+def _answers(link: str) -> bool:
+    """Whether anybody listens there."""
+    host, _, port = link.removeprefix("http://").partition("/")[0].rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _WAIT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def _has_browser() -> bool:
+    """Whether there is a browser that has a screen: one of the terminal would take the terminal."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,281 @@
+"""The page's door: links that work once, sessions and what they may do, and files that are the page's alone."""
+
+import http.client
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.serve.admin.access import LINK_S, SESSION_S, Access, new_link
+from penstock.serve.admin.files import read_files
+from penstock.serve.admin.place import NOTE_FILE, TOKEN_FILE
+from tests.faults.client import CLIENT_KEY
+from tests.faults.gateway import Gateway, settings
+from tests.faults.upstream import Upstream
+
+_LINK = re.compile(r"http://(127\.0\.0\.1:(\d+))(/open\?link=\S+)")
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Door:
+    """The admin listener of a gateway, from outside."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        gateway.until(lambda: _LINK.search("".join(gateway.output)))
+        found = _LINK.search("".join(gateway.output))
+        assert found
+        self.place, self.port, self.first = found[1], int(found[2]), found[3]
+        self.state = gateway.file.parent / "state"
+
+    def send(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in ({"Host": self.place} | dict(headers or {})).items():
+                connection.putheader(name, value)
+            if body:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body or None)
+            response = connection.getresponse()
+            return Answer(
+                response.status, {name.lower(): value for name, value in response.headers.items()}, response.read()
+            )
+        finally:
+            connection.close()
+
+    def new_link(self) -> str:
+        command = [sys.executable, "-m", "penstock", "open", "--print", "--config", str(self.gateway.file)]
+        environment = {"PENSTOCK_STATE": str(self.state), "PYTHONPATH": ":".join(sys.path)}
+        printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=20)
+        found = _LINK.fullmatch(printed.stdout.strip())
+        assert found
+        assert found[1] == self.place
+        return found[3]
+
+    def session(self) -> str:
+        """A new session, as the value of a Cookie header."""
+        opened = self.send("GET", self.new_link())
+        assert opened.status == 303
+        return opened.headers["set-cookie"].partition(";")[0]
+
+    def own(self, cookie: str) -> dict[str, str]:
+        """The headers that our own page sends."""
+        return {"Cookie": cookie, "Origin": f"http://{self.place}", "X-Penstock-Page": "1"}
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    with (
+        Upstream() as upstream,
+        Gateway(tmp_path_factory.mktemp("door"), upstream, settings(upstream.url, 0)) as gateway,
+    ):
+        yield Door(gateway)
+
+
+@pytest.fixture(scope="module")
+def cookie(door: Door) -> str:
+    return door.session()
+
+
+# Links
+
+
+def test_the_link_of_the_start_opens_once(door: Door) -> None:
+    assert door.send("HEAD", door.first).status == 403  # who only looks does not use it up
+    assert door.send("GET", door.first, {"Sec-Purpose": "prefetch"}).status == 403
+    opened = door.send("GET", door.first)
+    assert (opened.status, opened.headers["location"], opened.headers["cache-control"]) == (303, "/", "no-store")
+    name, *rules = opened.headers["set-cookie"].split("; ")
+    assert name.startswith("penstock_session=")
+    assert set(rules) == {"Path=/", f"Max-Age={SESSION_S}", "HttpOnly", "SameSite=Strict"}
+    session = name
+    assert door.send("GET", "/admin/state", {"Cookie": session}).status == 200
+    again = door.send("GET", door.first)
+    assert again.status == 403
+    assert "set-cookie" not in again.headers
+    assert b"penstock open" in again.body
+    # Whoever is in already is shown the page all the same, by a link that is worth nothing more.
+    assert door.send("GET", door.first, {"Cookie": session}).status == 303
+
+
+def test_a_wrong_link_opens_nothing(door: Door) -> None:
+    link = door.new_link()
+    last = "0" if link[-1] != "0" else "1"
+    later = f"{int(time.time()) + 10_000_000:x}"
+    forged = re.sub(r"link=[0-9a-f]+\.", f"link={later}.", link)
+    for wrong in ("/open", "/open?link=", "/open?link=a.b.c", link[:-1], link[:-1] + last, forged, "/open?link=%00%ff"):
+        answer = door.send("GET", wrong)
+        assert answer.status == 403, wrong
+        assert "set-cookie" not in answer.headers
+    assert door.send("GET", link).status == 303
+
+
+def test_links_and_sessions_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = Access("a key", tmp_path)
+    access.use("the token")
+    began = time.time()
+    link = new_link("a key")
+    monkeypatch.setattr(time, "time", lambda: began + LINK_S + 1)
+    assert access.redeem(link) == ""
+    cookie = access.redeem(new_link("a key")).partition(";")[0]
+    assert access.has_session({"cookie": f"other=1; {cookie}; more"})
+    assert not access.has_session({"cookie": cookie.replace("session", "sessions")})
+    access.use("another token")
+    assert not access.has_session({"cookie": cookie})
+    access.use("the token")
+    monkeypatch.setattr(time, "time", lambda: began + LINK_S + SESSION_S + 2)
+    assert not access.has_session({"cookie": cookie})
+    assert access.redeem(new_link("another key")) == ""
+
+
+def test_where_no_gateway_runs_open_says_so(tmp_path: Path) -> None:
+    for note in (None, "127.0.0.1:1\nkey\n", "nonsense"):
+        (tmp_path / NOTE_FILE).write_text(note) if note is not None else None
+        finished = subprocess.run(
+            [sys.executable, "-m", "penstock", "open", "--print"],
+            env={"PENSTOCK_STATE": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+        assert finished.returncode == 1
+        assert "penstock serve" in finished.stderr
+        assert finished.stdout == ""
+
+
+def test_what_makes_links_is_its_owners_alone(door: Door) -> None:
+    note = door.state / NOTE_FILE
+    assert note.stat().st_mode & 0o777 == 0o600
+    secret = note.read_text().split()[1]
+    assert secret not in "".join(door.gateway.output)
+    assert (door.state / TOKEN_FILE).read_text().strip() not in note.read_text()
+
+
+# Sessions
+
+
+def test_a_session_looks_and_our_own_page_changes(door: Door, cookie: str) -> None:
+    body = b'{"name": "made-by-the-page"}'
+    assert door.send("GET", "/admin/keys", {"Cookie": cookie}).status == 200
+    own = door.own(cookie)
+    refused = {
+        "no proof": {"Cookie": cookie},
+        "no header": {name: own[name] for name in ("Cookie", "Origin")},
+        "no origin": {name: own[name] for name in ("Cookie", "X-Penstock-Page")},
+        "another header": own | {"X-Penstock-Page": "yes"},
+        "another origin": own | {"Origin": "http://evil.example"},
+        "another port": own | {"Origin": "http://127.0.0.1:1"},
+        "a page of the same machine": own | {"Sec-Fetch-Site": "same-site"},
+    }
+    for how, headers in refused.items():
+        assert door.send("POST", "/admin/keys", headers, body).status == 403, how
+    assert door.send("POST", "/admin/keys", own, body).status == 201
+    token = (door.state / TOKEN_FILE).read_text().strip()
+    assert door.send("POST", "/admin/keys", {"Authorization": f"Bearer {token}"}, b"{}").status == 201
+
+
+def test_nothing_but_a_session_is_one(door: Door, cookie: str) -> None:
+    name, _, value = cookie.partition("=")
+    until, chance, seal = value.split(".")
+    wrong = (
+        f"{name}={until}.{chance}.{seal[:-1]}",
+        f"{name}={int(until, 16) + 1:x}.{chance}.{seal}",
+        f"{name}=",
+        f"{name}={CLIENT_KEY}",
+        f"other={value}",
+        f"{name}={door.new_link().partition('=')[2]}",  # a link is no session
+    )
+    for given in wrong:
+        assert door.send("GET", "/admin/state", {"Cookie": given}).status == 401, given
+    assert door.send("GET", f"/admin/state?{cookie}").status == 401
+
+
+# The page's files
+
+
+def test_the_page_is_hardened_and_known_by_its_tag(door: Door) -> None:
+    for path, file in read_files().items():
+        if path.endswith(".html"):
+            continue
+        answer = door.send("GET", path)
+        assert (answer.status, answer.body) == (200, file.body)
+        assert answer.headers["content-type"] == file.kind
+        assert answer.headers["cache-control"] == "no-cache"
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        same = door.send("GET", path, {"If-None-Match": f'"x", W/{answer.headers["etag"]}'})
+        assert (same.status, same.body) == (304, b"")
+        assert "content-length" not in same.headers
+        assert door.send("GET", path, {"If-None-Match": '"x"'}).status == 200
+        assert door.send("HEAD", path).body == b""
+        assert door.send("POST", path, {}, b"x").status == 405
+
+
+def test_without_a_session_the_page_says_how_to_get_one(door: Door, cookie: str) -> None:
+    for path in ("/", "/index.html", "/link.html"):
+        answer = door.send("GET", path)
+        assert answer.status == 401
+        assert b"penstock open" in answer.body
+        assert answer.headers["cache-control"] == "no-store"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        shown = door.send("GET", path, {"Cookie": cookie})
+        assert b"penstock open" not in shown.body
+        assert shown.status == 200
+
+
+TRAVERSALS = (
+    "/../__init__.py",
+    "/..%2f__init__.py",
+    "/%2e%2e/__init__.py",
+    "/views/../../__init__.py",
+    "/./link.css",
+    "//link.css",
+    "/link.css/",
+    "/link.css%00",
+    "/etc/passwd",
+    "/.",
+    "/__init__.py",
+    "/%2fetc%2fpasswd",
+    "/..\\..\\app.py",
+    "/LINK.CSS",
+)
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_nothing_else_is_a_file(path: str, door: Door) -> None:
+    answer = door.send("GET", path)
+    assert answer.status in (400, 404), path
+    assert b"import" not in answer.body
+
+
+def test_every_worker_knows_links_and_sessions(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        gateway = Gateway(tmp_path, upstream, settings(upstream.url, 0), arguments=("--workers", "2"))
+        with gateway:
+            door = Door(gateway)
+            cookie = door.session()
+            pids: set[bytes] = set()
+            deadline = time.monotonic() + 5
+            while len(pids) < 2:
+                assert time.monotonic() < deadline
+                answer = door.send("GET", "/admin/state", {"Cookie": cookie})
+                assert answer.status == 200
+                pids.add(re.findall(rb'"pid":(\d+)', answer.body)[0])
+            link = door.new_link()
+            assert [door.send("GET", link).status for _ in range(12)] == [303] + [403] * 11
