@@ -139,6 +139,7 @@ class Call:
         "key",
         "messages",
         "model",
+        "on_text",
         "over",
         "overhead_s",
         "parameters",
@@ -183,6 +184,8 @@ class Call:
         """Whether the client says how long the answer may be."""
         self.held: int | None = None
         """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
+        self.on_text: Callable[[list[Event]], None] | None = None
+        """Told what the model says, as it does, where somebody reads along."""
         self.headers: dict[str, str] = {}
         """What its key's limits have to say to the client."""
         self.attempts: list[Attempt] = []

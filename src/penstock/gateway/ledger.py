@@ -14,7 +14,7 @@ from typing import Protocol
 
 from penstock.gateway.accounting import entry_of, open_entry, orphan
 from penstock.gateway.accounts import Accounts
-from penstock.gateway.call import Call
+from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Provider, Target
 from penstock.gateway.entry import Entry
 from penstock.gateway.estimate import Ratios
@@ -114,7 +114,8 @@ class Ledger:
         call.input_estimate = wish.input
         call.bounded = wish.output is not None
         call.user = kept_text(wish.user, self.secrets) if wish.user else ""
-        call.tags = kept_tags(wish.tags, call.key.tags if call.key is not None else {}, self.secrets)
+        tags = kept_tags(wish.tags, call.key.tags if call.key is not None else {}, self.secrets)
+        call.tags = {**tags, **call.tags} if call.tags else tags  # what the gateway says itself stays
         if degraded := self.degraded:
             call.headers["x-penstock-degraded"] = degraded
         if not self.ready:
@@ -136,6 +137,10 @@ class Ledger:
         self._reservations.guard(call)
         if self._marking is None:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
+
+    def output(self, attempt: Attempt) -> int:
+        """About how many tokens an attempt under way has said so far."""
+        return _output(self._ratios, attempt)
 
     def settle(self, call: Call) -> Entry:
         """A call is over; its entry. One that was refused while there is no room is not kept: nobody pays for it."""
@@ -194,6 +199,13 @@ class Ledger:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
 
+def _output(ratios: Ratios, attempt: Attempt) -> int:
+    if attempt.usage is not None and attempt.usage.output:
+        return attempt.usage.output
+    events, said = attempt.reached
+    return ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
+
+
 class NoLedger:
     """Where no ledger is kept: every call may begin, and nothing is left of it."""
 
@@ -216,6 +228,10 @@ class NoLedger:
     def trying(self, call: Call, target: Target) -> None:  # noqa: ARG002
         """Nothing is noted but when."""
         call.attempts[-1].began_s = asyncio.get_running_loop().time() - call.started
+
+    def output(self, attempt: Attempt) -> int:
+        """About how many tokens an attempt under way has said so far."""
+        return _output(self._ratios, attempt)
 
     def settle(self, call: Call) -> Entry:
         """What the entry would be. Nobody keeps it."""

@@ -155,6 +155,10 @@ class Gateway:
             return None
         return Admitted(route, targets, ready)
 
+    def is_available(self, target: Target) -> bool:
+        """Whether a target would be tried now."""
+        return not self.health.cooling_s(target)
+
     def endpoint(self, target: Target, *, embeddings: bool = False) -> Endpoint:
         """Where the target is asked. Made once: the names of models that clients may ask for are bounded."""
         endpoint = self._endpoints.get((target.name, embeddings))

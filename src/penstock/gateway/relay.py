@@ -253,6 +253,8 @@ class Relay:
                 gaps.note(gap, now - gap - self._begun)
             self._client.write(data)
             self._count(size_of(events))
+            if self._call.on_text is not None:
+                self._call.on_text(events)
             self._offer_shortcut()
         else:
             self._take(events, data)
@@ -289,12 +291,12 @@ class Relay:
         if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
             return
         text, read, time, max_event = mould.text, mould.read, self._loop.time, self._reader.max_event
-        attempt, begun, gaps = self._attempt, self._begun, self._gaps
+        call, attempt, begun, gaps = self._call, self._attempt, self._begun, self._gaps
         counts = gaps.counts
 
         def shortcut(chunk: bytes, start: int, end: int) -> bool:
-            if end - start > max_event:
-                return False
+            if end - start > max_event or call.on_text is not None:
+                return False  # who reads along is told by the parser's lane
             size = len(text(chunk, start, end)) or size_of(read(chunk[start:end]))
             if not size:
                 return False
@@ -373,6 +375,8 @@ class Relay:
         if not kinds.isdisjoint(_NOTED):
             self._call.watch(events)
         self._count(size_of(events))
+        if self._call.on_text is not None:
+            self._call.on_text(events)
         if Fault in kinds:
             fault = next(event for event in events if isinstance(event, Fault))
             # What came before it counts as if it had come alone: nothing may depend on how reads fall.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import parse_qs
 
 from msgspec import structs
 
@@ -25,13 +26,15 @@ from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
 from penstock.serve import families
 from penstock.serve.bookkeeping import Bookkeeping
+from penstock.serve.live import Live
 from penstock.serve.log import Log
 from penstock.serve.metrics import Gauges, Metrics, bounded
+from penstock.serve.overhearing import Overhearing
 from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
 from penstock.serve.shelf import prepare
-from penstock.serve.siblings import Siblings
-from penstock.serve.surfaces.chat_completions import ChatCompletions
+from penstock.serve.siblings import Routes, Siblings
+from penstock.serve.surfaces.chat_completions import ChatCompletions, Playground
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.traces import Traces
@@ -47,6 +50,14 @@ _DRAINING = Failure(
     status=503,
     kind="server_error",
     retry_after="1",
+)
+_STOPPED = Failure(
+    code="stopped_by_operator",
+    message="whoever runs the gateway has stopped this call",
+    status=503,
+    kind="server_error",
+    retryable=False,
+    passing=False,
 )
 _KEYS_UNKNOWN = Failure(
     code="ledger_unavailable",
@@ -79,8 +90,9 @@ class App:
         self._server: asyncio.Server | None = None
         self._started = int(time.time())
         self._recorder: Recorder | None = None
-        self._calls: set[SurfaceClient] = set()
+        self._calls: dict[SurfaceClient, None] = {}
         self._chat = ChatCompletions(self._calls, self._settle)
+        self._playground = Playground(self._calls, self._settle)
         self._embeddings = Embeddings(self._calls, self._settle)
         self._traces: Traces | None = None
         self.draining = False
@@ -88,9 +100,10 @@ class App:
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         folder = home.room("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
-        routes = {("GET", "/gauges"): self.metrics.handle_gauges, ("GET", "/metrics"): self.metrics.handle}
-        self._siblings = Siblings(folder, routes) if folder is not None else None
-        self.metrics.siblings = self._siblings
+        self.live = Live(self._calls, self._ledger.output)
+        self.overhearing = Overhearing()
+        self.siblings = Siblings(folder, self._routes()) if folder is not None else None
+        self.metrics.siblings = self.siblings
         if self._books is not None:
             self._books.watch(self.metrics.committed)
             for entry in self._books.orphans:
@@ -123,6 +136,7 @@ class App:
             self._configured = KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1))
         self.metrics.use(config)
         self._trace(config)
+        self.live.content = config.admin.content
         self._here = self._models_here(config)
         health = Health(config.retries, loop.time, time.time)
         self._record(config)
@@ -190,8 +204,8 @@ class App:
             reuse_port=reuse_port or None,
             backlog=4096,
         )
-        if self._siblings is not None:
-            await self._siblings.listen()
+        if self.siblings is not None:
+            await self.siblings.listen()
         self.metrics.start()
         bound = self._server.sockets[0].getsockname()[1]
         assert isinstance(bound, int)
@@ -215,8 +229,8 @@ class App:
         if self._traces is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._traces.close)
             self._traces = None
-        if self._siblings is not None:
-            self._siblings.close()
+        if self.siblings is not None:
+            self.siblings.close()
         if self._recorder is not None:
             self._recorder.close()
         if self._books is not None:
@@ -242,6 +256,27 @@ class App:
             "open_calls": len(self._calls),
             "ledger": ledger,
         }
+
+    def stop(self, id: str) -> bool:
+        """Stop a call, because whoever runs the gateway wants that; False if it is not under way here."""
+        client = self.live.find(id)
+        if client is not None:
+            client.stop(_STOPPED)
+        return client is not None
+
+    def play(self, exchange: Exchange, request_id: str) -> None:
+        """Answer a chat of whoever tries the gateway by its page."""
+        self._post(exchange, request_id, self._playground, None)
+
+    def models(self) -> list[dict[str, object]]:
+        """The models that there are, each with whether it can answer now, as far as is known."""
+        told = []
+        for name in self.config.models():
+            route = self.config.route(name)
+            if route is not None and self._is_offered(name):
+                available = any(self._gateway.is_available(target) for target in route.targets)
+                told.append({"available": available, **self._model(name)})
+        return told
 
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
@@ -353,7 +388,27 @@ class App:
         self.metrics.settled(call, entry)
         if self._traces is not None:
             self._traces.settled(call, entry)
+        self.live.settled(call, entry)
+        if call.on_text is not None:
+            self.overhearing.settled(call, entry)
         self._log.call(call)
+
+    def _routes(self) -> Routes:
+        """What other workers of the gateway may ask of this one."""
+        return {
+            ("GET", "/gauges"): self.metrics.handle_gauges,
+            ("GET", "/metrics"): self.metrics.handle,
+            ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot()),
+            ("GET", "/text"): self._overhear,
+            ("POST", "/stop"): lambda exchange: respond_json(exchange, 200 if self.stop(_named(exchange)) else 404, {}),
+        }
+
+    def _overhear(self, exchange: Exchange) -> None:
+        client = self.live.find(_named(exchange))
+        if client is None or not self.live.content:
+            respond_json(exchange, 404, {})
+        else:
+            self.overhearing.join(client.call, exchange, {})
 
     def _gauges(self) -> Gauges:
         """How this process is."""
@@ -388,6 +443,11 @@ def _unreadable(headers: dict[str, str]) -> Failure | None:
         # A page may post such a body anywhere without asking; JSON it may not.
         return _refused(415, "the body must be sent as application/json", "unsupported_type")
     return None
+
+
+def _named(exchange: Exchange) -> str:
+    """The id of the call that another worker asks for."""
+    return parse_qs(exchange.request.query).get("id", [""])[0]
 
 
 def _plain_path(path: str) -> str:

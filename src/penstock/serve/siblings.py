@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.exchange import Exchange
@@ -44,6 +44,13 @@ class Siblings:
         asked = [_ask(path_, method, path, body) for path_ in self._others()]
         return [answer for answer in await asyncio.gather(*asked) if answer is not None]
 
+    async def follow(self, path: str, follower: "Follower") -> bool:
+        """Have what one of the others answers told piece by piece; False if none of them does."""
+        for socket in self._others():
+            if await _follow(socket, path, follower):
+                return True
+        return False
+
     def close(self) -> None:
         """Answer no more."""
         if self._server is not None:
@@ -69,6 +76,51 @@ class Siblings:
             exchange.respond(404, {"content-type": JSON}, b"{}")
         else:
             handler(exchange)
+
+
+class Follower(Protocol):
+    """Who takes an answer piece by piece."""
+
+    def begin(self, connection: UpstreamConnection) -> None:
+        """The answer begins; the connection may be paused, or closed."""
+
+    def on_data(self, data: bytes) -> None:
+        """A piece of it."""
+
+    def on_end(self) -> None:
+        """It is over, one way or the other."""
+
+
+class _Following:
+    """Hands on an answer, if it is one."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._is_answer = False
+        self.connection: UpstreamConnection | None = None
+        self.begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
+        self._is_answer = status == 200 and not self.begun.done()
+        if self._is_answer and self.connection is not None:
+            self._follower.begin(self.connection)
+        self._tell(begun=self._is_answer)
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        if self._is_answer:
+            self._follower.on_data(data)
+
+    def on_end(self) -> None:
+        if self._is_answer:
+            self._follower.on_end()
+        self._tell(begun=False)
+
+    def on_error(self, error: UpstreamError) -> None:  # noqa: ARG002
+        self.on_end()
+
+    def _tell(self, *, begun: bool) -> None:
+        if not self.begun.done():
+            self.begun.set_result(begun)
 
 
 class _Answer:
@@ -110,6 +162,21 @@ async def _ask(socket: Path, method: str, path: str, body: bytes) -> bytes | Non
     if connection is not None:
         connection.close()
     return None
+
+
+async def _follow(socket: Path, path: str, follower: Follower) -> bool:
+    following = _Following(follower)
+    with suppress(OSError):
+        async with asyncio.timeout(WAIT_S):
+            _, following.connection = await asyncio.get_running_loop().create_unix_connection(
+                lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), str(socket)
+            )
+            following.connection.send(f"GET {path} HTTP/1.1\r\nhost: sibling\r\n\r\n".encode(), following)
+            if await following.begun:
+                return True
+    if following.connection is not None:
+        following.connection.close()
+    return False
 
 
 def _lives(pid: int) -> bool:

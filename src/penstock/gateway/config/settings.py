@@ -147,6 +147,7 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     token: Annotated[
         Secret | None, Meta(description="What opens it. Without it, one is made and kept in the folder for state.")
     ] = None
+    content: Annotated[bool, Meta(description="true lets its users read along with what models say.")] = False
     implied: bool = False
     """Whether nobody said where to listen."""
 

@@ -10,16 +10,13 @@
 
 import asyncio
 import ipaddress
-import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from penstock.errors import BookError, KeyTermsError
 from penstock.gateway.book import Book
 from penstock.gateway.config import Config
 from penstock.gateway.failure import Failure
@@ -27,56 +24,36 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.admin.access import Access, proves_page
+from penstock.serve.admin.answers import Answer, refusal, refuse_method, send_answer
 from penstock.serve.admin.desk import Desk
+from penstock.serve.admin.direct import Direct, Handler
+from penstock.serve.admin.inspection import LARGEST
 from penstock.serve.admin.page import Page
 from penstock.serve.admin.place import Place
 from penstock.serve.admin.queries import Query
 from penstock.serve.admin.routes import ROUTES, Ask, Reply, Work
-from penstock.serve.responses import error_page, new_request_id, respond_failure, respond_json
+from penstock.serve.app import App
+from penstock.serve.responses import error_page, new_request_id
 from penstock.stores.books import open_book
 
 # Nobody's keys have longer terms; and few programs manage keys at a time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
 _HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-_STATE = "/admin/state"
 # The headers by which somebody is let in.
 _SHOWN = ("authorization", "cookie")
-# What a refusal by the rules of keys is in HTTP; 400 for all others.
-_STATUSES = {
-    "key_not_found": 404,
-    "entry_not_found": 404,
-    "name_taken": 409,
-    "ambiguous": 409,
-    "key_replaced": 409,
-    "key_unusable": 409,
-}
-
-
-class Watched(Protocol):
-    """The process, as the admin API sees it."""
-
-    def state(self) -> dict[str, object]:
-        """How it is."""
-
-
-class Answer(Protocol):
-    """Sends the answer to one request."""
-
-    def __call__(self, what: Reply | Exception | Failure, /, *, allow: str = "") -> None: ...
 
 
 class Admin:
     """Belongs to the event loop of its process."""
 
     def __init__(
-        self, place: Place, watched: Watched, config: Config, environment: Mapping[str, str], used_links: Path
+        self, place: Place, app: App, config: Config, environment: Mapping[str, str], used_links: Path
     ) -> None:
         self._place = place
-        self._watched = watched
         self._access = Access(place.link_key.reveal(), used_links)
         self._page = Page(self._access)
         self._bodies: dict[str, int] = {}
+        self._direct = Direct(place, app)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._desk = Desk(partial(open_book, config.ledger, environment))
@@ -88,6 +65,7 @@ class Admin:
         """Go by this configuration from now on; it stays where it is."""
         token = config.admin.token or self._place.token
         self._access.use(token.reveal())
+        self._bodies = {"/admin/inspect": LARGEST, "/admin/playground": config.limits.max_body}
 
     async def listen(self) -> None:
         """Begin to take connections."""
@@ -100,6 +78,7 @@ class Admin:
         """Take no more, and break off what is under way."""
         if self._server is not None:
             self._server.close()
+        self._direct.close()
         for connection in list(self._connections):
             connection.drain()
         await asyncio.sleep(0)
@@ -110,19 +89,17 @@ class Admin:
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         request = exchange.request
-        answer = partial(_answer, exchange, new_request_id())
+        answer = partial(send_answer, exchange, new_request_id())
         if not self._is_for_us(request.headers.get("host", "")):
-            answer(_failure(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
+            answer(refusal(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
         elif not _is_own(request.headers):
-            answer(_failure(403, "origin_not_allowed", "pages of other origins are not answered here"))
+            answer(refusal(403, "origin_not_allowed", "pages of other origins are not answered here"))
         elif request.path != "/admin" and not request.path.startswith("/admin/"):
             self._page.handle(exchange, new_request_id())  # it shows nothing by itself, so that it needs no token
         elif not self._is_let_in(request.headers):
             answer(_UNAUTHORIZED)
         elif not self._may_change(request):
             answer(_NOT_OUR_PAGE)
-        elif request.path == _STATE:
-            self._tell_state(request.method, answer)
         else:
             self._route(exchange, answer)
 
@@ -136,26 +113,32 @@ class Admin:
 
     def _route(self, exchange: Exchange, answer: Answer) -> None:
         request = exchange.request
-        found = [(method, path, work) for method, pattern, work in ROUTES if (path := pattern.fullmatch(request.path))]
-        if not found:
-            answer(_failure(404, "not_found", f"there is nothing at {request.path[:200]}"))
-            return
-        for method, path, work in found:
+        allowed = []
+        for method, path, handle in self._found(request.path):
             if request.method == method or (request.method, method) == ("HEAD", "GET"):
                 name = unquote(path[1], errors="replace") if path.groups() else ""
-                asked = partial(_work, work, name, request.query, request.body)
-                if not self._desk.ask(asked, answer):
-                    answer(_BUSY)
+                handle(name, exchange, answer)
                 return
-        _refuse_method(request.method, ", ".join(method for method, _, _ in found), answer)
-
-    def _tell_state(self, method: str, answer: Answer) -> None:
-        if method in ("GET", "HEAD"):
-            admin = str(self._place.address)
-            told = {"version": _version(), "pid": os.getpid(), "admin": admin, **self._watched.state()}
-            answer(Reply(200, told))
+            allowed.append(method)
+        if allowed:
+            refuse_method(request.method, ", ".join(allowed), answer)
         else:
-            _refuse_method(method, "GET", answer)
+            answer(refusal(404, "not_found", f"there is nothing at {request.path[:200]}"))
+
+    def _found(self, path: str) -> Iterator[tuple[str, re.Match[str], Handler]]:
+        """The routes that a path may mean."""
+        for method, pattern, handle in self._direct.routes:
+            if found := pattern.fullmatch(path):
+                yield method, found, handle
+        for method, pattern, work in ROUTES:
+            if found := pattern.fullmatch(path):
+                yield method, found, partial(self._ask, work)
+
+    def _ask(self, work: Work, name: str, exchange: Exchange, answer: Answer) -> None:
+        """Have it done at the desk."""
+        asked = partial(_work, work, name, exchange.request.query, exchange.request.body)
+        if not self._desk.ask(asked, answer):
+            answer(_BUSY)
 
     def _is_for_us(self, host: str) -> bool:
         """Whether a Host header names this machine as it is known. Which port does not matter: there are tunnels."""
@@ -186,40 +169,10 @@ def _work(work: Work, name: str, query: str, body: bytes, book: Book) -> Reply:
     return work(book, Ask(name=name, query=Query.parse(query), body=body, now_ms=now_ms))
 
 
-def _answer(exchange: Exchange, request_id: str, what: Reply | Exception | Failure, *, allow: str = "") -> None:
-    headers = {**_HEADERS, "x-request-id": request_id}
-    if allow:
-        headers["allow"] = allow
-    match what:
-        case Reply(status, body):
-            respond_json(exchange, status, body, headers)
-            return
-        case Failure():
-            failure = what
-        case KeyTermsError():
-            failure = _failure(_STATUSES.get(what.code, 400), what.code, str(what), what.param)
-        case BookError():
-            failure = Failure(
-                code="ledger_unavailable", message=str(what), status=503, kind="server_error", retry_after="2"
-            )
-        case _:
-            # It is a bug of ours: what it says is for no one else.
-            message = f"the admin API failed: {type(what).__name__}"
-            failure = Failure(code="internal_error", message=message, status=500, kind="server_error", passing=False)
-    if failure.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    respond_failure(exchange, failure, request_id, headers)
-
-
-def _failure(status: int, code: str, message: str, param: str | None = None) -> Failure:
-    kind = "authentication_error" if status == 401 else "invalid_request_error"
-    return Failure(code=code, message=message, status=status, kind=kind, param=param, retryable=False)
-
-
-_UNAUTHORIZED = _failure(
+_UNAUTHORIZED = refusal(
     401, "invalid_admin_token", "this needs the admin token, as `Authorization: Bearer …`; or a session"
 )
-_NOT_OUR_PAGE = _failure(
+_NOT_OUR_PAGE = refusal(
     403, "page_not_proven", "with a session, changes need the header `x-penstock-page: 1` and the Origin of this page"
 )
 _BUSY = Failure(
@@ -229,10 +182,6 @@ _BUSY = Failure(
     kind="server_error",
     retry_after="1",
 )
-
-
-def _refuse_method(method: str, allowed: str, answer: Answer) -> None:
-    answer(_failure(405, "method_not_allowed", f"{method[:20]} is not possible here; use {allowed}"), allow=allowed)
 
 
 def _is_own(headers: Mapping[str, str]) -> bool:
@@ -245,10 +194,3 @@ def _is_own(headers: Mapping[str, str]) -> bool:
 
 def _written(host: str) -> str:
     return f"[{host}]" if ":" in host else host.lower()
-
-
-def _version() -> str | None:
-    try:
-        return version("penstock")
-    except PackageNotFoundError:
-        return None

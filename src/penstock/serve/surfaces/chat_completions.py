@@ -34,6 +34,16 @@ class ChatCompletions(Surface[ChatRequest]):
         return gateway.answer(client.call, request, client)
 
 
+class Playground(ChatCompletions):
+    """The same, for whoever tries the gateway by its page: such calls are told from others by a tag."""
+
+    def call(self, request: ChatRequest, request_id: str, started: float) -> Call:
+        """The call that a request is."""
+        call = super().call(request, request_id, started)
+        call.tags = {"via": "playground"}
+        return call
+
+
 class ChatClient(SurfaceClient):
     """The client of one chat."""
 

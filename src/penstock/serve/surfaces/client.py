@@ -75,6 +75,15 @@ class SurfaceClient:
         elif not self._settled:
             self.refuse(failure)
 
+    def stop(self, failure: Failure) -> None:
+        """The gateway wants no more of it: what was said stands, and the client is told why nothing follows."""
+        attempt = self.call.attempts[-1] if self.call.attempts else None
+        if self.call.first_event_s is not None and attempt is not None and attempt.stop is not None:
+            attempt.stop(failure)
+        else:
+            self.call.ending = self.call.ending or "truncated"
+            self.cut(failure)
+
     def fail(self, error: BaseException) -> None:
         """An error of ours: it must not leave the client waiting."""
         self.cut(_BROKEN)

@@ -23,9 +23,9 @@ Asked = TypeVar("Asked")
 
 
 class Surface(ABC, Generic[Asked]):
-    """One API. `calls` are those under way, on all surfaces; `settle` is told of each that is over."""
+    """One API. `calls` are those under way on all surfaces, the oldest first; `settle` is told of each that is over."""
 
-    def __init__(self, calls: set[SurfaceClient], settle: Callable[[Call], None]) -> None:
+    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
         self._settle = settle
@@ -57,7 +57,7 @@ class Surface(ABC, Generic[Asked]):
 
     def over(self, client: SurfaceClient) -> None:
         """A call is settled."""
-        self._calls.discard(client)
+        self._calls.pop(client, None)
         client.call.total_s = self._loop.time() - client.call.started
         self._settle(client.call)
 
@@ -79,7 +79,7 @@ class Surface(ABC, Generic[Asked]):
         if gateway.config.telemetry.otlp:
             call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
         client = self.client(exchange, call)
-        self._calls.add(client)
+        self._calls[client] = None
         client.attempts = self.answer(request, client, gateway)
         if client.attempts is not None:
             client.attempts.begin()

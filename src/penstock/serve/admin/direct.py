@@ -1,0 +1,116 @@
+"""Direct: the routes of the admin API that ask no book: the gateway itself is watched, stopped, tried and inspected."""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Coroutine
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from penstock.http.exchange import Exchange
+from penstock.serve.admin.answers import HEADERS, Answer, refusal, refuse_method
+from penstock.serve.admin.inspection import Inspector
+from penstock.serve.admin.place import Place
+from penstock.serve.admin.routes import Reply
+from penstock.serve.admin.watching import TOO_MANY, Watching
+from penstock.serve.app import App
+from penstock.serve.responses import new_request_id
+from penstock.serve.siblings import Siblings
+
+# Answers a request, in which a name may stand.
+Handler: TypeAlias = Callable[[str, Exchange, Answer], None]
+
+_NOT_RUNNING = refusal(404, "call_not_found", "there is no such call under way")
+_NO_CONTENT = refusal(403, "content_not_allowed", "what models say is shown only with content = true in [admin]")
+
+
+class Direct:
+    """Belongs to the event loop of its process."""
+
+    def __init__(self, place: Place, app: App) -> None:
+        self._place = place
+        self._app = app
+        self._watching = Watching(app.live, app.overhearing, app.siblings)
+        self._inspector = Inspector()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.routes: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
+            ("GET", re.compile(r"/admin/state"), self._tell_state),
+            ("GET", re.compile(r"/admin/models"), self._tell_models),
+            ("GET", re.compile(r"/admin/live"), self._watch),
+            ("GET", re.compile(r"/admin/calls/([^/]+)/text"), self._overhear),
+            ("POST", re.compile(r"/admin/calls/([^/]+)/stop"), self._stop),
+            ("POST", re.compile(r"/admin/inspect"), self._inspect),
+            ("POST", re.compile(r"/admin/playground"), self._play),
+        )
+        """A method, and a path in which a name may stand → what answers it."""
+
+    def close(self) -> None:
+        """The gateway ends."""
+        self._watching.close()
+
+    def _tell_state(self, _name: str, _exchange: Exchange, answer: Answer) -> None:
+        admin = str(self._place.address)
+        answer(Reply(200, {"version": _version(), "pid": os.getpid(), "admin": admin, **self._app.state()}))
+
+    def _tell_models(self, _name: str, _exchange: Exchange, answer: Answer) -> None:
+        answer(Reply(200, {"models": self._app.models()}))
+
+    def _watch(self, _name: str, exchange: Exchange, answer: Answer) -> None:
+        if exchange.request.method != "GET":
+            refuse_method(exchange.request.method, "GET", answer)
+        elif self._watching.full:
+            answer(TOO_MANY)
+        else:
+            self._watching.watch(exchange, _streamed())
+
+    def _overhear(self, name: str, exchange: Exchange, answer: Answer) -> None:
+        if not self._app.config.admin.content:
+            answer(_NO_CONTENT)
+        elif exchange.request.method != "GET":
+            refuse_method(exchange.request.method, "GET", answer)
+        elif self._watching.full:
+            answer(TOO_MANY)
+        else:
+            self._begin(self._overhear_anywhere(name, exchange, answer))
+
+    async def _overhear_anywhere(self, name: str, exchange: Exchange, answer: Answer) -> None:
+        if not await self._watching.overhear(name, exchange, _streamed()):
+            answer(_NOT_RUNNING)
+
+    def _stop(self, name: str, _exchange: Exchange, answer: Answer) -> None:
+        if self._app.stop(name):
+            answer(Reply(200, {"stopped": True}))
+        elif self._app.siblings is None:
+            answer(_NOT_RUNNING)
+        else:
+            self._begin(self._stop_elsewhere(name, self._app.siblings, answer))
+
+    async def _stop_elsewhere(self, name: str, siblings: Siblings, answer: Answer) -> None:
+        stopped = await siblings.ask("POST", f"/stop?id={quote(name, safe='')}")
+        answer(Reply(200, {"stopped": True}) if stopped else _NOT_RUNNING)
+
+    def _inspect(self, _name: str, exchange: Exchange, answer: Answer) -> None:
+        self._begin(self._inspect_apart(exchange.request.body, answer))
+
+    async def _inspect_apart(self, data: bytes, answer: Answer) -> None:
+        answer(await self._inspector.inspect(data))
+
+    def _play(self, _name: str, exchange: Exchange, _answer: Answer) -> None:
+        self._app.play(exchange, new_request_id())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _streamed() -> dict[str, str]:
+    return {"x-request-id": new_request_id(), "x-content-type-options": HEADERS["x-content-type-options"]}
+
+
+def _version() -> str | None:
+    try:
+        return version("penstock")
+    except PackageNotFoundError:
+        return None

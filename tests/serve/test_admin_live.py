@@ -1,0 +1,336 @@
+"""The calls under way: watched as they go, read along with, and stopped; on whichever worker they are."""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.client import RawClient
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import HELLO, REST, WORLD
+from tests.faults.upstream import Gate, Op, Upstream, chunk, for_ever, hang, head, last_chunk, sleep
+from tests.serve.test_admin import Served
+from tests.streams import delta, says, sse
+
+_SOON_S = 3.0
+
+
+class Events:
+    """An event stream of the admin API, read event by event."""
+
+    def __init__(self, served: Served, path: str, headers: Mapping[str, str] | None = None) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=5)
+        usual = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
+        self._connection.request("GET", path, headers=usual | dict(headers or {}))
+        self.response = self._connection.getresponse()
+
+    def next(self) -> tuple[str, Any]:
+        """The next event, and its data. Comments are skipped; at the end there is no name."""
+        name = ""
+        while line := self.response.readline().decode():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ").strip()
+            elif line.startswith("data: "):
+                return name, json.loads(line.removeprefix("data: "))
+        return "", None
+
+    def until(self, true: Any) -> Any:
+        """The data of the first event of which something is true."""
+        deadline = time.monotonic() + _SOON_S
+        while time.monotonic() < deadline:
+            name, data = self.next()
+            assert name, "the stream has ended"
+            if true(data):
+                return data
+        raise AssertionError("it was not told")
+
+    def close(self) -> None:
+        self.response.close()
+        self._connection.close()
+
+
+@contextmanager
+def events(served: Served, path: str) -> Iterator[Events]:
+    stream = Events(served, path)
+    try:
+        assert stream.response.status == 200
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
+        yield stream
+    finally:
+        stream.close()
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+    configuration = settings(upstream.url, 0, admin={"content": True})
+    with Gateway(tmp_path_factory.mktemp("live"), upstream, configuration) as gateway:
+        yield Served(gateway)
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+    configuration = settings(upstream.url, 0, admin={"content": True})
+    folder = tmp_path_factory.mktemp("workers")
+    with Gateway(folder, upstream, configuration, arguments=("--workers", "2")) as gateway:
+        served = Served(gateway)
+        deadline = time.monotonic() + 2 * _SOON_S
+        ready: set[int] = set()
+        while len(ready) < 2:  # the banner is there before the workers are
+            assert time.monotonic() < deadline
+            ready.add(served.get("/admin/state")["pid"])
+        yield served
+
+
+def streams_for_ever(upstream: Upstream, gap_s: float = 0.01) -> str:
+    return upstream.play([head(), chunk(HELLO), for_ever(sse(says("word ")), gap_s)])
+
+
+def begin(served: Served, model: str) -> tuple[RawClient, str]:
+    """Begin a stream; the client, and the id of the call."""
+    client = served.gateway.begin(f"main/{model}", stream=True)
+    raw = client.read_until(b"Hello").partition(b"x-request-id: ")[2]
+    return client, raw.partition(b"\r\n")[0].decode()
+
+
+def one(data: Any, id: str) -> Any:
+    return next((call for call in data["calls"] if call["id"] == id), None)
+
+
+def of_model(data: Any, model: str) -> list[Any]:
+    return [call for call in data["calls"] if call["target"] == f"main/{model}"]
+
+
+def test_a_stream_is_seen_to_rise_and_to_end(served: Served, upstream: Upstream) -> None:
+    client, id = begin(served, streams_for_ever(upstream))
+    with client, events(served, "/admin/live") as live:
+        first = one(live.until(lambda data: one(data, id)), id)
+        assert (first["phase"], first["provider"], first["surface"]) == ("streaming", "main", "chat")
+        assert first["target"] == first["model"]
+        assert (first["stream"], first["attempts"], first["content"]) == (True, 1, True)
+        assert first["first_event_ms"] >= 0
+        assert abs(first["at_ms"] - time.time() * 1000) < 10_000
+        data = live.until(lambda data: len(one(data, id)["rates"]) >= 2)
+        later = one(data, id)
+        assert data["total"] >= 1
+        assert later["tokens"] > first["tokens"]
+        assert later["events"] > first["events"]
+        assert 10 < later["rates"][-1] <= 60  # events of half a second, at one in a hundredth
+        assert later["tokens_per_s"] > 10
+        assert later["longest_gap_ms"] >= 5
+        assert float(later["cost"]) > float(first["cost"]) > 0
+        client.close()
+        ended = one(live.until(lambda data: one(data, id) and one(data, id)["phase"] == "over"), id)
+        assert ended["outcome"] == "cancelled"
+        assert live.until(lambda data: one(data, id) is None)  # once, and not again
+        served.gateway.until(lambda: any(line["request_id"] == id for line in served.gateway.calls))
+        entry = served.gateway.book.entry(id)
+        assert ended["tokens"] == entry.tokens.output
+
+
+def test_a_call_too_short_to_be_seen_is_told_all_the_same(served: Served, upstream: Upstream) -> None:
+    model = upstream.play([head(), chunk(HELLO), chunk(REST), last_chunk()])
+    with events(served, "/admin/live") as live:
+        live.next()
+        response = served.gateway.ask(f"main/{model}", stream=True)
+        told = one(live.until(lambda data: one(data, response.request_id)), response.request_id)
+        assert (told["phase"], told["outcome"], told["tokens"]) == ("over", "completed", 3)
+
+
+def test_a_call_that_waits_is_seen(served: Served, upstream: Upstream) -> None:
+    model = upstream.play([hang()])
+    with served.gateway.begin(f"main/{model}", stream=True), events(served, "/admin/live") as live:
+        (told,) = of_model(live.until(lambda data: of_model(data, model)), model)
+        assert (told["phase"], told["first_event_ms"], told["tokens"]) == ("waiting", None, 0)
+
+
+def test_those_who_watch_are_few(served: Served) -> None:
+    watching = [Events(served, "/admin/live") for _ in range(16)]
+    try:
+        assert {stream.response.status for stream in watching} == {200}
+        status, told = served.ask("GET", "/admin/live")
+        assert (status, told["error"]["code"]) == (503, "too_many_watchers")
+    finally:
+        for stream in watching:
+            stream.close()
+    deadline = time.monotonic() + _SOON_S
+    while (stream := Events(served, "/admin/live")).response.status != 200:
+        stream.close()
+        assert time.monotonic() < deadline
+    stream.close()
+    assert served.ask("HEAD", "/admin/live")[0] == 405
+
+
+def read_along(served: Served, upstream: Upstream) -> None:
+    """Text in all three lanes: the first events, the parser's, and the one that parses nothing any more."""
+    gate = Gate()
+    words = [f"word{number} " for number in range(40)]
+    odd = (
+        sse(delta({"reasoning_content": "hm"}))
+        + sse(says('\u00e9"\n'))
+        + b": a comment\n\n"
+        + sse(says("to"), says("gether"))
+    )
+    steady: list[Op] = []
+    for word in ("aaaa", "bbbb", "cccc", "dddd", "eeee"):
+        steady += [chunk(sse(says(word))), sleep(0.005)]
+    said = [chunk(sse(says(word))) for word in words]
+    model = upstream.play(
+        [head(), chunk(HELLO), *steady, gate, *said, chunk(odd), chunk(WORLD), chunk(REST), last_chunk()]
+    )
+    client, id = begin(served, model)
+    client.read_until(b"eeee")
+    with client, events(served, f"/admin/calls/{id}/text") as text:
+        assert text.next() == ("joined", {"missed": 25})
+        gate.open()
+        pieces = []
+        while (told := text.next())[0] == "text":
+            pieces.append(told[1])
+        assert told == ("over", {"outcome": "completed", "code": None})
+        assert text.next() == ("", None)
+        assert "".join(piece["text"] for piece in pieces if piece["kind"] == "text") == (
+            "".join(words) + '\u00e9"\n' + "together" + ", world"
+        )
+        assert "".join(piece["text"] for piece in pieces if piece["kind"] == "reasoning") == "hm"
+        response = client.response()
+        assert response.text == "Helloaaaabbbbccccddddeeee" + "".join(words) + '\u00e9"\n' + "together" + ", world"
+        assert response.done
+
+
+def test_what_is_said_is_read_along_exactly(served: Served, upstream: Upstream) -> None:
+    read_along(served, upstream)
+
+
+def test_who_stops_reading_along_changes_nothing(served: Served, upstream: Upstream) -> None:
+    model = streams_for_ever(upstream, 0.002)
+    client, id = begin(served, model)
+    with client:
+        for _ in range(3):
+            with events(served, f"/admin/calls/{id}/text") as text, events(served, f"/admin/calls/{id}/text") as other:
+                assert text.next()[0] == other.next()[0] == "joined"
+                assert text.next() == ("text", {"text": "word ", "kind": "text"})
+                assert other.next()[0] == "text"
+        client.read_until(b"word")
+        assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 200
+
+
+def test_a_reader_who_takes_nothing_is_dropped(served: Served, upstream: Upstream) -> None:
+    model = upstream.play([head(), chunk(HELLO), for_ever(sse(says("x" * 8_000)), 0.001)])
+    client, id = begin(served, model)
+    with client, RawClient(served.port, receive_buffer=4096) as reader:
+        reader.send(
+            f"GET /admin/calls/{id}/text HTTP/1.1\r\nHost: {served.place}\r\n"
+            f"Authorization: Bearer {served.token}\r\n\r\n".encode()
+        )
+        deadline = time.monotonic() + 10
+        sent = 0
+        while time.monotonic() < deadline and sent < 3_000_000:
+            sent += len(client.read_some())
+        assert served.get("/admin/state")["open_calls"] >= 1  # the call has gone on
+        reader.ends(5)
+        served.ask("POST", f"/admin/calls/{id}/stop")
+
+
+def test_content_is_told_only_where_that_is_allowed(tmp_path: Path, upstream: Upstream) -> None:
+    with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        served = Served(gateway)
+        client, id = begin(served, streams_for_ever(upstream))
+        with client:
+            status, told = served.ask("GET", f"/admin/calls/{id}/text")
+            assert (status, told["error"]["code"]) == (403, "content_not_allowed")
+            with events(served, "/admin/live") as live:
+                assert one(live.until(lambda data: one(data, id)), id)["content"] is False
+                gateway.stop()  # which ends what is told, too
+                while live.next()[0]:
+                    pass
+
+
+# Stopping
+
+
+def stopped(served: Served, upstream: Upstream, model: str, id: str) -> float:
+    """Stop a call; how many seconds it takes until the upstream is closed."""
+    connection = upstream.connection(model)
+    began = time.monotonic()
+    assert served.ask("POST", f"/admin/calls/{id}/stop") == (200, {"stopped": True})
+    upstream.until(lambda: connection.closed_at)
+    return connection.closed_at - began
+
+
+def test_a_stream_is_stopped_at_once(served: Served, upstream: Upstream) -> None:
+    model = streams_for_ever(upstream)
+    client, id = begin(served, model)
+    with client:
+        assert stopped(served, upstream, model, id) < 0.1
+        response = client.response()
+        assert response.complete
+        assert not response.done
+        assert response.error["code"] == "stopped_by_operator"
+        entry = served.gateway.book.entry(id)
+        assert (entry.outcome, entry.code, entry.status) == ("truncated", "stopped_by_operator", 200)
+        assert entry.attempts[0].outcome == "truncated"
+        assert entry.tokens.output > 0
+        assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 404
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_is_stopped_before_its_first_word(stream: bool, served: Served, upstream: Upstream) -> None:
+    model = upstream.play([head(), hang()])
+    with served.gateway.begin(f"main/{model}", stream=stream) as client, events(served, "/admin/live") as live:
+        upstream.asked(model)
+        (told,) = of_model(live.until(lambda data: of_model(data, model)), model)
+        id = told["id"]
+        assert stopped(served, upstream, model, id) < 0.1
+        response = client.response()
+        assert (response.status, response.error["code"]) == (503, "stopped_by_operator")
+        assert response.headers["x-should-retry"] == "false"
+        entry = served.gateway.book.entry(id)
+        assert (entry.outcome, entry.code) == ("truncated", "stopped_by_operator")
+        assert len(entry.attempts) == 1
+    assert upstream.requests(model) == upstream.requests(model)[:1]  # nobody else is tried
+
+
+@pytest.mark.parametrize("id", ["req_0", "", "..", "%2e%2e", "a%2fb", "%c3%a9"])
+def test_what_is_not_running_is_not_stopped(id: str, served: Served) -> None:
+    assert served.ask("POST", f"/admin/calls/{id}/stop")[0] in (400, 404)
+    assert served.ask("GET", f"/admin/calls/{id}/text")[0] in (400, 404)
+
+
+# Several workers
+
+
+def test_every_worker_tells_of_all_calls_and_stops_any(workers: Served, upstream: Upstream) -> None:
+    model = streams_for_ever(upstream)
+    began = [begin(workers, model) for _ in range(8)]
+    ids = {id for _, id in began}
+    try:
+        for _ in range(6):  # whichever worker it is
+            with events(workers, "/admin/live") as live:
+                data = live.until(lambda data: ids <= {call["id"] for call in data["calls"]})
+                assert data["total"] >= len(ids)
+                ats = [call["at_ms"] for call in data["calls"] if call["phase"] != "over"]
+                assert ats == sorted(ats, reverse=True)
+        for client, id in began:
+            assert workers.ask("POST", f"/admin/calls/{id}/stop") == (200, {"stopped": True})
+            assert client.response().error["code"] == "stopped_by_operator"
+            assert workers.ask("POST", f"/admin/calls/{id}/stop")[0] == 404
+        with events(workers, "/admin/live") as live:
+            live.until(lambda data: not data["total"])
+    finally:
+        for client, _ in began:
+            client.close()
+
+
+def test_a_call_of_another_worker_is_read_along(workers: Served, upstream: Upstream) -> None:
+    for _ in range(8):
+        read_along(workers, upstream)
