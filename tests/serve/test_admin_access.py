@@ -166,6 +166,24 @@ def test_what_makes_links_is_its_owners_alone(door: Door) -> None:
 
 # Sessions
 
+DIRECT = (
+    ("GET", "/admin/live"),
+    ("GET", "/admin/calls/req_1/text"),
+    ("POST", "/admin/calls/req_1/stop"),
+    ("POST", "/admin/inspect"),
+    ("POST", "/admin/playground"),
+    ("GET", "/admin/models"),
+    ("GET", "/admin/health"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), DIRECT)
+def test_who_is_not_let_in_is_told_nothing(method: str, path: str, door: Door, cookie: str) -> None:
+    for headers in ({}, {"Authorization": f"Bearer {CLIENT_KEY}"}, {"Cookie": f"{cookie}x"}):
+        assert door.send(method, path, headers, b"{}" if method == "POST" else b"").status == 401
+    if method == "POST":
+        assert door.send(method, path, {"Cookie": cookie}, b"{}").status == 403
+
 
 def test_a_session_looks_and_our_own_page_changes(door: Door, cookie: str) -> None:
     body = b'{"name": "made-by-the-page"}'

@@ -7,6 +7,7 @@ import click
 from penstock import Choice
 from penstock.capture import Capture
 from penstock.cli import plain
+from penstock.cli.marks import marks
 from penstock.cli.reading import Reading, read_all, takes_files
 from penstock.cli.summary import summarize
 from penstock.cli.text import to_json
@@ -20,8 +21,9 @@ COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 @click.command(short_help="Explain a stream: the answer, its usage, its ending, its defects.")
 @takes_files
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, each on its line.")
+@click.option("--findings", is_flag=True, help="With --json: every defect, and the bytes that it stands in.")
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findings: bool) -> None:
     """Explain streams and captures that were recorded in files, or piped in (-).
 
     Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
@@ -33,9 +35,11 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool) -> Non
                   2  one could not be read at all
     """
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    if findings and not as_json:
+        raise click.UsageError("--findings goes with --json.", ctx)
     show = _show_json if as_json else _show_pretty if on_terminal else _show_plain
     status = COMPLETED
-    for reading in read_all(files):
+    for reading in read_all(files, kept=findings):
         if reading is None:
             status = UNREADABLE
         else:
@@ -62,7 +66,13 @@ def describe(reading: Reading) -> dict[str, object]:
         "repairs": [_fields(repair, "code", "count", "line", "offset") for repair in completion.repairs],
         "frames": reading.frames,
         "capture": reading.capture and _describe_capture(reading.capture, reading.times),
-    }
+    } | (_describe_marks(reading.data) if reading.data is not None else {})
+
+
+def _describe_marks(data: bytes) -> dict[str, object]:
+    """Every defect, and the bytes of the stream as text in which each byte is one character."""
+    found, left_off = marks(data)
+    return {"findings": found, "findings_left_off": left_off, "text": data.decode("latin-1")}
 
 
 def _describe_capture(capture: Capture, times: Times | None) -> dict[str, object]:

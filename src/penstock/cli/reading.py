@@ -7,6 +7,7 @@ standard error, with what to do about it, and the others are read all the same.
 
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Protocol
 
 import click
@@ -40,7 +41,8 @@ ADVICE: tuple[tuple[type[OSError], str], ...] = (
 class Reading(Struct, frozen=True):
     """A stream read to its end. `lines` counts an unterminated last line too.
 
-    Of a capture there is more: `starts` are the lines of the file on which its reads begin.
+    Of a capture there is more: `starts` are the lines of the file on which its reads begin. `data` are the bytes of the
+    stream, where they were to be kept.
     """
 
     file: str
@@ -52,6 +54,7 @@ class Reading(Struct, frozen=True):
     capture: Capture | None = None
     starts: tuple[int, ...] = ()
     times: Times | None = None
+    data: bytes | None = None
 
     @property
     def unreadable(self) -> bool:
@@ -91,12 +94,12 @@ def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[st
 takes_files = click.argument("files", metavar="FILE...|-", nargs=-1, type=click.Path(), callback=_check_files)
 
 
-def read_all(files: tuple[str, ...]) -> Iterator[Reading | None]:
+def read_all(files: tuple[str, ...], *, kept: bool = False) -> Iterator[Reading | None]:
     """Read each file in turn; None stands for one that could not be opened or read, once that has been told."""
     for path in files:
         try:
             with click.open_file(path, "rb") as source:
-                reading = read(file_name(path), source)
+                reading = _read_and_keep(file_name(path), source.read()) if kept else read(file_name(path), source)
         except (OSError, CaptureError) as error:
             advice = _advice(error) if isinstance(error, OSError) else one_line(str(error))
             click.echo(f"penstock: {one_line(file_name(path))}: {advice}", err=True)
@@ -111,6 +114,11 @@ def read(name: str, source: Readable) -> Reading:
     if is_capture(first):
         return _read_capture(name, first + b"".join(iter(lambda: source.read(BLOCK), b"")))
     return _read_bare(name, first, source)
+
+
+def _read_and_keep(name: str, data: bytes) -> Reading:
+    reading = read(name, BytesIO(data))
+    return structs.replace(reading, data=reading.capture.data if reading.capture is not None else data)
 
 
 def _read_bare(name: str, data: bytes, source: Readable) -> Reading:

@@ -56,6 +56,38 @@ class Spent(Struct, frozen=True, kw_only=True):
     recent: frozenset[str]
 
 
+class Percentiles(Struct, frozen=True):
+    """What half of all times do not exceed, and what one in twenty does, in milliseconds; None where there are none."""
+
+    p50: int | None
+    p95: int | None
+
+
+class HealthBucket(Struct, frozen=True, kw_only=True):
+    """How a model has answered in a part of the time."""
+
+    at_ms: int
+    attempts: int
+    outcomes: Mapping[str, int]
+    first_event_ms: Percentiles
+    repairs: Mapping[str, int]
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How a provider's model has answered in a time. Buckets in which nobody asked it are left out."""
+
+    provider: str
+    model: str
+    attempts: int
+    outcomes: Mapping[str, int]
+    first_event_ms: Percentiles
+    longest_gap_ms: Percentiles
+    repairs: Mapping[str, int]
+    usage_missing: int
+    """Attempts whose usage had to be estimated."""
+    buckets: Sequence[HealthBucket]
+
+
 class Book(Protocol):
     """The ledger's store."""
 
@@ -82,6 +114,9 @@ class Book(Protocol):
         both, each with what it used, and one that tried none is in the group "". Where `wanted` names providers, only
         they are groups.
         """
+
+    def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
+        """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
 
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
         """What a key has spent by calls admitted since a time, in one snapshot with the ids of its calls that settled

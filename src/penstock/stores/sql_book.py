@@ -1,12 +1,13 @@
-"""SqlBook: the ledger in a database, whichever it is. All its SQL is here, in `selection.py` and in `sums.py`."""
+"""SqlBook: the ledger in any database. All its SQL is here, in `selection.py`, `sums.py` and `health.py`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from penstock.gateway.book import Filter, Grouping, Spent, UsageRow
+from penstock.gateway.book import Filter, Grouping, Health, Spent, UsageRow
 from penstock.gateway.entry import Entry
 from penstock.gateway.keys import Key
 from penstock.stores.database import Database, Row, Transaction
+from penstock.stores.health import health
 from penstock.stores.rows import (
     ATTEMPT,
     CALL,
@@ -98,6 +99,10 @@ class SqlBook:
     def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
         """What was used, by groups, in the order of their names; all in one row if there are no groups."""
         return read_sums(by, self.database.fetch(*sums(wanted, by, tag)))
+
+    def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
+        """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
+        return health(self.database, number(since_ms), number(until_ms), number(bucket_ms))
 
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
         """What a key has spent since a time, in one snapshot with the ids of its calls that ended after another."""

@@ -9,13 +9,15 @@ from msgspec import Struct
 from penstock.errors import KeyTermsError
 from penstock.gateway.book import Filter, Grouping
 from penstock.gateway.entry import Outcome
-from penstock.gateway.key_terms import parse_moment, parse_tag
+from penstock.gateway.key_terms import parse_moment, parse_tag, parse_while
 
 MOST = 500
 _USUAL = 100
 _MOST_PARAMETERS = 100
 _FILTERS = frozenset({"since", "until", "key", "model", "provider", "outcome", "repair", "tag"})
 _LARGEST = 2**62
+# A week in parts of five minutes has 2,016.
+_MOST_BUCKETS = 2_100
 
 
 class Query(Struct, frozen=True):
@@ -102,6 +104,16 @@ def read_limit(query: Query) -> int:
 def read_place(query: Query, name: str) -> int | None:
     """Where in the book a page begins."""
     return query.number(name, None, least=0, most=_LARGEST)
+
+
+def read_span(query: Query, now_ms: int) -> tuple[int, int]:
+    """Since when, and in parts of how many milliseconds: `since=24h&bucket=5m`. The parts are not too many."""
+    query.only({"since", "bucket"})
+    since_ms = parse_moment(query.one("since") or "24h", now_ms, "since", past=True)
+    bucket_ms = parse_while(query.one("bucket") or "5m", "bucket")
+    if bucket_ms <= 0 or (now_ms - since_ms) / bucket_ms > _MOST_BUCKETS:
+        raise wrong("bucket", f"bucket is a time such as 5m, of which at most {_MOST_BUCKETS} pass from since to now")
+    return since_ms, bucket_ms
 
 
 def wrong(param: str, message: str) -> KeyTermsError:

@@ -9,11 +9,20 @@ from msgspec import Struct, structs
 
 from penstock.errors import KeyTermsError
 from penstock.gateway import key_changes
-from penstock.gateway.book import Book, Filter
+from penstock.gateway.book import Book, Filter, HealthBucket
 from penstock.gateway.key_report import report
 from penstock.gateway.key_terms import KeyTerms
 from penstock.serve.admin.entries import told_entry, told_usage
-from penstock.serve.admin.queries import MOST, Query, read_filter, read_grouping, read_limit, read_place, wrong
+from penstock.serve.admin.queries import (
+    MOST,
+    Query,
+    read_filter,
+    read_grouping,
+    read_limit,
+    read_place,
+    read_span,
+    wrong,
+)
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -107,6 +116,20 @@ def show_entry(book: Book, ask: Ask) -> Reply:
     return Reply(200, told_entry(found))
 
 
+def health(book: Book, ask: Ask) -> Reply:
+    """How providers' models have answered, over time."""
+    since_ms, bucket_ms = read_span(ask.query, ask.now_ms)
+    rows = book.health(since_ms, ask.now_ms + 1, bucket_ms)
+    told = [structs.asdict(row) | {"buckets": [_bucket(bucket) for bucket in row.buckets]} for row in rows]
+    return Reply(200, {"since": since_ms, "bucket_ms": bucket_ms, "rows": told})
+
+
+def _bucket(bucket: HealthBucket) -> dict[str, object]:
+    told = structs.asdict(bucket)
+    times = told.pop("first_event_ms")
+    return told | structs.asdict(times)
+
+
 # What is asked for: a method, and a path in which a name may stand → what does it.
 ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
     ("GET", re.compile(r"/admin/keys"), list_keys),
@@ -115,6 +138,7 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
     ("POST", re.compile(r"/admin/keys/([^/]+)/revoke"), revoke_key),
     ("POST", re.compile(r"/admin/keys/([^/]+)/rotate"), rotate_key),
     ("GET", re.compile(r"/admin/usage"), usage),
+    ("GET", re.compile(r"/admin/health"), health),
     ("GET", re.compile(r"/admin/entries"), list_entries),
     ("GET", re.compile(r"/admin/entries/([^/]+)"), show_entry),
 )

@@ -1,0 +1,43 @@
+"""Marks: every defect of a stream, one by one, where it stands in the bytes; for whoever shows the bytes with them."""
+
+from msgspec import Struct
+
+from penstock import Fault, Repair, StreamReader
+from penstock.cli.text import one_line
+from penstock.core.repairs import FAULTS, REPAIRS
+
+# More are only counted: a stream may have one in every event.
+_MOST = 2_000
+
+
+class Mark(Struct, frozen=True):
+    """One defect, and where it is: `length` bytes from `offset` on, to the end of its line."""
+
+    code: str
+    meaning: str
+    what_is_done: str
+    offset: int
+    line: int
+    length: int
+    detail: str
+
+
+def marks(data: bytes) -> tuple[list[Mark], int]:
+    """The defects of a stream in the order of its bytes, and how many more there are."""
+    reader = StreamReader()
+    found = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
+    found.sort(key=lambda event: event.offset)
+    return [_mark(event, data) for event in found[:_MOST]], max(0, len(found) - _MOST)
+
+
+def _mark(event: Repair | Fault, data: bytes) -> Mark:
+    row, detail = (
+        (FAULTS[event.code], event.message) if isinstance(event, Fault) else (REPAIRS[event.code], event.detail)
+    )
+    length = _length(data, event.offset)
+    return Mark(event.code, row.wrong, row.done, event.offset, event.line, length, one_line(detail))
+
+
+def _length(data: bytes, offset: int) -> int:
+    ends = [end for end in (data.find(mark, offset) for mark in (b"\r", b"\n")) if end >= 0]
+    return max(0, min(ends, default=len(data)) - offset)

@@ -1,0 +1,192 @@
+"""What the page asks of the gateway itself: streams inspected, the playground, the models, the health of providers."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.stores.sqlite import SqliteBook
+from tests.faults.client import RawClient, body, post
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import unstreamed, whole
+from tests.faults.upstream import Upstream
+from tests.serve.test_admin import Served
+
+SEEDS = sorted((Path(__file__).parent.parent / "seeds").iterdir())
+CAPTURES = Path(__file__).parent.parent / "captures"
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as upstream:
+        upstream.play(whole(), "river-1")
+        upstream.play(unstreamed(), "river-2")
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+    models = '[routes.fast]\ntargets = ["main/river-1"]\n'
+    with Gateway(tmp_path_factory.mktemp("direct"), upstream, settings(upstream.url, 0) + models) as gateway:
+        yield Served(gateway)
+
+
+# Inspection
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
+def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: Served) -> None:
+    data = seed.read_bytes()
+    status, told = served.ask("POST", "/admin/inspect", data)
+    assert status == 200
+    printed = subprocess.run(
+        [sys.executable, "-m", "penstock", "inspect", "--json", "-"],
+        input=data,
+        capture_output=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+        check=False,
+        timeout=20,
+    )
+    findings, left_off, text = told.pop("findings"), told.pop("findings_left_off"), told.pop("text")
+    assert told == json.loads(printed.stdout)
+    assert text.encode("latin-1") == data
+    assert left_off == 0
+    counts: dict[str, int] = {}
+    for found in findings:
+        counts[found["code"]] = counts.get(found["code"], 0) + 1
+        assert found["meaning"]
+        assert found["what_is_done"]
+        assert data[: found["offset"]].count(b"\n") + 1 == found["line"]
+        assert b"\n" not in data[found["offset"] : found["offset"] + found["length"]]
+    assert counts == {repair["code"]: repair["count"] for repair in told["repairs"]}
+
+
+def test_a_capture_and_a_fault_are_inspected(served: Served) -> None:
+    _, told = served.ask("POST", "/admin/inspect", (CAPTURES / "bad-json.sse").read_bytes())
+    assert told["fault"]["code"] == "bad-json"
+    assert [found["code"] for found in told["findings"] if found["code"] == "bad-json"] == ["bad-json"]
+    capture = b"penstock capture 1\n{}\n\n--- 0.1 s, 6 bytes\ndata: \n--- 0.2 s, closed\n"
+    status, told = served.ask("POST", "/admin/inspect", capture)
+    assert status == 200
+    assert told["capture"]["closing"] == "closed"
+    assert told["text"] == "data: "  # places are in the stream, not in the file
+
+
+def test_what_cannot_be_inspected_is_told(served: Served) -> None:
+    status, told = served.ask("POST", "/admin/inspect", b"penstock capture 9\n{}\n\n")
+    assert (status, told["error"]["code"]) == (400, "unreadable")
+    assert "Traceback" not in told["error"]["message"]
+    assert served.ask("POST", "/admin/inspect", b"")[0] == 400
+    assert served.ask("POST", "/admin/inspect", bytes(range(256)) * 100)[0] == 200  # no text at all, which is said
+    assert served.ask("GET", "/admin/inspect")[0] == 405
+
+
+def test_large_bodies_are_taken_only_from_whoever_is_let_in(served: Served) -> None:
+    large = SEEDS[0].read_bytes() * 400
+    assert 70_000 < len(large) < 5_000_000
+    assert served.ask("POST", "/admin/inspect", large)[0] == 200
+    with RawClient(served.port) as client:  # which is told before it has sent anything
+        client.send(b"POST /admin/inspect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
+        assert client.response().status == 413
+    with RawClient(served.port) as client:
+        token = f"Authorization: Bearer {served.token}".encode()
+        client.send(
+            b"POST /admin/inspect HTTP/1.1\r\nHost: localhost\r\n" + token + b"\r\nContent-Length: 5000001\r\n\r\n"
+        )
+        assert client.response().status == 413
+
+
+# The playground
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_playground_is_the_gateway_itself(stream: bool, served: Served) -> None:
+    model = "fast" if stream else "main/river-2"
+    content = body(model, stream=stream, metadata={"via": "somewhere", "mine": "1"})
+    headers = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
+    with RawClient(served.port) as client:
+        client.send(post(content, headers, "/admin/playground"))
+        response = client.response()
+    assert (response.status, response.complete, response.text) == (200, True, "Hello, world")
+    assert response.headers["x-penstock-provider"] == "main"
+    entry = served.gateway.book.entry(response.request_id)
+    assert (entry.key, entry.surface, entry.model) == ("", "chat", model)
+    assert entry.tags == {"via": "playground", "mine": "1"}
+    assert entry.tokens.output == 3
+    assert b'"playground"' not in served.gateway.upstream.requests("river-1" if stream else "river-2")[-1]
+    found = served.get("/admin/entries?tag=via%3Dplayground")["entries"]
+    assert response.request_id in [told["id"] for told in found]
+
+
+def test_the_playground_is_for_nobody_else(served: Served) -> None:
+    content = body("fast", stream=False)
+    with RawClient(served.port) as client:
+        client.send(post(content, {"Host": served.place}, "/admin/playground"))  # with a client's key
+        assert client.response().status == 401
+    status, told = served.ask("POST", "/admin/playground", {"model": "none/at-all", "messages": []})
+    assert (status, told["error"]["code"]) == (404, "model_not_found")
+    assert served.ask("GET", "/admin/playground")[0] == 405
+
+
+def test_models_are_told_with_whether_they_answer(served: Served) -> None:
+    models = {model["id"]: model for model in served.get("/admin/models")["models"]}
+    assert models["fast"]["available"] is True
+    assert models["fast"]["owned_by"] == "main"
+
+
+# Health
+
+
+def test_the_health_of_providers_is_told(tmp_path: Path, upstream: Upstream) -> None:
+    now = time.time_ns() // 1_000_000
+    attempt: Any = {"provider": "main", "model": "river-1", "first_event_ms": 10, "events": 5, "cost": 0}
+    book = SqliteBook.open(_folder(tmp_path) / "ledger.db")
+    book.append(
+        [
+            Entry(
+                id=f"req_{number}",
+                at_ms=now - 3_600_000 + number * 1_000,
+                model="fast",
+                outcome="completed" if number else "truncated",
+                repairs={"no-done": 1},
+                attempts=(AttemptEntry(outcome="completed" if number else "truncated", longest_gap_ms=4, **attempt),),
+            )
+            for number in range(10)
+        ]
+    )
+    book.close()
+    with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        served = Served(gateway)
+        told = served.get("/admin/health?since=24h&bucket=5m")
+        assert told["bucket_ms"] == 300_000
+        assert abs(told["since"] - (now - 86_400_000)) < 60_000
+        (row,) = told["rows"]
+        buckets = row.pop("buckets")
+        assert 10 <= row["first_event_ms"].pop("p50") <= 12
+        assert row == {
+            "provider": "main",
+            "model": "river-1",
+            "attempts": 10,
+            "outcomes": {"completed": 9, "truncated": 1},
+            "first_event_ms": {"p95": row["first_event_ms"]["p95"]},
+            "longest_gap_ms": {"p50": 4, "p95": 4},
+            "repairs": {"no-done": 10},
+            "usage_missing": 0,
+        }
+        assert sum(bucket["attempts"] for bucket in buckets) == 10
+        assert set(buckets[0]) == {"at_ms", "attempts", "outcomes", "p50", "p95", "repairs"}
+        assert served.get("/admin/health?since=10m")["rows"] == []
+        for wrong in ("bucket=0", "bucket=1s&since=7d", "bucket=x", "since=x", "model=m"):
+            assert served.ask("GET", f"/admin/health?{wrong}")[0] == 400, wrong
+
+
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    return folder
