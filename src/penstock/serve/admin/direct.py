@@ -72,7 +72,7 @@ class Direct:
         elif self._watching.full:
             answer(TOO_MANY)
         else:
-            self._begin(self._overhear_anywhere(name, exchange, answer))
+            self._begin(self._overhear_anywhere(name, exchange, answer), answer)
 
     async def _overhear_anywhere(self, name: str, exchange: Exchange, answer: Answer) -> None:
         if not await self._watching.overhear(name, exchange, _streamed()):
@@ -84,14 +84,14 @@ class Direct:
         elif self._app.siblings is None:
             answer(_NOT_RUNNING)
         else:
-            self._begin(self._stop_elsewhere(name, self._app.siblings, answer))
+            self._begin(self._stop_elsewhere(name, self._app.siblings, answer), answer)
 
     async def _stop_elsewhere(self, name: str, siblings: Siblings, answer: Answer) -> None:
         stopped = await siblings.ask("POST", f"/stop?id={quote(name, safe='')}")
         answer(Reply(200, {"stopped": True}) if stopped else _NOT_RUNNING)
 
     def _inspect(self, _name: str, exchange: Exchange, answer: Answer) -> None:
-        self._begin(self._inspect_apart(exchange.request.body, answer))
+        self._begin(self._inspect_apart(exchange.request.body, answer), answer)
 
     async def _inspect_apart(self, data: bytes, answer: Answer) -> None:
         answer(await self._inspector.inspect(data))
@@ -99,10 +99,17 @@ class Direct:
     def _play(self, _name: str, exchange: Exchange, _answer: Answer) -> None:
         self._app.play(exchange, new_request_id())
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None], answer: Answer) -> None:
+        """Do what takes a while; if it goes wrong, that is the answer."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._end(done, answer))
+
+    def _end(self, task: asyncio.Task[None], answer: Answer) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            answer(error)
 
 
 def _streamed() -> dict[str, str]:

@@ -60,7 +60,7 @@ class Watching:
         exchange.flush()
         self._watchers[exchange] = 0
         if self._ticking is None:
-            self._ticking = asyncio.get_running_loop().create_task(self._tell_all())
+            self._begin()
 
     async def overhear(self, id: str, exchange: Exchange, headers: dict[str, str]) -> bool:
         """Let somebody read along with a call, on whichever worker it is; False if it is on none."""
@@ -90,6 +90,10 @@ class Watching:
         self._watchers.clear()
         self._overhearing.close()
 
+    def _begin(self) -> None:
+        self._ticking = asyncio.get_running_loop().create_task(self._tell_all())
+        self._ticking.add_done_callback(self._on_silence)
+
     def _leave(self, exchange: Exchange) -> None:
         self._watchers.pop(exchange, None)
 
@@ -111,7 +115,20 @@ class Watching:
                     exchange.forget()
                     exchange.abort()
             await asyncio.sleep(_TICK_S)
+
+    def _on_silence(self, task: asyncio.Task[None]) -> None:
+        """Nobody is told any more. Where that went wrong, those who watch are let go, and may ask again."""
         self._ticking = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            for exchange in list(self._watchers):
+                self._leave(exchange)
+                exchange.forget()
+                exchange.end()
+            context = {"message": "those who watch could not be told", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        elif self._watchers:
+            self._begin()  # somebody came at the last moment
 
     async def _message(self) -> bytes:
         snapshots = [self._live.snapshot()]
