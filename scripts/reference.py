@@ -1,8 +1,9 @@
-"""Writes the pages under docs/reference/ that are generated from code; see `scripts/reference`.
+"""Writes what is generated from code: the pages under docs/reference/, and a table for the page; see `scripts/reference`.
 
 `tests/test_reference.py` fails while a page is not what this would write.
 """
 
+import json
 from pathlib import Path
 
 from penstock.core.repairs import FAULTS, REPAIRS, Defect
@@ -54,6 +55,15 @@ This page is generated from `src/penstock/core/sabotage/table.py`.
 {faults}"""
 
 
+REPAIRS_SCRIPT = """\
+// What each repair and each fault means. Generated from `core/repairs.py` by `scripts/reference`.
+
+export const REPAIRS = {repairs};
+
+export const FAULTS = {faults};
+"""
+
+
 def pages() -> dict[Path, str]:
     """Every generated page: where it stands and what it says."""
     repairs = REPAIRS_PAGE.format(repairs=_table(REPAIRS), faults=_table(FAULTS))
@@ -61,7 +71,16 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "reference" / "repairs.md": repairs,
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
         ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
+        ROOT / "src" / "penstock" / "serve" / "web" / "repairs.js": _script(),
     }
+
+
+def _script() -> str:
+    repairs, faults = (
+        json.dumps({code: {"wrong": row.wrong, "done": row.done} for code, row in table.items()}, indent=1)
+        for table in (REPAIRS, FAULTS)
+    )
+    return REPAIRS_SCRIPT.format(repairs=repairs, faults=faults)
 
 
 def _table(defects: dict[str, Defect]) -> str:

@@ -1,0 +1,28 @@
+// What the views call things by: names of keys, models and providers, and the time that is looked at.
+
+import { get } from './http.js';
+
+export const SPANS = [['1h', '1 hour'], ['24h', '24 hours'], ['7d', '7 days'], ['30d', '30 days']];
+export const SPAN_MS = { '1h': 3_600_000, '6h': 21_600_000, '24h': 86_400_000, '7d': 604_800_000, '30d': 2_592_000_000 };
+
+// Keys by id. Those that are gone have calls too, so all are asked for. Where it cannot be told, ids will do.
+export async function keyNames(signal) {
+  const names = new Map();
+  let after = '';
+  try {
+    do {
+      const { keys, next } = await get(`/admin/keys?all=1&limit=500${after && `&after=${encodeURIComponent(after)}`}`, signal);
+      for (const key of keys) names.set(key.id, key.name || key.id);
+      after = next;
+    } while (after);
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+  }
+  return names;
+}
+
+// What was asked for of late, the most used first: suggestions for a filter.
+export async function used(by, signal) {
+  const { usage } = await get(`/admin/usage?by=${by}&since=30d`, signal);
+  return usage.sort((one, other) => other.calls - one.calls).map(({ group }) => group[by]).filter(Boolean);
+}

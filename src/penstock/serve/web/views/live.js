@@ -1,0 +1,191 @@
+// Live: the calls that run now. Told about twice a second; a row is made once and then changed in place.
+
+import { link } from '../kit/address.js';
+import { spark } from '../kit/chart.js';
+import { announce, figures, h, outcome, tell } from '../kit/dom.js';
+import { brief, count, duration, money, plural } from '../kit/format.js';
+import { complain, events, open, post } from '../kit/http.js';
+import { reader } from './text.js';
+
+export const title = 'Live';
+
+const LINGER_MS = 4000; // how long a call that is over stays, so that its end can be seen
+const AGAIN_MS = [500, 1000, 2000, 5000];
+
+export function mount(root, address) {
+  const ending = new AbortController();
+  const rows = new Map();
+  let chosen = address.id;
+  let paused = false;
+  let panel = null;
+  let last = null;
+  let said = -1;
+  let saidAt = 0;
+
+  const running = h('span', {}, '–');
+  const rate = h('span', {}, '–');
+  const tokens = h('span', {}, '–');
+  const trouble = h('div');
+  const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: onpause }, 'Pause');
+  const body = h('tbody');
+  const more = h('p', { class: 'soft block', hidden: true });
+  const table = h('div', { class: 'scroll' }, h('table', { class: 'live fixed stack' },
+    h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
+    h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-num', 'c-act'].map((name) => h('col', { class: name }))),
+    h('thead', {}, h('tr', {}, h('th', {}, 'Model'), h('th', {}, 'State'), h('th', { class: 'c-key' }, 'Key'), h('th', { class: 'number' }, 'Tokens'),
+      h('th', { class: 'number' }, 'Per second'), h('th', {}, 'Rate'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
+      h('th', {}, h('span', { class: 'unseen' }, 'Stop')))),
+    body));
+  const empty = h('div', { class: 'empty', hidden: true },
+    h('p', { class: 'big' }, 'Nothing runs right now.'),
+    h('p', {}, 'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.'),
+    h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'));
+  const sheet = figures([['Running', running], ['Calls begun per second', rate], ['Tokens per second', tokens]]);
+  const side = h('div', { class: 'beside' }, h('div', {}, table, more, empty));
+  table.hidden = true;
+  root.append(h('div', { class: 'head' }, h('h1', {}, 'Live'), h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
+  if (chosen) choose(chosen);
+  listen();
+
+  async function listen() {
+    for (let tries = 0; !ending.signal.aborted; tries++) {
+      try {
+        const stream = await open('/admin/live', ending.signal);
+        for await (const { event, data } of events(stream)) {
+          if (event !== 'calls') continue;
+          tries = 0;
+          if (trouble.firstChild) trouble.replaceChildren();
+          last = JSON.parse(data);
+          if (!paused) draw(last);
+        }
+      } catch (error) {
+        if (ending.signal.aborted) return;
+        trouble.replaceChildren(complain(error));
+        if (error.status === 401 || error.status === 403 || error.status === 404) return;
+      }
+      await new Promise((done) => { setTimeout(done, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]); });
+    }
+  }
+
+  function draw(told) {
+    const now = performance.now();
+    const seen = new Set();
+    let before = body.firstChild;
+    let flow = 0;
+    for (const call of told.calls) {
+      let row = rows.get(call.id);
+      if (!row) {
+        row = makeRow(call);
+        rows.set(call.id, row);
+        body.insertBefore(row.element, before);
+      } else if (row.element === before) {
+        before = before.nextSibling;
+      }
+      row.draw(call);
+      seen.add(call.id);
+      if (call.phase === 'over') row.until ||= now + LINGER_MS;
+      else flow += call.tokens_per_s ?? 0;
+    }
+    for (const [id, row] of rows) {
+      if (seen.has(id) && !row.until) continue;
+      row.until ||= now; // it fell off the list
+      if (row.until <= now && id !== chosen) {
+        row.element.remove();
+        rows.delete(id);
+      }
+    }
+    const listed = told.calls.filter(({ phase }) => phase !== 'over').length;
+    tell(running, count(told.total));
+    tell(rate, told.streams_per_s === undefined ? '–' : Number(told.streams_per_s).toFixed(1));
+    tell(tokens, brief(Math.round(flow)));
+    more.hidden = told.total <= listed;
+    if (!more.hidden) tell(more, `The newest ${count(listed)} of ${count(told.total)} are listed.`);
+    empty.hidden = rows.size > 0 || told.total > 0;
+    table.hidden = !empty.hidden;
+    panel?.told(told.calls.find(({ id }) => id === chosen));
+    if (said !== told.total && now - saidAt > 8000) {
+      if (saidAt) announce(plural(told.total, 'call runs', 'calls run'));
+      said = told.total;
+      saidAt = now;
+    }
+  }
+
+  function makeRow(call) {
+    const state = h('td');
+    const amount = cell('number', 'tokens');
+    const speed = cell('number', 'per s');
+    const first = cell('number c-first', 'first');
+    const cost = cell('number', 'cost');
+    const line = spark();
+    const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
+    const name = h('a', { href: link('live', {}, call.id), title: call.id }, call.model);
+    const via = h('span', { class: 'soft' });
+    const element = h('tr', { onclick: (event) => { if (!event.target.closest('a, button')) location.hash = link('live', {}, call.id); } },
+      h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft' }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', {}, stop));
+    element.classList.toggle('chosen', call.id === chosen);
+    let phase = '';
+    return {
+      element,
+      until: 0,
+      draw(call) {
+        const word = call.phase === 'over' ? (call.outcome ?? 'over') : call.phase;
+        if (word !== phase) {
+          phase = word;
+          state.replaceChildren(outcome(word));
+          element.classList.toggle('over', call.phase === 'over');
+          stop.hidden = call.phase === 'over';
+        }
+        tell(via, call.provider && !call.model.startsWith(`${call.provider}/`) ? `  ${call.provider}` : '');
+        tell(amount, count(call.tokens));
+        tell(speed, call.phase === 'over' ? '–' : Math.round(call.tokens_per_s ?? 0));
+        tell(first, duration(call.first_event_ms));
+        tell(cost, money(call.cost));
+        line.draw(call.rates ?? []);
+      },
+    };
+  }
+
+  async function halt(id, button) {
+    button.disabled = true;
+    try {
+      await post(`/admin/calls/${encodeURIComponent(id)}/stop`);
+      announce('Stopped.');
+    } catch (error) {
+      if (error.status === 404) return; // it was over by then
+      button.disabled = false;
+      trouble.replaceChildren(complain(error));
+    }
+  }
+
+  function choose(id) {
+    panel?.close();
+    panel = null;
+    rows.get(chosen)?.element.classList.remove('chosen');
+    chosen = id;
+    rows.get(chosen)?.element.classList.add('chosen');
+    side.classList.toggle('open', Boolean(id));
+    if (!id) return;
+    panel = reader(id, { halt, onclose: () => { location.hash = link('live'); } });
+    side.append(panel.element);
+    panel.told(last?.calls.find((call) => call.id === id));
+  }
+
+  function onpause() {
+    paused = !paused;
+    pause.setAttribute('aria-pressed', String(paused));
+    pause.textContent = paused ? 'Go on' : 'Pause';
+    if (!paused && last) draw(last);
+  }
+
+  return {
+    update(next) { if (next.id !== chosen) choose(next.id); },
+    close() {
+      ending.abort();
+      panel?.close();
+    },
+  };
+}
+
+function cell(kind, what) {
+  return h('td', { class: kind, 'data-what': what });
+}

@@ -1,0 +1,73 @@
+// What one running call says, as it says it; where that may be shown.
+
+import { link } from '../kit/address.js';
+import { announce, h, outcome, tell } from '../kit/dom.js';
+import { count, duration, money } from '../kit/format.js';
+import { complain, events, open, ticked } from '../kit/http.js';
+
+const NEAR = 40;
+
+export function reader(id, { halt, onclose }) {
+  const ending = new AbortController();
+  const name = h('h2', {}, id);
+  const state = h('span');
+  const text = h('div', { class: 'said', role: 'log', 'aria-label': 'What the model says', 'aria-busy': 'true', tabindex: '0' });
+  const foot = h('footer', {}, '\u00a0');
+  const stop = h('button', { type: 'button', class: 'stop', onclick: () => halt(id, stop) }, 'Stop');
+  const element = h('aside', { class: 'panel', 'aria-label': 'The chosen call' },
+    h('header', {}, name, state, h('span', { class: 'grow' }), stop, h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: onclose }, '✕')), text, foot);
+  let over = false;
+  read();
+
+  async function read() {
+    try {
+      const stream = await open(`/admin/calls/${encodeURIComponent(id)}/text`, ending.signal);
+      let kind = '';
+      let piece = null;
+      for await (const { event, data } of events(stream)) {
+        const told = JSON.parse(data);
+        if (event === 'over') finish(told.outcome);
+        if (event !== 'text') continue;
+        const follow = text.scrollTop + text.clientHeight > text.scrollHeight - NEAR;
+        if (told.kind !== kind || !piece) {
+          kind = told.kind;
+          piece = h('span', { class: kind });
+          if (text.childNodes.length) text.append('\n\n');
+          text.append(piece);
+        }
+        piece.append(told.text);
+        if (follow) text.scrollTop = text.scrollHeight;
+      }
+    } catch (error) {
+      if (ending.signal.aborted) return;
+      if (error.code === 'content_not_allowed') text.replaceChildren(h('p', { class: 'soft' }, ticked('What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and still not kept.')));
+      else if (error.status === 404) finish('');
+      else text.replaceChildren(complain(error));
+      text.setAttribute('aria-busy', 'false');
+    }
+  }
+
+  function finish(word) {
+    if (over) return;
+    over = true;
+    text.setAttribute('aria-busy', 'false');
+    stop.hidden = true;
+    if (word) state.replaceChildren(outcome(word));
+    foot.replaceChildren(h('a', { href: link('calls', {}, id) }, 'It is over: see the whole call'));
+    announce(`The call is over${word ? `: ${word.replace('_', ' ')}` : ''}.`);
+  }
+
+  return {
+    element,
+    told(call) {
+      if (!call || over) return;
+      tell(name, call.model);
+      if (call.phase === 'over') finish(call.outcome);
+      else tell(foot, `${call.provider ?? '–'} · ${count(call.tokens)} tokens · first event ${duration(call.first_event_ms)} · longest gap ${duration(call.longest_gap_ms)} · ${money(call.cost)}`);
+    },
+    close() {
+      ending.abort();
+      element.remove();
+    },
+  };
+}
