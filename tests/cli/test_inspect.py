@@ -292,3 +292,14 @@ def test_every_capture_can_be_told(capture: Path) -> None:
     assert f"ending    {answer['ending']}" in result.output
     for repair in answer["repairs"]:
         assert repair["code"] in result.output
+
+
+def test_findings_go_with_json() -> None:
+    seed = ROOT / "tests" / "seeds" / "002_ea06143381acee86.txt"
+    refused = invoke("inspect", "--findings", str(seed))
+    assert refused.exit_code == 2
+    assert "--json" in refused.output
+    told = json.loads(invoke("inspect", "--json", "--findings", str(seed)).stdout)
+    assert told["text"].encode("latin-1") == seed.read_bytes()
+    assert sum(repair["count"] for repair in told["repairs"]) == len(told["findings"]) == 12
+    assert "findings" not in json.loads(invoke("inspect", "--json", str(seed)).stdout)
