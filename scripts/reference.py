@@ -1,4 +1,4 @@
-"""Writes what is generated from code: the pages under docs/reference/, and a table for the page; see `scripts/reference`.
+"""Writes what is generated from code: the pages under docs/reference/, and a table for the web page.
 
 `tests/test_reference.py` fails while a page is not what this would write.
 """

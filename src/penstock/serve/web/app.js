@@ -61,7 +61,7 @@ function colours() {
   const root = document.documentElement;
   const tell = () => {
     const now = root.dataset.theme ?? 'auto';
-    button.textContent = now[0].toUpperCase() + now.slice(1);
+    button.lastElementChild.textContent = now[0].toUpperCase() + now.slice(1);
     button.setAttribute('aria-label', `Colours: ${SAID[now]}`);
   };
   button.addEventListener('click', () => {

@@ -26,7 +26,7 @@ export function money(text) {
   if (Math.abs(value) >= 100) return `$${whole.format(Math.round(value))}`;
   if (Math.abs(value) >= 1) return `$${value.toFixed(2)}`;
   const digits = Math.min(9, 1 - Math.floor(Math.log10(Math.abs(value))));
-  return `$${value.toFixed(Math.max(2, digits))}`;
+  return `$${value.toFixed(Math.max(2, digits)).replace(/(\.\d\d\d*?)0+$/, '$1')}`;
 }
 
 export function duration(ms) {

@@ -48,13 +48,13 @@ function waterfall(entry) {
   if (!entry.attempts.length) return section('Attempts', h('p', { class: 'soft' }, 'Nobody was asked: the call was refused before that.'));
   const whole = Math.max(1, entry.duration_ms, ...entry.attempts.map((one) => one.began_ms + one.duration_ms));
   const lines = entry.attempts.flatMap((one) => [
-    h('div', {}, h('a', { href: link('calls', { provider: one.provider }) }, one.provider), h('span', { class: 'soft' }, ` ${one.model}`)),
+    h('div', { class: 'who' }, h('a', { href: link('calls', { provider: one.provider }) }, one.provider), h('span', { class: 'soft' }, ` ${one.model}`)),
     bar(one, whole),
     h('div', { class: 'number' }, outcome(one.outcome)),
     h('div', { class: 'axis' }, h('span', {}, story(one))),
   ]);
   return section('Attempts', h('div', { class: 'fall' }, lines, h('div', { class: 'axis', 'aria-hidden': 'true' }, h('span', {}, '0'), h('span', {}, duration(whole / 2)), h('span', {}, duration(whole)))),
-    h('p', { class: 'legend' }, h('span', {}, 'Pale: waiting for the first event. Solid: streaming. The mark at the end is where it stopped.')));
+    h('p', { class: 'legend' }, h('span', {}, 'Pale: waiting for the first event, or stalled. Solid: streaming. The mark is where it ended.')));
 }
 
 function bar(one, whole) {
@@ -65,6 +65,7 @@ function bar(one, whole) {
     s('line', { x1: 0, x2: '100%', y1: 8, y2: 8, class: 'base' }),
     s('rect', { x: at(one.began_ms), y: 3, width: at(waited), height: 10, rx: 2, class: 'wait-fill' }),
     s('rect', { x: at(one.began_ms + waited), y: 3, width: at(one.duration_ms - waited), height: 10, rx: 2, class: `${one.outcome === 'completed' ? 'accent' : one.outcome}-fill` }),
+    (one.stalls ?? []).map(([from, took]) => s('rect', { x: at(one.began_ms + from), y: 3, width: at(took), height: 10, class: 'wait-fill' }, s('title', {}, `nothing came for ${duration(took)}`))),
     s('rect', { x: at(Math.max(0, end - whole * 0.003)), y: 0, width: '0.5%', height: 16, class: `${one.outcome}-fill` }));
 }
 
@@ -72,7 +73,8 @@ function bar(one, whole) {
 function story(one) {
   const parts = [`began at ${duration(one.began_ms)}`];
   if (one.first_event_ms !== null) parts.push(`first event after ${duration(one.first_event_ms)}`);
-  if (one.longest_gap_ms) parts.push(`longest gap ${duration(one.longest_gap_ms)}${one.longest_gap_ms > 2000 ? ': it stalled' : ''}`);
+  if (one.longest_gap_ms) parts.push(`longest gap ${duration(one.longest_gap_ms)}`);
+  if (one.stalls?.length) parts.push(plural(one.stalls.length, 'stall'));
   if (one.events) parts.push(plural(one.events, 'event'));
   parts.push(`${one.outcome === 'completed' ? 'ended' : 'broke off'} after ${duration(one.duration_ms)}${one.code ? ` (${one.code})` : ''}`);
   return parts.join(' · ');
@@ -109,7 +111,7 @@ function curl(entry, state) {
     button.textContent = done ? 'Copied' : 'Selected: press Ctrl+C';
     announce(button.textContent);
   } }, 'Copy as curl');
-  return section('A request like it', source, h('div', { class: 'row block' }, button, h('span', { class: 'soft' }, 'What was said is not kept: write your own.')));
+  return section('A request like it', source, h('div', { class: 'row after' }, button, h('span', { class: 'soft' }, 'What was said is not kept: write your own.')));
 }
 
 export function curlOf(entry, place) {

@@ -92,7 +92,7 @@ async function showList(root, address, names, signal) {
         : h('div', { class: 'empty' }, h('p', { class: 'big' }, 'Nothing is booked yet.'), h('p', {}, 'Each call is listed here as soon as it is over: how it ended, what it took, what had to be repaired.'), h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt')));
       return;
     }
-    place.replaceChildren(tableOf(entries, known), h('div', { class: 'row block' },
+    place.replaceChildren(tableOf(entries, known), h('div', { class: 'row after' },
       older && h('a', { class: 'button', href: changed(address, { before: '' }) }, 'Newest'),
       next && h('a', { class: 'button', href: changed(address, { before: String(next) }) }, 'Older')));
   } catch (error) {
@@ -116,10 +116,10 @@ function rowOf(entry, names) {
     h('td', { class: 'tight soft' }, h('time', { datetime: entry.at, title: exactly(entry.at) }, moment(entry.at))),
     h('td', { class: 'tight' }, outcome(entry.outcome)),
     h('td', { class: 'name' }, h('a', { href: here }, entry.model)),
-    h('td', { class: 'tight' }, last ? [last.provider, entry.attempts.length > 1 && h('span', { class: 'soft' }, ` after ${plural(entry.attempts.length - 1, 'other')}`)] : ''),
-    h('td', { class: 'tight soft' }, entry.key ? (names.get(entry.key) ?? entry.key) : ''),
+    h('td', { class: 'tight late' }, last ? [last.provider, entry.attempts.length > 1 && h('span', { class: 'soft' }, ` after ${plural(entry.attempts.length - 1, 'other')}`)] : ''),
+    h('td', { class: 'tight soft late' }, entry.key ? (names.get(entry.key) ?? entry.key) : ''),
     h('td', { class: 'number', 'data-what': 'in' }, count(entry.tokens.input)), h('td', { class: 'number', 'data-what': 'out' }, count(entry.tokens.output)),
-    h('td', { class: 'number', 'data-what': '' }, money(entry.cost)), h('td', { class: 'number', 'data-what': 'first' }, duration(entry.first_event_ms)),
+    h('td', { class: 'number first', 'data-what': '' }, money(entry.cost)), h('td', { class: 'number late' }, duration(entry.first_event_ms)),
     h('td', { class: 'number', 'data-what': 'took' }, duration(entry.duration_ms)),
     h('td', { class: 'tight' }, codes.slice(0, 1).map((code) => h('a', { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong }, code)), codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`)));
 }

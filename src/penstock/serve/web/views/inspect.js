@@ -46,13 +46,13 @@ export function mount(root) {
       if (!content.size) throw new Oops('There is nothing to inspect yet.', 'Paste a stream, or choose a file; or look at the example.');
       if (content.size > MOST) throw new Oops('That is more than 5 MB.', 'Take a part of it, or use `penstock inspect FILE`, which has no such limit.');
       const told = await (await post('/admin/inspect', content, { signal, type: 'application/octet-stream' })).json();
-      const heading = h('h2', { tabindex: '-1' }, said(told));
+      const heading = h('h2', { tabindex: '-1', class: 'after' }, said(told));
       result.replaceChildren(heading, shown(told));
       announce(said(told));
       heading.focus({ preventScroll: true });
       heading.scrollIntoView({ block: 'nearest' });
     } catch (error) {
-      if (!signal.aborted) result.replaceChildren(h('div', { class: 'block' }, complain(error)));
+      if (!signal.aborted) result.replaceChildren(h('div', { class: 'after' }, complain(error)));
     } finally {
       go.disabled = false;
     }

@@ -28,7 +28,7 @@ export function mount(root, address) {
   const trouble = h('div');
   const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: onpause }, 'Pause');
   const body = h('tbody');
-  const more = h('p', { class: 'soft block', hidden: true });
+  const more = h('p', { class: 'soft after', hidden: true });
   const table = h('div', { class: 'scroll' }, h('table', { class: 'live fixed stack' },
     h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
     h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-num', 'c-act'].map((name) => h('col', { class: name }))),
@@ -114,14 +114,14 @@ export function mount(root, address) {
     const state = h('td');
     const amount = cell('number', 'tokens');
     const speed = cell('number', 'per s');
-    const first = cell('number c-first', 'first');
+    const first = cell('number c-first late', 'first');
     const cost = cell('number', 'cost');
-    const line = spark();
+    const line = spark(88);
     const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
     const name = h('a', { href: link('live', {}, call.id), title: call.id }, call.model);
     const via = h('span', { class: 'soft' });
     const element = h('tr', { onclick: (event) => { if (!event.target.closest('a, button')) location.hash = link('live', {}, call.id); } },
-      h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft' }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', {}, stop));
+      h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft late' }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', { class: 'first' }, stop));
     element.classList.toggle('chosen', call.id === chosen);
     let phase = '';
     return {

@@ -63,7 +63,7 @@ function overDays(days, since) {
     return { at_ms: at, parts: { spent: Number(day?.cost ?? 0) }, title: `${new Date(at).toISOString().slice(0, 10)}: ${money(day?.cost ?? '0')}, ${plural(day?.calls ?? 0, 'call')}` };
   });
   const most = Math.max(...columns.map(({ parts }) => parts.spent));
-  return h('section', {}, h('h2', {}, 'Day by day'), bars(columns, ['spent'], { height: 84, span_ms: 30 * DAY, fills: () => 'accent-fill', label: `Spent day by day, at most ${money(most)} in a day; the table by day has each`,
+  return h('section', {}, h('h2', {}, 'Day by day'), bars(columns, ['spent'], { height: 84, span_ms: 30 * DAY, fills: () => 'spent-fill', label: `Spent day by day, at most ${money(most)} in a day; the table by day has each`,
     onpick: ({ at_ms }) => { location.hash = link('calls', dayOf(new Date(at_ms).toISOString().slice(0, 10))); } }));
 }
 
@@ -80,16 +80,16 @@ function tableOf(usage, by, since, names) {
       const value = row.group[by];
       const name = by === 'key' ? (names.get(value) ?? (value || 'no key')) : value || 'nobody was asked';
       const filters = by === 'day' ? dayOf(value) : { [by]: value, since };
-      return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters) }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number' }, money(row.cost)),
-        h('td', { class: 'share' }, meter([['accent-fill', Number(row.cost) / most]], { label: `${name}: ${money(row.cost)}` })),
-        h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href: link('calls', filters) }, count(row.calls)) : count(row.calls)), h('td', { class: 'number', 'data-what': 'in' }, brief(row.input)), h('td', { class: 'number', 'data-what': 'out' }, brief(row.output)), h('td', { class: 'number', 'data-what': 'cached' }, brief(row.cached)), h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : '–'));
+      return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters) }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number first', 'data-what': '' }, money(row.cost)),
+        h('td', { class: 'share' }, meter([['spent-fill', Number(row.cost) / most]], { label: `${name}: ${money(row.cost)}` })),
+        h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href: link('calls', filters) }, count(row.calls)) : count(row.calls)), h('td', { class: 'number', 'data-what': 'in' }, brief(row.input)), h('td', { class: 'number', 'data-what': 'out' }, brief(row.output)), h('td', { class: 'number', 'data-what': 'cached' }, brief(row.cached)), h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''));
     }))));
 }
 
 function budgets(keys) {
   const limited = keys.filter(({ budget }) => budget !== null);
   const rest = keys.length - limited.length;
-  const note = h('p', { class: 'soft' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create NAME --budget 5/day` makes one that has.'));
+  const note = h('p', { class: 'soft after' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create NAME --budget 5/day` makes one that has.'));
   return h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, limited.map(budget)), note);
 }
 
@@ -98,7 +98,7 @@ function budget(key) {
   const left = Math.max(0, whole - spent - held);
   const share = (part) => (whole ? part / whole : 0);
   return h('div', { class: 'budget' }, h('header', {}, h('a', { href: link('calls', { key: key.id }) }, key.name || key.id), h('span', { class: 'soft' }, `${money(key.budget)} ${key.period === 'total' ? 'in all' : `a ${key.period}`}`)),
-    meter([['accent-fill', share(spent)], ['held-fill', share(held)]], { height: 10, label: `${money(key.spent)} spent, ${money(held)} held, ${money(left)} left` }),
+    meter([['spent-fill', share(spent)], ['held-fill', share(held)]], { height: 10, label: `${money(key.spent)} spent, ${money(held)} held, ${money(left)} left` }),
     h('p', { class: 'legend' }, h('span', { class: 'key spent' }, `${money(key.spent)} spent`), held > 0 && h('span', { class: 'key held' }, `${money(held)} held`), h('span', { class: 'key left' }, `${money(left)} left`), key.renewed && h('span', {}, `renewed ${exactly(key.renewed)}`)));
 }
 
