@@ -2,7 +2,7 @@
 #
 # A script calls `prepare requirements.txt` or `prepare requirements-dev.txt`. Then it stands in the project's root,
 # and .venv holds what that file pins, and Penstock itself, editable. `prepare_local` adds what the model on this machine
-# runs on, if it can be had. Four rules:
+# runs on, if it can be had; `prepare_browser`, the browser that the page is tested in. Four rules:
 #
 # 1. .venv is ours. It says so in a mark, the first thing put into it; a .venv without the mark is moved aside.
 # 2. A stamp is written when its step is done, and removed before the step begins. So a .venv without a true stamp was
@@ -70,6 +70,37 @@ prepare_local() {
 has_local() {
     stamped "$local_stamp" "$(sum_packages requirements-local.txt)"
 }
+
+# The page is tested in a browser that the system has. Root can install one; everybody else is told how.
+prepare_browser() {
+    if has_browser; then
+        return
+    fi
+    if [ "${PENSTOCK_OFFLINE:-0}" = 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "installing Chromium, in which the page is tested"
+        install_browser >/dev/null 2>&1 || true
+    fi
+    if ! has_browser; then
+        say "there is no Chromium, so the page is not tested.
+    On Debian or Ubuntu: sudo apt install chromium
+    If you have one that is not on PATH: PENSTOCK_CHROMIUM=/path/to/chromium $0"
+    fi
+}
+
+# The names that tests/web/conftest.py looks for, too.
+has_browser() {
+    for name in ${PENSTOCK_CHROMIUM:+"$PENSTOCK_CHROMIUM"} chromium chromium-browser google-chrome; do
+        if command -v "$name" >/dev/null; then
+            return
+        fi
+    done
+    return 1
+}
+
+install_browser() (
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y --no-install-recommends chromium || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+)
 
 is_whole() {
     has_packages "$1" && has_project && finds penstock

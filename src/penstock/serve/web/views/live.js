@@ -40,7 +40,7 @@ export function mount(root, address) {
     h('p', { class: 'big' }, 'Nothing runs right now.'),
     h('p', {}, 'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.'),
     h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'));
-  const sheet = figures([['Running', running], ['Calls begun per second', rate], ['Tokens per second', tokens]]);
+  const sheet = figures([['Running', running], ['New calls / s', rate], ['Tokens / s', tokens]]);
   const side = h('div', { class: 'beside' }, h('div', {}, table, more, empty));
   table.hidden = true;
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Live'), h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
@@ -102,7 +102,7 @@ export function mount(root, address) {
     if (!more.hidden) tell(more, `The newest ${count(listed)} of ${count(told.total)} are listed.`);
     empty.hidden = rows.size > 0 || told.total > 0;
     table.hidden = !empty.hidden;
-    panel?.told(told.calls.find(({ id }) => id === chosen));
+    panel?.told(told.calls.find(({ id }) => id === chosen), told.total <= listed);
     if (said !== told.total && now - saidAt > 8000) {
       if (saidAt) announce(plural(told.total, 'call runs', 'calls run'));
       said = told.total;
@@ -113,9 +113,9 @@ export function mount(root, address) {
   function makeRow(call) {
     const state = h('td');
     const amount = cell('number', 'tokens');
-    const speed = cell('number', 'per s');
+    const speed = cell('number late', '');
     const first = cell('number c-first late', 'first');
-    const cost = cell('number', 'cost');
+    const cost = cell('number', '');
     const line = spark(88);
     const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
     const name = h('a', { href: link('live', {}, call.id), title: call.id }, call.model);
@@ -167,7 +167,7 @@ export function mount(root, address) {
     if (!id) return;
     panel = reader(id, { halt, onclose: () => { location.hash = link('live'); } });
     side.append(panel.element);
-    panel.told(last?.calls.find((call) => call.id === id));
+    if (last) panel.told(last.calls.find((call) => call.id === id), false);
   }
 
   function onpause() {

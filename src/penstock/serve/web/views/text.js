@@ -1,4 +1,4 @@
-// What one running call says, as it says it; where that may be shown.
+// What one running call says, as it says it; where that may be shown. It is asked for once the call is known to run.
 
 import { link } from '../kit/address.js';
 import { announce, h, outcome, tell } from '../kit/dom.js';
@@ -6,6 +6,7 @@ import { count, duration, money } from '../kit/format.js';
 import { complain, events, open, ticked } from '../kit/http.js';
 
 const NEAR = 40;
+const NOT_ALLOWED = 'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and still not kept.';
 
 export function reader(id, { halt, onclose }) {
   const ending = new AbortController();
@@ -17,9 +18,10 @@ export function reader(id, { halt, onclose }) {
   const element = h('aside', { class: 'panel', 'aria-label': 'The chosen call' },
     h('header', {}, name, state, h('span', { class: 'grow' }), stop, h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: onclose }, '✕')), text, foot);
   let over = false;
-  read();
+  let reading = false;
 
   async function read() {
+    reading = true;
     try {
       const stream = await open(`/admin/calls/${encodeURIComponent(id)}/text`, ending.signal);
       let kind = '';
@@ -40,11 +42,17 @@ export function reader(id, { halt, onclose }) {
       }
     } catch (error) {
       if (ending.signal.aborted) return;
-      if (error.code === 'content_not_allowed') text.replaceChildren(h('p', { class: 'soft' }, ticked('What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and still not kept.')));
+      if (error.code === 'content_not_allowed') forbid();
       else if (error.status === 404) finish('');
       else text.replaceChildren(complain(error));
       text.setAttribute('aria-busy', 'false');
     }
+  }
+
+  function forbid() {
+    reading = true;
+    text.setAttribute('aria-busy', 'false');
+    text.replaceChildren(h('p', { class: 'soft' }, ticked(NOT_ALLOWED)));
   }
 
   function finish(word) {
@@ -59,8 +67,13 @@ export function reader(id, { halt, onclose }) {
 
   return {
     element,
-    told(call) {
-      if (!call || over) return;
+    // `listed`: whether every call that runs was told, so that one that was not is over.
+    told(call, listed) {
+      if (over) return;
+      if (!call && listed && !reading) finish('');
+      else if (!reading && call && !call.content) forbid();
+      else if (!reading) read();
+      if (!call) return;
       tell(name, call.model);
       if (call.phase === 'over') finish(call.outcome);
       else tell(foot, `${call.provider ?? '–'} · ${count(call.tokens)} tokens · first event ${duration(call.first_event_ms)} · longest gap ${duration(call.longest_gap_ms)} · ${money(call.cost)}`);
