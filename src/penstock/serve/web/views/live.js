@@ -94,7 +94,7 @@ export function mount(root, address) {
         rows.delete(id);
       }
     }
-    const listed = told.calls.filter(({ phase }) => phase !== 'over').length;
+    const listed = runningIn(told);
     tell(running, count(told.total));
     tell(rate, told.streams_per_s === undefined ? '–' : Number(told.streams_per_s).toFixed(1));
     tell(tokens, brief(Math.round(flow)));
@@ -102,12 +102,16 @@ export function mount(root, address) {
     if (!more.hidden) tell(more, `The newest ${count(listed)} of ${count(told.total)} are listed.`);
     empty.hidden = rows.size > 0 || told.total > 0;
     table.hidden = !empty.hidden;
-    panel?.told(told.calls.find(({ id }) => id === chosen), told.total <= listed);
+    if (panel) hand(told);
     if (said !== told.total && now - saidAt > 8000) {
       if (saidAt) announce(plural(told.total, 'call runs', 'calls run'));
       said = told.total;
       saidAt = now;
     }
+  }
+
+  function hand(told) {
+    panel.told(told.calls.find(({ id }) => id === chosen), told.total <= runningIn(told));
   }
 
   function makeRow(call) {
@@ -167,7 +171,7 @@ export function mount(root, address) {
     if (!id) return;
     panel = reader(id, { halt, onclose: () => { location.hash = link('live'); } });
     side.append(panel.element);
-    if (last) panel.told(last.calls.find((call) => call.id === id), false);
+    if (last) hand(last);
   }
 
   function onpause() {
@@ -184,6 +188,10 @@ export function mount(root, address) {
       panel?.close();
     },
   };
+}
+
+function runningIn({ calls }) {
+  return calls.filter(({ phase }) => phase !== 'over').length;
 }
 
 function cell(kind, what) {

@@ -1,0 +1,81 @@
+"""What the tests of the page share: one gateway with its upstream and its ledger, and one browser.
+
+The gateway lives for the whole run. Playwright lives for a module: while it does, no other test of the process could run
+an event loop of its own.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.faults.gateway import Gateway, settings
+from tests.faults.upstream import Upstream
+from tests.web.site import Site
+from tests.web.traffic import fill
+
+# The names that scripts/lib.sh looks for, too.
+_NAMES = (os.environ.get("PENSTOCK_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+_HOW = "no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/chromium"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Upstream() as upstream:
+        configuration = settings(upstream.url, 2, admin={"content": True})
+        with Gateway(tmp_path_factory.mktemp("web"), upstream, configuration) as gateway:
+            site = Site(gateway)
+            fill(site)
+            yield site
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
+    if found is None:
+        pytest.skip(_HOW)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+Visitor = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(site: Site, browser: Browser) -> Iterator[Visitor]:
+    """Opens views, each in a page of its own. Nothing may be wrong on any of them, but what a test asks for."""
+    contexts: list[BrowserContext] = []
+    wrong: list[str] = []
+
+    def visit(view: str, *, width: int = 1280, height: int = 800, scheme: str = "light", expected: str = "") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if scheme == "dark" else "light",
+            permissions=["clipboard-read", "clipboard-write"],
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        context.add_cookies([site.cookie])
+        page = context.new_page()
+        page.set_default_timeout(5_000)
+        page.on("pageerror", lambda error: wrong.append(f"{view}: {error}"))
+        page.on(
+            "console",
+            lambda said: (
+                wrong.append(f"{view}: {said.type} {said.text}")
+                if said.type in ("error", "warning") and not (expected and expected in said.text)
+                else None
+            ),
+        )
+        page.goto(f"{site.url}/#/{view}")
+        page.wait_for_selector("h1")
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert not wrong, wrong

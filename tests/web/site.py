@@ -1,0 +1,68 @@
+"""Site: the page of a gateway, and the ways to it: a link, a session, the admin API."""
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import SetCookieParam
+
+from penstock.serve.admin.place import TOKEN_FILE
+from tests.faults.client import RawClient, body, post
+from tests.faults.gateway import Gateway
+
+_LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))(/open\?link=\S+)")
+_WAIT_S = 3.0
+
+
+class Site:
+    """One gateway's."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.upstream = gateway.upstream
+        gateway.until(lambda: any(_LINK.search(line) for line in gateway.output))
+        found = _LINK.search("".join(gateway.output))
+        assert found
+        self.url, self.port, self.link = found[1], int(found[2]), found[3]
+        self._token = (gateway.file.parent / "state" / TOKEN_FILE).read_text().strip()
+        self.cookie = self._sign_in()
+
+    def _sign_in(self) -> SetCookieParam:
+        """A session, by the link that was printed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection.request("GET", self.link)
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        assert response.status == 303, response.status
+        name, _, value = response.headers["set-cookie"].partition(";")[0].partition("=")
+        return {"name": name, "value": value, "url": self.url}
+
+    def ask(self, method: str, path: str, content: object = None) -> Any:
+        """Ask the admin API, with the token."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        data = None if content is None else json.dumps(content)
+        connection.request(method, path, data, {"Authorization": f"Bearer {self._token}"})
+        response = connection.getresponse()
+        told = json.loads(response.read())
+        connection.close()
+        assert response.status in (200, 201), told
+        return told
+
+    def booked(self, path: str, true: Callable[[list[Any]], object]) -> list[Any]:
+        """The entries that a query finds, as soon as something is true of them."""
+        deadline = time.monotonic() + _WAIT_S
+        while not true(entries := self.ask("GET", path)["entries"]):
+            assert time.monotonic() < deadline, entries
+            time.sleep(0.02)
+        return list(entries)
+
+    def begin(self, model: str, key: str = "", **fields: object) -> RawClient:
+        """Begin a stream, whose answer is still to be read."""
+        client = self.gateway.client()
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        client.send(post(body(model, stream=True, **fields), headers))
+        return client

@@ -1,0 +1,192 @@
+"""The page for everybody: by keyboard, by ear, in light and dark, on a phone; quick, still, and shut to strangers."""
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.web.conftest import Visitor
+from tests.web.site import Site
+from tests.web.traffic import CUT, REPAIRED, endless
+
+AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8")
+VIEWS = ("live", "calls", "call", "inspect", "health?since=24h", "spend", "playground")
+# Where pictures of every view go, for somebody to look at; nowhere, if it is not set.
+PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
+_PAINT_MS = 200
+_SHIFT = 0.02
+
+
+def show(site: Site, visit: Visitor, view: str, scheme: str = "light", width: int = 1280) -> Page:
+    """A view that has something to show."""
+    if view == "call":
+        view = f"calls/{site.ask('GET', '/admin/entries?provider=spare')['entries'][0]['id']}"
+    page = visit(view, scheme=scheme, width=width, height=800 if width > 500 else 844)
+    page.wait_for_function("!document.querySelector('main > [aria-busy=true]')")
+    match view.partition("?")[0]:
+        case "live":
+            page.locator("tbody tr a").first.click()
+            page.get_by_role("log").get_by_text("drop drop").wait_for()
+        case "inspect":
+            page.get_by_role("button", name="Show an example").click()
+            page.locator("mark").first.wait_for(state="attached")
+        case "playground":
+            page.locator("select option").first.wait_for(state="attached")
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_for_everybody(site: Site, visit: Visitor, scheme: str) -> None:
+    found = {}
+    with site.begin(endless(site)), site.begin(endless(site)):
+        for width in (1280, 390):
+            for view in VIEWS:
+                page = show(site, visit, view, scheme, width)
+                if complaints := page.evaluate(AUDIT):
+                    found[f"{view} {width}"] = complaints
+                if PICTURES:
+                    name = f"{view.partition('?')[0]}-{scheme}-{width}.png"
+                    page.screenshot(path=Path(PICTURES) / name, full_page=view != "calls")
+                page.close()
+    assert not found, found
+
+
+def test_everything_can_be_reached_by_keyboard_and_is_seen_to_be(site: Site, visit: Visitor) -> None:
+    for view in VIEWS[1:]:
+        page = show(site, visit, view)
+        page.evaluate("document.activeElement.blur()")
+        stops: list[str] = []
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            at = page.evaluate(
+                """() => {
+                    const here = document.activeElement;
+                    if (here === document.body) return null;
+                    const style = getComputedStyle(here);
+                    const after = window.last ? window.last.compareDocumentPosition(here) & 4 : 4;
+                    window.last = here;
+                    return [here.outerHTML.slice(0, 80), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2, Boolean(after)];
+                }"""
+            )
+            if at is None:
+                break
+            text, visible, in_order = at
+            assert visible, f"{view}: the focus is not seen on {text}"
+            assert in_order, f"{view}: the focus went back to {text}"
+            stops.append(text)
+        assert len(stops) >= 8, stops
+        assert "skip" in stops[0]
+        assert sum("#/" in stop for stop in stops[:8]) == 7, stops[:8]
+
+
+def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
+    page = visit("live")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    _tab_to(page, "Calls", back=True)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Calls").wait_for()
+    page.locator("tbody tr").first.wait_for()
+    assert page.evaluate("document.activeElement.tagName") == "H1", "the focus is not on the new view"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.labels?.[0]?.textContent") == "Outcome"
+    page.keyboard.type("trunc")
+    page.get_by_text("1 call", exact=True).wait_for()
+    assert page.evaluate("document.activeElement.labels?.[0]?.textContent") == "Outcome", "the focus was lost"
+    _tab_to(page, CUT)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Copy as curl").wait_for()
+    _tab_to(page, "Copy as curl")
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Copied").wait_for()
+
+
+def test_changes_are_said_aloud(visit: Visitor) -> None:
+    page = visit("calls?outcome=truncated")
+    page.wait_for_function("document.getElementById('said').textContent === '1 call listed'")
+    page = visit(f"calls?model={REPAIRED}x")
+    page.wait_for_function("document.getElementById('said').textContent === 'No calls'")
+
+
+def test_colours_can_be_chosen_and_are_kept(visit: Visitor) -> None:
+    page = visit("calls", scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    button = page.get_by_role("button", name="Colours")
+    button.click()
+    assert page.evaluate(ground) == light
+    button.click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.reload()
+    page.wait_for_selector("h1")
+    assert page.evaluate(ground) == dark
+    assert button.inner_text() == "Dark"
+    button.click()
+    assert page.evaluate(ground) == light
+
+
+def test_it_is_painted_at_once_and_nothing_jumps(visit: Visitor) -> None:
+    page = visit("calls")
+    paints = []
+    for _ in range(4):
+        page.reload()
+        page.locator("tbody tr").first.wait_for()
+        paints.append(
+            page.evaluate(
+                """() => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries()
+                    .find(({name}) => name === 'first-contentful-paint').startTime)).observe({type: 'paint', buffered: true}))"""
+            )
+        )
+    assert min(paints) < _PAINT_MS, paints
+    for view in ("calls", "health", "spend", "playground", "live", "inspect"):
+        page = visit(view)
+        page.wait_for_function("!document.querySelector('main > [aria-busy=true]')")
+        page.wait_for_timeout(150)
+        moved = page.evaluate(
+            """() => new Promise((done) => { let sum = 0;
+                new PerformanceObserver((list) => { for (const {value} of list.getEntries()) sum += value; })
+                    .observe({type: 'layout-shift', buffered: true});
+                setTimeout(() => done(sum), 50); })"""
+        )
+        assert moved <= _SHIFT, f"{view} jumps: {moved}"
+
+
+def test_strangers_are_shown_the_way_to_a_link(site: Site, browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(site.url)
+    page.get_by_text("penstock open").wait_for()
+    assert page.evaluate("fetch('/admin/entries').then(({status}) => status)") == 401
+    context.close()
+
+
+def test_a_visit_that_has_ended_says_what_to_do(visit: Visitor) -> None:
+    page = visit("calls", expected="401")
+    page.locator("tbody tr").first.wait_for()
+    page.context.clear_cookies()
+    page.get_by_label("Outcome").select_option("failed")
+    page.get_by_text("Your visit has ended").wait_for()
+    assert "penstock open" in page.get_by_role("alert").inner_text()
+
+
+def test_nothing_comes_from_anywhere_else(site: Site, visit: Visitor) -> None:
+    asked: list[str] = []
+    page = visit("live")
+    page.on("request", lambda request: asked.append(request.url))
+    for view in VIEWS:
+        if view != "call":
+            page.goto(f"{site.url}/#/{view}")
+            page.wait_for_timeout(100)
+    assert asked
+    assert all(url.startswith(f"{site.url}/") for url in asked), asked
+
+
+def _tab_to(page: Page, name: str, *, back: bool = False) -> None:
+    for _ in range(60):
+        page.keyboard.press("Shift+Tab" if back else "Tab")
+        if page.evaluate("document.activeElement.textContent").strip() == name:
+            return
+    raise AssertionError(f"{name} is not reached")

@@ -1,0 +1,157 @@
+"""Calls, spend and health: what is booked is found again, and every number leads to the calls behind it."""
+
+import json
+import shlex
+
+from playwright.sync_api import Page
+
+from tests.web.conftest import Visitor
+from tests.web.site import Site
+from tests.web.traffic import CUT, FAILED, REPAIRED, STALLED, WHOLE
+
+
+def rows(page: Page) -> int:
+    page.locator("tbody tr").first.wait_for()
+    return page.locator("tbody tr").count()
+
+
+def test_calls_are_listed_and_older_ones_after_them(visit: Visitor) -> None:
+    page = visit("calls")
+    assert rows(page) == 100
+    page.get_by_role("link", name="Older").click()
+    page.get_by_role("link", name="Newest").wait_for()
+    older = page.url
+    assert "before=" in older
+    assert 0 < rows(page) < 100
+    page.reload()
+    page.get_by_role("link", name="Newest").wait_for()
+    assert page.url == older
+    page.go_back()
+    page.get_by_role("link", name="Older").wait_for()
+
+
+def test_filters_stand_in_the_address_and_survive_a_reload(visit: Visitor) -> None:
+    page = visit("calls")
+    page.get_by_label("Outcome").select_option("truncated")
+    page.get_by_text("1 call", exact=True).wait_for()
+    assert rows(page) == 1
+    assert "outcome=truncated" in page.url
+    page.reload()
+    page.get_by_text("1 call", exact=True).wait_for()
+    assert page.get_by_label("Outcome").input_value() == "truncated"
+    assert page.locator("tbody tr").inner_text().find(CUT) >= 0
+    page.get_by_label("Model").fill("main/none")
+    page.get_by_label("Model").press("Enter")
+    page.get_by_text("No call is like that").wait_for()
+    page.go_back()
+    page.get_by_text("1 call", exact=True).wait_for()
+    page.get_by_role("link", name="Clear filters").click()
+    page.get_by_role("link", name="Older").wait_for()
+
+
+def test_each_filter_finds_its_calls(visit: Visitor) -> None:
+    for query, model in (
+        ("repair=no-done", REPAIRED),
+        ("outcome=failed", FAILED),
+        ("key=ci", WHOLE),
+        ("provider=spare", "pair-0"),
+        (f"model={STALLED}&since=1h", STALLED),
+        ("tag=team%3Dred", WHOLE),
+    ):
+        page = visit(f"calls?{query}")
+        assert rows(page) == 1, query
+        assert model in page.locator("tbody tr").inner_text()
+
+
+def test_a_call_tells_of_its_attempts_on_one_clock(visit: Visitor) -> None:
+    page = visit("calls?provider=spare")
+    page.get_by_role("link", name="pair-0").click()
+    page.get_by_role("heading", name="Attempts").wait_for()
+    bars = page.locator(".fall svg")
+    assert bars.count() == 2
+    assert "main: began at" in (bars.nth(0).get_attribute("aria-label") or "")
+    assert "broke off" in (bars.nth(0).get_attribute("aria-label") or "")
+    assert "ended after" in (bars.nth(1).get_attribute("aria-label") or "")
+    assert page.get_by_text("the provider’s own figures").count() == 1
+    assert page.get_by_text("nothing was generated").count() == 1
+    assert page.get_by_text("configured").count() == 1
+
+
+def test_a_call_that_stalled_shows_where(visit: Visitor) -> None:
+    page = visit(f"calls?model={STALLED}")
+    page.get_by_role("link", name=STALLED).click()
+    story = page.locator(".fall svg").first
+    story.wait_for()
+    assert "1 stall" in (story.get_attribute("aria-label") or "")
+    assert "nothing came for 1.1" in (story.locator("title").text_content() or "")
+
+
+def test_repairs_are_told_with_their_meaning(visit: Visitor) -> None:
+    page = visit("calls?repair=no-done")
+    page.get_by_role("link", name=REPAIRED).click()
+    page.get_by_text("There is no `[DONE]`. The end of the bytes is the end.").wait_for()
+    assert page.get_by_text("estimated: the provider has reported none").count() == 1
+
+
+def test_a_call_is_copied_as_a_request_like_it(site: Site, visit: Visitor) -> None:
+    page = visit("calls?outcome=truncated")
+    page.get_by_role("link", name=CUT).click()
+    page.get_by_role("button", name="Copy as curl").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    words = shlex.split(page.evaluate("navigator.clipboard.readText()").replace("\\\n", " "))
+    assert f"http://127.0.0.1:{site.gateway.port}/v1/chat/completions" in words
+    sent = json.loads(words[words.index("-d") + 1])
+    assert (sent["model"], sent["stream"]) == (CUT, True)
+
+
+def test_a_call_that_is_not_there_says_what_to_do(visit: Visitor) -> None:
+    page = visit("calls/req_none", expected="404")
+    page.get_by_text("There is no such entry").wait_for()
+    page.get_by_text("A call is booked a moment after it ends").wait_for()
+
+
+def test_spend_leads_to_the_calls_behind_it(visit: Visitor) -> None:
+    page = visit("spend?by=key")
+    page.get_by_role("link", name="Provider").click()
+    page.get_by_role("heading", name="By provider").wait_for()
+    assert "by=provider" in page.url
+    page.reload()
+    row = page.locator("tbody tr", has_text="spare")
+    row.get_by_role("link", name="1", exact=True).click()
+    page.get_by_role("heading", name="Calls").wait_for()
+    assert rows(page) == 1
+    page.go_back()
+    page.get_by_role("heading", name="By provider").wait_for()
+
+
+def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:
+    page = visit("spend")
+    budget = page.locator(".budget")
+    budget.wait_for()
+    assert "ci" in budget.inner_text()
+    assert "$0.02 a day" in budget.inner_text()
+    assert "$0.000011 spent" in budget.inner_text()
+    assert "left" in (budget.locator("svg").get_attribute("aria-label") or "")
+    budget.get_by_role("link", name="ci").click()
+    page.get_by_role("heading", name="Calls").wait_for()
+    assert rows(page) == 1
+
+
+def test_health_shows_what_each_provider_does(visit: Visitor) -> None:
+    page = visit("health?since=1h")
+    section = page.get_by_role("region", name="main repaired")
+    section.wait_for()
+    assert section.get_by_role("link", name="no-done").count() == 1
+    cut = page.get_by_role("region", name="main cut")
+    assert "1 truncated" in cut.inner_text()
+    assert "100% went wrong" in cut.inner_text()
+    assert cut.locator("svg .truncated-fill").count() == 1
+    cut.locator("summary").click()
+    cut.locator("table").get_by_role("link", name="1", exact=True).click()
+    page.get_by_role("heading", name="Calls").wait_for()
+    assert "until=" in page.url
+    page.go_back()
+    page.get_by_role("link", name="7 days").click()
+    page.get_by_role("region", name="main repaired").get_by_role("link", name="no-done").click()
+    assert rows(page) == 1
+    assert "repair=no-done" in page.url

@@ -1,0 +1,99 @@
+"""Live: streams are seen while they run, read as they arrive, and stopped."""
+
+import time
+
+from playwright.sync_api import Page
+
+from tests.web.conftest import Visitor
+from tests.web.site import Site
+from tests.web.traffic import endless, finite
+
+_STOP_MS = 100
+_TOKENS = "Number(document.querySelector('tbody tr td.number').textContent.replaceAll(',', ''))"
+
+
+def test_with_no_traffic_it_says_what_it_is_and_how_to_begin(visit: Visitor) -> None:
+    page = visit("live")
+    page.get_by_text("Nothing runs right now").wait_for()
+    page.get_by_role("link", name="Send a test prompt").click()
+    page.get_by_role("heading", name="Playground").wait_for()
+    assert page.locator("#prompt").input_value()
+
+
+def test_tokens_appear_while_a_stream_runs(site: Site, visit: Visitor) -> None:
+    page = visit("live")
+    with site.begin(endless(site)):
+        row = page.locator("tbody tr")
+        row.wait_for()
+        page.wait_for_function(f"{_TOKENS} > 3")
+        seen = page.evaluate(_TOKENS)
+        page.evaluate("document.querySelector('tbody tr').mark = 1")
+        page.wait_for_function(f"{_TOKENS} > {seen} + 5")
+        assert page.evaluate("document.querySelector('tbody tr').mark") == 1, "the row was made anew"
+        assert "streaming" in row.inner_text()
+        assert len(page.evaluate("document.querySelector('.spark path').getAttribute('d')")) > 50
+    page.get_by_text("cancelled").wait_for()
+    page.get_by_text("Nothing runs right now").wait_for(timeout=8_000)
+
+
+def test_its_text_is_read_as_it_arrives(site: Site, visit: Visitor) -> None:
+    page = visit("live")
+    with site.begin(finite(site, 60, 0.04)) as client:
+        page.locator("tbody tr a").click()
+        page.get_by_role("log").get_by_text("w0 w1 w2").wait_for()
+        assert "w59" not in page.get_by_role("log").inner_text()
+        here = page.url
+        page.reload()
+        page.get_by_role("log").get_by_text("w0 w1 w2").wait_for()
+        assert page.url == here
+        page.get_by_role("log").get_by_text("w59").wait_for()
+        client.response()
+    page.get_by_role("link", name="It is over").click()
+    page.get_by_role("heading", name="Attempts").wait_for()
+
+
+def test_stop_ends_the_upstream_within_a_tenth_of_a_second(site: Site, visit: Visitor) -> None:
+    page = visit("live")
+    times = []
+    for _ in range(3):
+        model = endless(site)
+        with site.begin(model) as client:
+            _clicks_are_timed(page)
+            page.get_by_role("button", name=f"Stop {model}").click()
+            connection = site.upstream.connection(model.removeprefix("main/"))
+            site.upstream.until(lambda: connection.closed_at)  # noqa: B023 - it is asked at once
+            closed_ms = (connection.closed_at + time.time() - time.monotonic()) * 1000
+            times.append(closed_ms - page.evaluate("window.clicked"))
+            response = client.response()
+            assert response.complete
+            assert b"stopped_by_operator" in response.body
+            assert b"[DONE]" not in response.body
+    assert all(0 <= took < _STOP_MS for took in times), times
+
+
+def test_one_that_is_read_can_be_stopped_there(site: Site, visit: Visitor) -> None:
+    page = visit("live")
+    model = endless(site)
+    with site.begin(model):
+        page.locator("tbody tr a").click()
+        page.get_by_role("log").get_by_text("drop drop").wait_for()
+        page.get_by_role("complementary").get_by_role("button", name="Stop").click()
+        connection = site.upstream.connection(model.removeprefix("main/"))
+        site.upstream.until(lambda: connection.closed_at)
+        page.get_by_role("link", name="It is over").wait_for()
+
+
+def test_a_pause_holds_the_list_still(site: Site, visit: Visitor) -> None:
+    page = visit("live")
+    with site.begin(endless(site)):
+        page.wait_for_function(f"{_TOKENS} > 3")
+        page.get_by_role("button", name="Pause").click()
+        held = page.evaluate(_TOKENS)
+        page.wait_for_timeout(1_200)
+        assert page.evaluate(_TOKENS) == held
+        page.get_by_role("button", name="Go on").click()
+        page.wait_for_function(f"{_TOKENS} > {held}")
+
+
+def _clicks_are_timed(page: Page) -> None:
+    page.evaluate("document.addEventListener('click', () => { window.clicked = Date.now(); }, {capture: true})")

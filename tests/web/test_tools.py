@@ -1,0 +1,114 @@
+"""Inspect and the playground: a captured stream is explained in place, and a model is asked from here."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.web.conftest import Visitor
+from tests.web.site import Site
+from tests.web.traffic import endless, finite
+
+CAPTURES = Path(__file__).resolve().parent.parent / "captures"
+
+
+@pytest.mark.parametrize("code", ["no-done", "role-repeated", "missing-blank-line", "invalid-utf8"])
+def test_an_inspected_stream_shows_its_repairs_in_place(visit: Visitor, code: str) -> None:
+    page = visit("inspect")
+    page.get_by_label("A file of a stream").set_input_files(CAPTURES / f"{code}.sse")
+    finding = page.get_by_role("button", name=code).first
+    finding.wait_for()
+    lines = (CAPTURES / f"{code}.sse").read_bytes().splitlines()
+    assert page.locator(".bytes .n").count() == len(lines)
+    assert page.locator(".bytes .tag", has_text=code).count() >= 1
+    finding.click()
+    marked = page.locator("mark.at")
+    marked.wait_for(state="attached")
+    number = int(marked.locator("xpath=ancestor::div[1]/span[1]").inner_text())
+    assert f"line {number}" in finding.inner_text() or number == len(lines)
+    assert page.evaluate("document.activeElement.tagName") == "MARK"
+
+
+def test_a_mark_covers_the_bytes_that_are_wrong(visit: Visitor) -> None:
+    page = visit("inspect")
+    page.get_by_label("A captured stream").fill("data: {broken\n\n")
+    page.get_by_role("button", name="Inspect").click()
+    page.get_by_role("button", name="bad-json").click()
+    assert "{broken" in page.locator("mark.at").inner_text()
+    assert page.locator("mark.fault").count() == 1
+
+
+def test_a_healthy_stream_has_nothing_wrong(visit: Visitor) -> None:
+    page = visit("inspect")
+    page.get_by_label("A file of a stream").set_input_files(
+        {"name": "x.sse", "mimeType": "text/plain", "buffer": _healthy().encode()}
+    )
+    page.get_by_text("Nothing is wrong with it; the stream is completed.").wait_for()
+    assert page.locator("mark").count() == 0
+    page.get_by_text("Grüße").last.wait_for()
+
+
+def test_what_cannot_be_inspected_is_refused_in_words(visit: Visitor) -> None:
+    page = visit("inspect")
+    page.get_by_role("button", name="Inspect").click()
+    page.get_by_text("There is nothing to inspect yet").wait_for()
+    page.get_by_label("A file of a stream").set_input_files(
+        {"name": "x.sse", "mimeType": "text/plain", "buffer": b"x" * 5_000_001}
+    )
+    page.get_by_text("That is more than 5 MB").wait_for()
+    page.get_by_role("button", name="Show an example").click()
+    page.get_by_role("button", name="missing-blank-line").wait_for()
+
+
+def test_the_playground_streams_and_says_what_it_took(site: Site, visit: Visitor) -> None:
+    model = finite(site, 30, 0.03)
+    page = visit(f"playground?model={model}")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.keyboard.press("Control+Enter")
+    answer = page.get_by_role("log", name="The answer")
+    answer.get_by_text("w0 w1 w2").wait_for()
+    assert "w29" not in answer.inner_text()
+    page.get_by_role("link", name="see the call").wait_for()
+    assert "w28 w29" in answer.inner_text()
+    assert "[DONE]" in page.get_by_role("region", name="Raw events").inner_text()
+    total = page.locator(".play footer").inner_text()
+    assert "completed" in total
+    assert "first event" in total
+    assert "$" in total
+    page.get_by_role("link", name="see the call").click()
+    page.get_by_text("via=playground").wait_for()
+    page.go_back()
+    page.get_by_role("button", name="Send").wait_for()
+    assert page.get_by_label("Prompt", exact=True).input_value() == "Say something"
+
+
+def test_the_playground_stops_at_once(site: Site, visit: Visitor) -> None:
+    model = endless(site)
+    page = visit(f"playground?model={model}")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("log", name="The answer").get_by_text("drop drop").wait_for()
+    connection = site.upstream.connection(model.removeprefix("main/"))
+    asked = time.monotonic()
+    page.get_by_role("button", name="Stop").click()
+    site.upstream.until(lambda: connection.closed_at)
+    assert connection.closed_at - asked < 0.5
+    page.get_by_role("button", name="Send again").wait_for()
+
+
+def test_the_playground_offers_what_can_be_asked(visit: Visitor) -> None:
+    page = visit("playground")
+    page.locator("select option").first.wait_for(state="attached")
+    names = page.locator("select option").all_inner_texts()
+    assert any(name.startswith("pair-0") for name in names), names
+    page.get_by_role("button", name="Send").click()
+    page.get_by_text("There is nothing to send yet").wait_for()
+
+
+def _healthy() -> str:
+    head = '{"id":"c1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":'
+    bodies = (
+        '[{"index":0,"delta":{"role":"assistant","content":"Grüße"},"finish_reason":null}]}',
+        '[{"index":0,"delta":{},"finish_reason":"stop"}]}',
+    )
+    return "".join(f"data: {head}{body}\n\n" for body in bodies) + "data: [DONE]\n\n"
