@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import SetCookieParam
-
 from penstock.serve.admin.place import TOKEN_FILE
-from tests.faults.client import RawClient, body, post
+from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
 _LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))(/open\?link=\S+)")
@@ -28,9 +26,9 @@ class Site:
         assert found
         self.url, self.port, self.link = found[1], int(found[2]), found[3]
         self._token = (gateway.file.parent / "state" / TOKEN_FILE).read_text().strip()
-        self.cookie = self._sign_in()
+        self.session = self._sign_in()
 
-    def _sign_in(self) -> SetCookieParam:
+    def _sign_in(self) -> str:
         """A session, by the link that was printed."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         connection.request("GET", self.link)
@@ -38,8 +36,7 @@ class Site:
         response.read()
         connection.close()
         assert response.status == 303, response.status
-        name, _, value = response.headers["set-cookie"].partition(";")[0].partition("=")
-        return {"name": name, "value": value, "url": self.url}
+        return response.headers["set-cookie"].partition(";")[0].partition("=")[2]
 
     def ask(self, method: str, path: str, content: object = None) -> Any:
         """Ask the admin API, with the token."""
@@ -59,6 +56,11 @@ class Site:
             assert time.monotonic() < deadline, entries
             time.sleep(0.02)
         return list(entries)
+
+    def call(self, model: str, key: str = "") -> Response:
+        """Ask a model, and read its whole answer."""
+        with self.begin(model, key) as client:
+            return client.response()
 
     def begin(self, model: str, key: str = "", **fields: object) -> RawClient:
         """Begin a stream, whose answer is still to be read."""

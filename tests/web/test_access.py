@@ -17,6 +17,27 @@ PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
 _PAINT_MS = 200
 _SHIFT = 0.02
 
+# Where the focus is; whether that is seen; whether it is further down than before.
+_FOCUS = """() => {
+    const here = document.activeElement;
+    if (here === document.body) return null;
+    const style = getComputedStyle(here);
+    const after = window.last ? window.last.compareDocumentPosition(here) & 4 : 4;
+    window.last = here;
+    const seen = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
+    return [here.outerHTML.slice(0, 80), seen, Boolean(after)];
+}"""
+_PAINTED = """() => new Promise((done) => new PerformanceObserver((list) => {
+    const first = list.getEntries().find(({name}) => name === 'first-contentful-paint');
+    if (first) done(first.startTime);
+}).observe({type: 'paint', buffered: true}))"""
+_MOVED = """() => new Promise((done) => {
+    let sum = 0;
+    new PerformanceObserver((list) => { for (const {value} of list.getEntries()) sum += value; })
+        .observe({type: 'layout-shift', buffered: true});
+    setTimeout(() => done(sum), 50);
+})"""
+
 
 def show(site: Site, visit: Visitor, view: str, scheme: str = "light", width: int = 1280) -> Page:
     """A view that has something to show."""
@@ -24,15 +45,14 @@ def show(site: Site, visit: Visitor, view: str, scheme: str = "light", width: in
         view = f"calls/{site.ask('GET', '/admin/entries?provider=spare')['entries'][0]['id']}"
     page = visit(view, scheme=scheme, width=width, height=800 if width > 500 else 844)
     page.wait_for_function("!document.querySelector('main > [aria-busy=true]')")
-    match view.partition("?")[0]:
-        case "live":
-            page.locator("tbody tr a").first.click()
-            page.get_by_role("log").get_by_text("drop drop").wait_for()
-        case "inspect":
-            page.get_by_role("button", name="Show an example").click()
-            page.locator("mark").first.wait_for(state="attached")
-        case "playground":
-            page.locator("select option").first.wait_for(state="attached")
+    if view == "live":
+        page.locator("tbody tr a").first.click()
+        page.get_by_role("log").get_by_text("drop drop").wait_for()
+    elif view == "inspect":
+        page.get_by_role("button", name="Show an example").click()
+        page.locator("mark").first.wait_for(state="attached")
+    elif view == "playground":
+        page.locator("select option").first.wait_for(state="attached")
     return page
 
 
@@ -59,16 +79,7 @@ def test_everything_can_be_reached_by_keyboard_and_is_seen_to_be(site: Site, vis
         stops: list[str] = []
         for _ in range(30):
             page.keyboard.press("Tab")
-            at = page.evaluate(
-                """() => {
-                    const here = document.activeElement;
-                    if (here === document.body) return null;
-                    const style = getComputedStyle(here);
-                    const after = window.last ? window.last.compareDocumentPosition(here) & 4 : 4;
-                    window.last = here;
-                    return [here.outerHTML.slice(0, 80), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2, Boolean(after)];
-                }"""
-            )
+            at = page.evaluate(_FOCUS)
             if at is None:
                 break
             text, visible, in_order = at
@@ -134,23 +145,13 @@ def test_it_is_painted_at_once_and_nothing_jumps(visit: Visitor) -> None:
     for _ in range(4):
         page.reload()
         page.locator("tbody tr").first.wait_for()
-        paints.append(
-            page.evaluate(
-                """() => new Promise((done) => new PerformanceObserver((list) => done(list.getEntries()
-                    .find(({name}) => name === 'first-contentful-paint').startTime)).observe({type: 'paint', buffered: true}))"""
-            )
-        )
+        paints.append(page.evaluate(_PAINTED))
     assert min(paints) < _PAINT_MS, paints
     for view in ("calls", "health", "spend", "playground", "live", "inspect"):
         page = visit(view)
         page.wait_for_function("!document.querySelector('main > [aria-busy=true]')")
         page.wait_for_timeout(150)
-        moved = page.evaluate(
-            """() => new Promise((done) => { let sum = 0;
-                new PerformanceObserver((list) => { for (const {value} of list.getEntries()) sum += value; })
-                    .observe({type: 'layout-shift', buffered: true});
-                setTimeout(() => done(sum), 50); })"""
-        )
+        moved = page.evaluate(_MOVED)
         assert moved <= _SHIFT, f"{view} jumps: {moved}"
 
 

@@ -1,4 +1,4 @@
-"""Traffic: calls of every kind, so that each view has something to show; and streams that go on until they are stopped."""
+"""Traffic: calls of every kind, so that each view has something to show; and streams that run until stopped."""
 
 import time
 
@@ -27,15 +27,15 @@ def fill(site: Site) -> None:
     play(whole(), "pair-0-b")
     key = site.ask("POST", "/admin/keys", {"name": "ci", "budget": SECRET_BUDGET, "period": "day", "tags": TEAM})
     until = time.monotonic() + _WAIT_S
-    while site.begin(WHOLE, key["secret"]).response().status != 200:
+    while site.call(WHOLE, key["secret"]).status != 200:
         assert time.monotonic() < until
         time.sleep(0.02)
-    clients = [site.begin(model) for model in (CUT, FAILED, REPAIRED, STALLED, "pair-0")]
-    for _ in range(MANY):
-        site.begin(WHOLE).response()
-    for client in clients:
-        client.response()
-    site.booked("/admin/entries?limit=500", lambda entries: len(entries) > MANY + len(clients))
+    with site.begin(STALLED) as stalled:
+        models = [CUT, FAILED, REPAIRED, "pair-0", *[WHOLE] * MANY]
+        for model in models:
+            site.call(model)
+        stalled.response()
+    site.booked("/admin/entries?limit=500", lambda entries: len(entries) == len(models) + 2)
 
 
 def endless(site: Site, gap_s: float = 0.02, word: str = "drop ") -> str:
