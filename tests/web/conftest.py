@@ -1,7 +1,7 @@
 """What the tests of the page share: one gateway with its upstream and its ledger, and one browser.
 
-The gateway lives for the whole run. Playwright lives for a module: while it does, no other test of the process could run
-an event loop of its own.
+The gateway lives for the whole run. Playwright lives for a module: while it does, no other test of the process could
+run an event loop of its own.
 """
 
 import os
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from penstock.serve.admin.access import COOKIE
 from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Upstream
 from tests.web.site import Site
@@ -59,7 +60,7 @@ def visit(site: Site, browser: Browser) -> Iterator[Visitor]:
             reduced_motion="reduce",
         )
         contexts.append(context)
-        context.add_cookies([site.cookie])
+        context.add_cookies([{"name": COOKIE, "value": site.session, "url": site.url}])
         page = context.new_page()
         page.set_default_timeout(5_000)
         page.on("pageerror", lambda error: wrong.append(f"{view}: {error}"))

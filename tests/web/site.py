@@ -7,12 +7,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from playwright.sync_api import Page
+
 from penstock.serve.admin.place import TOKEN_FILE
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
 _LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))(/open\?link=\S+)")
 _WAIT_S = 3.0
+
+
+def until(page: Page, expression: str, timeout_s: float = 5.0) -> None:
+    """Wait until something is true of a page. (Playwright's own way evaluates text there, which the page forbids.)"""
+    deadline = time.monotonic() + timeout_s
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"it never came true: {expression}"
+        page.wait_for_timeout(20)
 
 
 class Site:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.web.conftest import Visitor
-from tests.web.site import Site
+from tests.web.site import Site, until
 from tests.web.traffic import CUT, REPAIRED, endless
 
 AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def show(site: Site, visit: Visitor, view: str, scheme: str = "light", width: in
     if view == "call":
         view = f"calls/{site.ask('GET', '/admin/entries?provider=spare')['entries'][0]['id']}"
     page = visit(view, scheme=scheme, width=width, height=800 if width > 500 else 844)
-    page.wait_for_function("!document.querySelector('main > [aria-busy=true]')")
+    until(page, "!document.querySelector('main > [aria-busy=true]')")
     if view == "live":
         page.locator("tbody tr a").first.click()
         page.get_by_role("log").get_by_text("drop drop").wait_for()
@@ -116,9 +116,9 @@ def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
 
 def test_changes_are_said_aloud(visit: Visitor) -> None:
     page = visit("calls?outcome=truncated")
-    page.wait_for_function("document.getElementById('said').textContent === '1 call listed'")
+    until(page, "document.getElementById('said').textContent === '1 call listed'")
     page = visit(f"calls?model={REPAIRED}x")
-    page.wait_for_function("document.getElementById('said').textContent === 'No calls'")
+    until(page, "document.getElementById('said').textContent === 'No calls'")
 
 
 def test_colours_can_be_chosen_and_are_kept(visit: Visitor) -> None:
@@ -149,7 +149,7 @@ def test_it_is_painted_at_once_and_nothing_jumps(visit: Visitor) -> None:
     assert min(paints) < _PAINT_MS, paints
     for view in ("calls", "health", "spend", "playground", "live", "inspect"):
         page = visit(view)
-        page.wait_for_function("!document.querySelector('main > [aria-busy=true]')")
+        until(page, "!document.querySelector('main > [aria-busy=true]')")
         page.wait_for_timeout(150)
         moved = page.evaluate(_MOVED)
         assert moved <= _SHIFT, f"{view} jumps: {moved}"

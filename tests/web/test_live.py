@@ -5,7 +5,7 @@ import time
 from playwright.sync_api import Page
 
 from tests.web.conftest import Visitor
-from tests.web.site import Site
+from tests.web.site import Site, until
 from tests.web.traffic import endless, finite
 
 _STOP_MS = 100
@@ -25,10 +25,10 @@ def test_tokens_appear_while_a_stream_runs(site: Site, visit: Visitor) -> None:
     with site.begin(endless(site)):
         row = page.locator("tbody tr")
         row.wait_for()
-        page.wait_for_function(f"{_TOKENS} > 3")
+        until(page, f"{_TOKENS} > 3")
         seen = page.evaluate(_TOKENS)
         page.evaluate("document.querySelector('tbody tr').mark = 1")
-        page.wait_for_function(f"{_TOKENS} > {seen} + 5")
+        until(page, f"{_TOKENS} > {seen} + 5")
         assert page.evaluate("document.querySelector('tbody tr').mark") == 1, "the row was made anew"
         assert "streaming" in row.inner_text()
         assert len(page.evaluate("document.querySelector('.spark path').getAttribute('d')")) > 50
@@ -86,13 +86,13 @@ def test_one_that_is_read_can_be_stopped_there(site: Site, visit: Visitor) -> No
 def test_a_pause_holds_the_list_still(site: Site, visit: Visitor) -> None:
     page = visit("live")
     with site.begin(endless(site)):
-        page.wait_for_function(f"{_TOKENS} > 3")
+        until(page, f"{_TOKENS} > 3")
         page.get_by_role("button", name="Pause").click()
         held = page.evaluate(_TOKENS)
         page.wait_for_timeout(1_200)
         assert page.evaluate(_TOKENS) == held
         page.get_by_role("button", name="Go on").click()
-        page.wait_for_function(f"{_TOKENS} > {held}")
+        until(page, f"{_TOKENS} > {held}")
 
 
 def _clicks_are_timed(page: Page) -> None:

@@ -40,7 +40,7 @@ export function mount(root, address) {
     h('p', { class: 'big' }, 'Nothing runs right now.'),
     h('p', {}, 'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.'),
     h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'));
-  const sheet = figures([['Running', running], ['New calls / s', rate], ['Tokens / s', tokens]]);
+  const sheet = figures([['Running', running], ['Calls over / s', rate], ['Tokens / s', tokens]]);
   const side = h('div', { class: 'beside' }, h('div', {}, table, more, empty));
   table.hidden = true;
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Live'), h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
