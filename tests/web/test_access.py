@@ -46,7 +46,7 @@ def show(site: Site, visit: Visitor, view: str, scheme: str = "light", width: in
     page = visit(view, scheme=scheme, width=width, height=800 if width > 500 else 844)
     until(page, "!document.querySelector('main > [aria-busy=true]')")
     if view == "live":
-        page.locator("tbody tr a").first.click()
+        page.locator("tbody tr", has_text="streaming").first.get_by_role("link").click()
         page.get_by_role("log").get_by_text("drop drop").wait_for()
     elif view == "inspect":
         page.get_by_role("button", name="Show an example").click()

@@ -74,7 +74,7 @@ def test_a_call_tells_of_its_attempts_on_one_clock(visit: Visitor) -> None:
     assert "ended after" in (bars.nth(1).get_attribute("aria-label") or "")
     assert page.get_by_text("the provider’s own figures").count() == 1
     assert page.get_by_text("nothing was generated").count() == 1
-    assert page.get_by_text("configured").count() == 1
+    assert page.get_by_text("configured").count() == 2
 
 
 def test_a_call_that_stalled_shows_where(visit: Visitor) -> None:

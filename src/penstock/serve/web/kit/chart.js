@@ -3,9 +3,12 @@
 import { h, s } from './dom.js';
 import { tick } from './format.js';
 
+// So many rates are told of a call at most.
+const SLOTS = 24;
+
 export const ENDINGS = ['completed', 'cancelled', 'refused', 'orphaned', 'truncated', 'timed_out', 'failed'];
 
-// A line of rates. `draw` changes it in place.
+// A line of rates, the last at its right end. `draw` changes it in place.
 export function spark(width = 96, height = 22) {
   const path = s('path');
   const svg = s('svg', { class: 'spark', width, height, viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' }, path);
@@ -14,8 +17,9 @@ export function spark(width = 96, height = 22) {
     svg,
     draw(values) {
       const most = Math.max(1, ...values);
-      const step = width / Math.max(1, values.length - 1);
-      const points = values.map((value, place) => `${(place * step).toFixed(1)} ${(height - 1.5 - (value / most) * (height - 4)).toFixed(1)}`);
+      const step = width / (SLOTS - 1);
+      const empty = SLOTS - values.length;
+      const points = values.map((value, place) => `${((empty + place) * step).toFixed(1)} ${(height - 1.5 - (value / most) * (height - 4)).toFixed(1)}`);
       const line = points.length ? `M${points.join('L')}` : '';
       if (line !== last) path.setAttribute('d', line);
       last = line;

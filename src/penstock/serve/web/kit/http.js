@@ -74,6 +74,12 @@ export async function* events(response) {
   }
 }
 
+// Shows an error where something was awaited.
+export function fail(place, error, again) {
+  place.removeAttribute('aria-busy');
+  place.replaceChildren(complain(error, again));
+}
+
 // What is shown of an error. Anything that is not an `Oops` is a mistake of ours, and says so.
 export function complain(error, again) {
   const known = error instanceof Oops;

@@ -3,7 +3,7 @@
 import { link } from '../kit/address.js';
 import { announce, copy, facts, h, outcome, s } from '../kit/dom.js';
 import { count, duration, exactly, money, plural } from '../kit/format.js';
-import { complain, get } from '../kit/http.js';
+import { fail, get } from '../kit/http.js';
 import { FAULTS, REPAIRS } from '../repairs.js';
 
 const MEASURES = {
@@ -24,7 +24,7 @@ export async function showCall(root, address, names, signal) {
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 404) error.todo = 'A call is booked a moment after it ends. If it has just run, reload; else it is not in this ledger.';
-    place.replaceChildren(complain(error, () => location.reload()));
+    fail(place, error, () => location.reload());
   }
 }
 

@@ -3,7 +3,7 @@
 import { changed, link } from '../kit/address.js';
 import { announce, field, h, outcome, select } from '../kit/dom.js';
 import { count, duration, exactly, moment, money, plural } from '../kit/format.js';
-import { complain, get } from '../kit/http.js';
+import { fail, get } from '../kit/http.js';
 import { keyNames, SPANS, used } from '../kit/names.js';
 import { REPAIRS } from '../repairs.js';
 import { showCall } from './call.js';
@@ -17,88 +17,129 @@ const PAGE = 100;
 export function mount(root, first) {
   const names = keyNames();
   let asking = new AbortController();
+  let list = null;
   show(first);
 
   function show(address) {
     asking.abort();
     asking = new AbortController();
-    root.replaceChildren();
-    if (address.id) showCall(root, address, names, asking.signal);
-    else showList(root, address, names, asking.signal);
-    const heading = root.querySelector('h1');
-    heading.tabIndex = -1;
-    return heading;
+    if (address.id) {
+      list = null;
+      root.replaceChildren();
+      showCall(root, address, names, asking.signal);
+    } else {
+      if (!list) {
+        list = makeList(names);
+        root.replaceChildren(...list.elements);
+      }
+      list.show(address, asking.signal);
+    }
   }
 
   return {
     update(address) {
-      const id = document.activeElement?.id;
-      const heading = show(address);
-      ((id && document.getElementById(id)) || heading).focus({ preventScroll: true });
+      const was = list;
+      show(address);
+      if (list && list === was) return; // whoever filters goes on filtering
+      const heading = root.querySelector('h1');
+      heading.tabIndex = -1;
+      heading.focus({ preventScroll: true });
+      scrollTo(0, 0);
     },
     close() { asking.abort(); },
   };
 }
 
-async function showList(root, address, names, signal) {
-  const query = address.query;
-  const go = (name) => (value) => { location.hash = changed(address, { [name]: value.trim(), before: '' }); };
-  const place = h('div', { 'aria-busy': 'true' });
+// The list, and its filters: made once, and then told which address they stand for.
+function makeList(names) {
+  let address = null;
+  const controls = {};
+  const place = h('div');
   const sub = h('span', { class: 'sub' }, '\u00a0');
-  const any = FILTERS.some((name) => query.has(name));
-  root.append(
-    h('div', { class: 'head' }, h('h1', {}, 'Calls'), sub, h('span', { class: 'grow' }), any && h('a', { href: link('calls') }, 'Clear filters')),
-    h('div', { class: 'filters', role: 'search', 'aria-label': 'Which calls' },
-      filter('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, word.replace('_', ' ')])]),
-      typed('Model', 'model', 'any'), typed('Provider', 'provider', 'any'), filter('Key', 'key', [['', 'Any']]),
-      filter('Repair', 'repair', [['', 'Any'], ...Object.keys(REPAIRS).map((code) => [code, code])]),
-      filter('Since', 'since', [['', 'Ever'], ...SPANS.map(([value, text]) => [value, `Last ${text}`])]),
-      query.has('until') && typed('Until', 'until', 'now'), query.has('tag') && typed('Tag', 'tag', '')),
-    place);
+  const clear = h('a', { href: link('calls'), hidden: true }, 'Clear filters');
+  const filters = h('div', { class: 'filters', role: 'search', 'aria-label': 'Which calls' },
+    chosen('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, word.replace('_', ' ')])]),
+    typed('Model', 'model', 'any'), typed('Provider', 'provider', 'any'), chosen('Key', 'key', [['', 'Any']]),
+    chosen('Repair', 'repair', [['', 'Any'], ...Object.keys(REPAIRS).map((code) => [code, code])]),
+    chosen('Since', 'since', [['', 'Ever'], ...SPANS.map(([value, text]) => [value, `Last ${text}`])]),
+    typed('Until', 'until', 'now'), typed('Tag', 'tag', 'any'));
   names.then((known) => {
-    const control = root.querySelector('#f-key');
-    const chosen = query.get('key');
-    for (const [id, name] of known) if (id !== chosen) control?.append(h('option', { value: id }, name));
-    if (chosen && known.has(chosen)) control.selectedOptions[0].textContent = known.get(chosen);
+    for (const [id, name] of known) if (![...controls.key.options].some(({ value }) => value === id)) controls.key.append(h('option', { value: id }, name));
+    for (const option of controls.key.options) if (known.has(option.value)) option.textContent = known.get(option.value);
   });
 
-  function filter(label, name, options) {
-    return field(label, select(options, query.get(name) ?? '', go(name)), { set: query.has(name) });
+  function go(name, value) {
+    location.hash = changed(address, { [name]: value.trim(), before: '' });
+  }
+
+  function chosen(label, name, options) {
+    controls[name] = select(options, '', (value) => go(name, value));
+    return field(label, controls[name]);
   }
 
   function typed(label, name, placeholder) {
-    const list = h('datalist', { id: `known-${name}` });
-    const control = h('input', { type: 'text', placeholder, value: query.get(name) ?? '', list: list.id, autocomplete: 'off', spellcheck: 'false', onchange: (event) => go(name)(event.target.value) });
-    if (name === 'model' || name === 'provider') control.addEventListener('focus', () => suggest(name, list), { once: true });
-    const whole = field(label, control, { set: query.has(name) });
-    whole.append(list);
+    const known = h('datalist', { id: `known-${name}` });
+    const control = h('input', { type: 'text', placeholder, list: known.id, autocomplete: 'off', spellcheck: 'false', onchange: () => go(name, control.value) });
+    if (name === 'model' || name === 'provider') control.addEventListener('focus', () => suggest(name, known), { once: true });
+    controls[name] = control;
+    const whole = field(label, control);
+    whole.append(known);
     return whole;
   }
 
-  async function suggest(name, list) {
-    try { list.append(...(await used(name, signal)).map((value) => h('option', { value }))); } catch { /* then there are none */ }
+  async function suggest(name, known) {
+    try { known.append(...(await used(name)).map((value) => h('option', { value }))); } catch { /* then there are none */ }
   }
 
-  try {
-    const asked = new URLSearchParams(query);
-    asked.set('limit', PAGE);
-    const [{ entries, next }, known] = await Promise.all([get(`/admin/entries?${asked}`, signal), names]);
-    const older = query.get('before');
-    sub.textContent = entries.length === 0 ? '' : `${plural(entries.length, 'call')}${next ? ', and there are older ones' : ''}`;
-    place.removeAttribute('aria-busy');
-    announce(entries.length ? `${plural(entries.length, 'call')} listed` : 'No calls');
-    if (!entries.length) {
-      place.replaceChildren(any || older ? h('div', { class: 'empty' }, h('p', { class: 'big' }, 'No call is like that.'), h('p', {}, h('a', { href: link('calls') }, 'Show all calls')))
-        : h('div', { class: 'empty' }, h('p', { class: 'big' }, 'Nothing is booked yet.'), h('p', {}, 'Each call is listed here as soon as it is over: how it ended, what it took, what had to be repaired.'), h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt')));
-      return;
+  // What the filters say is what the address says; those that are rare show only when they are set.
+  function fit(query) {
+    for (const [name, control] of Object.entries(controls)) {
+      const value = query.get(name) ?? '';
+      if (value && control.options && ![...control.options].some((option) => option.value === value)) control.append(h('option', { value }, value));
+      if (control.value !== value) control.value = value;
+      control.parentElement.classList.toggle('set', value !== '');
+      if (name === 'until' || name === 'tag') control.parentElement.hidden = value === '';
     }
-    place.replaceChildren(tableOf(entries, known), h('div', { class: 'row after' },
-      older && h('a', { class: 'button', href: changed(address, { before: '' }) }, 'Newest'),
-      next && h('a', { class: 'button', href: changed(address, { before: String(next) }) }, 'Older')));
-  } catch (error) {
-    if (signal.aborted) return;
-    place.replaceChildren(complain(error, () => { location.reload(); }));
+    clear.hidden = !FILTERS.some((name) => query.has(name));
   }
+
+  async function show(next, signal) {
+    address = next;
+    const query = address.query;
+    const older = query.get('before');
+    fit(query);
+    place.setAttribute('aria-busy', 'true');
+    try {
+      const asked = new URLSearchParams(query);
+      asked.set('limit', PAGE);
+      const [{ entries, next: following }, known] = await Promise.all([get(`/admin/entries?${asked}`, signal), names]);
+      sub.textContent = entries.length ? `${plural(entries.length, 'call')}${following ? ', and there are older ones' : ''}` : '\u00a0';
+      place.removeAttribute('aria-busy');
+      announce(entries.length ? `${plural(entries.length, 'call')} listed` : 'No calls');
+      if (entries.length) {
+        place.replaceChildren(tableOf(entries, known), h('div', { class: 'row after' },
+          older && h('a', { class: 'button', href: changed(address, { before: '' }) }, 'Newest'),
+          following && h('a', { class: 'button', href: changed(address, { before: String(following) }) }, 'Older')));
+        if (older) scrollTo(0, 0);
+      } else {
+        place.replaceChildren(older || !clear.hidden ? nothing() : welcome());
+      }
+    } catch (error) {
+      if (!signal.aborted) fail(place, error, () => show(address, signal));
+    }
+  }
+
+  const head = h('div', { class: 'head' }, h('h1', { tabindex: '-1' }, 'Calls'), sub, h('span', { class: 'grow' }), clear);
+  return { elements: [head, filters, place], show };
+}
+
+function nothing() {
+  return h('div', { class: 'empty' }, h('p', { class: 'big' }, 'No call is like that.'), h('p', {}, h('a', { href: link('calls') }, 'Show all calls')));
+}
+
+function welcome() {
+  return h('div', { class: 'empty' }, h('p', { class: 'big' }, 'Nothing is booked yet.'), h('p', {}, 'Each call is listed here as soon as it is over: how it ended, what it took, what had to be repaired.'),
+    h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'));
 }
 
 function tableOf(entries, names) {

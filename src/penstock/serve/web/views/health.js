@@ -4,7 +4,7 @@ import { changed, link } from '../kit/address.js';
 import { bars, ENDINGS, quantiles, strip } from '../kit/chart.js';
 import { announce, choices, h, outcome } from '../kit/dom.js';
 import { count, duration, exactly, percent, plural, tick } from '../kit/format.js';
-import { complain, get } from '../kit/http.js';
+import { fail, get } from '../kit/http.js';
 import { SPAN_MS, SPANS } from '../kit/names.js';
 import { REPAIRS } from '../repairs.js';
 
@@ -32,7 +32,7 @@ export function mount(root, first) {
       place.replaceChildren(...(rows.length ? [legend(rows), ...rows.map((row) => rowOf(row, told, since))] : [h('div', { class: 'empty' }, h('p', { class: 'big' }, 'Nothing was asked of any provider in this time.'), h('p', {}, 'Look at a longer time, or send something.'), h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'))]));
       announce(`${plural(rows.length, 'model')} shown`);
     } catch (error) {
-      if (!signal.aborted) place.replaceChildren(complain(error, () => show(address)));
+      if (!signal.aborted) fail(place, error, () => show(address));
     }
   }
 

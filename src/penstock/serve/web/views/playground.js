@@ -18,10 +18,10 @@ export function mount(root, first) {
   let running = null;
   if (address.query.get('prompt') === 'hello' && !kept.prompt) kept.prompt = HELLO;
 
-  const chooser = h('div', { class: 'settings' });
   const prompt = h('textarea', { id: 'prompt', rows: 4, placeholder: 'Write something', value: kept.prompt, oninput: () => { kept.prompt = prompt.value; } });
   const system = h('input', { type: 'text', id: 'system', placeholder: 'none', value: kept.system, oninput: () => { kept.system = system.value; } });
   const most = h('input', { type: 'number', id: 'most', min: 1, max: 100000, value: kept.most, oninput: () => { kept.most = most.value; } });
+  const chooser = h('div', { class: 'settings' }, field('Model', select([['', '…']], ''), { wide: true }), field('At most, in tokens', most), field('System prompt', system, { wide: true }));
   const send = h('button', { type: 'submit', class: 'main' }, 'Send');
   const stop = h('button', { type: 'button', class: 'stop', disabled: true, onclick: () => running?.abort() }, 'Stop');
   const trouble = h('div');
@@ -53,9 +53,9 @@ export function mount(root, first) {
   function drawChooser() {
     const wanted = address.query.get('model') ?? models.find(({ available }) => available)?.name ?? '';
     const options = models.map(({ name, available }) => [name, available ? name : `${name} (not available now)`]);
-    if (!options.length && !wanted) trouble.replaceChildren(complain(new Oops('There is no model to choose.', 'Set a provider’s key, or run `penstock model fetch` for the model on this machine.')));
+    if (!options.length && !wanted) trouble.replaceChildren(complain(new Oops('There is no model to choose.', 'Set a provider’s key, or run `penstock model pull` for the model on this machine.')));
     const chosen = select(options, wanted, (value) => history.replaceState(null, '', changed(address, { model: value, prompt: '' })));
-    chooser.replaceChildren(field('Model', chosen, { wide: true }), field('At most, in tokens', most), field('System prompt', system, { wide: true }));
+    chooser.firstChild.replaceWith(field('Model', chosen, { wide: true }));
   }
 
   async function ask() {

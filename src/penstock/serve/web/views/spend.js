@@ -4,7 +4,7 @@ import { changed, link } from '../kit/address.js';
 import { bars, meter } from '../kit/chart.js';
 import { announce, choices, figures, h } from '../kit/dom.js';
 import { brief, count, exactly, money, plural } from '../kit/format.js';
-import { complain, get, ticked } from '../kit/http.js';
+import { fail, get, ticked } from '../kit/http.js';
 import { keyNames, SPAN_MS, SPANS } from '../kit/names.js';
 
 export const title = 'Spend';
@@ -32,7 +32,7 @@ export function mount(root, first) {
       place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys)].filter(Boolean));
       announce(`Spend by ${by}, ${plural(usage.length, 'row')}`);
     } catch (error) {
-      if (!signal.aborted) place.replaceChildren(complain(error, () => show(address)));
+      if (!signal.aborted) fail(place, error, () => show(address));
     }
   }
 
@@ -89,7 +89,7 @@ function tableOf(usage, by, since, names) {
 function budgets(keys) {
   const limited = keys.filter(({ budget }) => budget !== null);
   const rest = keys.length - limited.length;
-  const note = h('p', { class: 'soft after' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create NAME --budget 5/day` makes one that has.'));
+  const note = h('p', { class: 'soft after' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create --name ci --budget 5 --period day` makes one that has.'));
   return h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, limited.map(budget)), note);
 }
 

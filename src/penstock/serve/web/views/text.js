@@ -2,7 +2,7 @@
 
 import { link } from '../kit/address.js';
 import { announce, h, outcome, tell } from '../kit/dom.js';
-import { count, duration, money } from '../kit/format.js';
+import { count, duration, money, plural } from '../kit/format.js';
 import { complain, events, open, ticked } from '../kit/http.js';
 
 const NEAR = 40;
@@ -28,13 +28,14 @@ export function reader(id, { halt, onclose }) {
       let piece = null;
       for await (const { event, data } of events(stream)) {
         const told = JSON.parse(data);
+        if (event === 'joined' && told.missed) text.append(h('p', { class: 'soft missed' }, `${plural(told.missed, 'character')} said before you looked, and not kept`));
         if (event === 'over') finish(told.outcome);
         if (event !== 'text') continue;
         const follow = text.scrollTop + text.clientHeight > text.scrollHeight - NEAR;
         if (told.kind !== kind || !piece) {
           kind = told.kind;
           piece = h('span', { class: kind });
-          if (text.childNodes.length) text.append('\n\n');
+          if (text.querySelector('span')) text.append('\n\n');
           text.append(piece);
         }
         piece.append(told.text);
