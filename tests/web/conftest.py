@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from penstock.serve.admin.access import COOKIE
 from tests.faults.gateway import Gateway, settings
@@ -19,6 +19,7 @@ from tests.web.traffic import fill
 
 # The names that scripts/lib.sh looks for, too.
 _NAMES = (os.environ.get("PENSTOCK_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+_WAIT_MS = 5_000
 _HOW = "no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/chromium"
 
 
@@ -43,40 +44,46 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def windows() -> dict[tuple[int, str], BrowserContext]:
+    """One window for each width and colour, with what the browser keeps; made when it is wanted."""
+    return {}
+
+
 Visitor = Callable[..., Page]
 
 
 @pytest.fixture
-def visit(site: Site, browser: Browser) -> Iterator[Visitor]:
+def visit(site: Site, browser: Browser, windows: dict[tuple[int, str], BrowserContext]) -> Iterator[Visitor]:
     """Opens views, each in a page of its own. Nothing may be wrong on any of them, but what a test asks for."""
-    contexts: list[BrowserContext] = []
+    pages: list[Page] = []
     wrong: list[str] = []
 
-    def visit(view: str, *, width: int = 1280, height: int = 800, scheme: str = "light", expected: str = "") -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if scheme == "dark" else "light",
-            permissions=["clipboard-read", "clipboard-write"],
-            reduced_motion="reduce",
-        )
-        contexts.append(context)
-        context.add_cookies([{"name": COOKIE, "value": site.session, "url": site.url}])
-        page = context.new_page()
-        page.set_default_timeout(5_000)
+    def visit(view: str, *, width: int = 1280, scheme: str = "light", expected: str = "") -> Page:
+        if (width, scheme) not in windows:
+            windows[width, scheme] = browser.new_context(
+                viewport={"width": width, "height": 800},
+                color_scheme="dark" if scheme == "dark" else "light",
+                permissions=["clipboard-read", "clipboard-write"],
+                reduced_motion="reduce",
+            )
+        window = windows[width, scheme]
+        window.add_cookies([{"name": COOKIE, "value": site.session, "url": site.url}])
+        page = window.new_page()
+        pages.append(page)
+        page.set_default_timeout(_WAIT_MS)
         page.on("pageerror", lambda error: wrong.append(f"{view}: {error}"))
-        page.on(
-            "console",
-            lambda said: (
+
+        def hear(said: ConsoleMessage) -> None:
+            if said.type in ("error", "warning") and not (expected and expected in said.text):
                 wrong.append(f"{view}: {said.type} {said.text}")
-                if said.type in ("error", "warning") and not (expected and expected in said.text)
-                else None
-            ),
-        )
+
+        page.on("console", hear)
         page.goto(f"{site.url}/#/{view}")
         page.wait_for_selector("h1")
         return page
 
     yield visit
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert not wrong, wrong

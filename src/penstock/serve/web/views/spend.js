@@ -89,7 +89,7 @@ function tableOf(usage, by, since, names) {
 function budgets(keys) {
   const limited = keys.filter(({ budget }) => budget !== null);
   const rest = keys.length - limited.length;
-  const note = h('p', { class: 'soft after' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create --name ci --budget 5 --period day` makes one that has.'));
+  const note = h('p', { class: 'soft after' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create --name ci --budget 5 --per day` makes one that has.'));
   return h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, limited.map(budget)), note);
 }
 
