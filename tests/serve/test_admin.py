@@ -10,6 +10,8 @@ import socket
 import stat
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,6 @@ from penstock.errors import ConfigError
 from penstock.gateway import key_changes
 from penstock.gateway.config import load
 from penstock.gateway.key_terms import KeyTerms
-from penstock.serve.admin import listener, queries
 from penstock.serve.admin import routes as admin_routes
 from penstock.serve.admin.place import TOKEN_FILE, open_place
 from tests.faults.client import CLIENT_KEY, body, post
@@ -120,14 +121,27 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             yield Served(gateway)
 
 
+def test_metrics_are_told_to_whoever_has_the_token(served: Served) -> None:
+    place = f"http://{served.place}/metrics"
+    with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+        urllib.request.urlopen(place, timeout=5)
+    refused.value.close()
+    request = urllib.request.Request(place, headers={"Authorization": f"Bearer {served.token}"})
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert b"# TYPE penstock_requests_total counter" in answer.read()
+
+
 def test_the_page_explains_every_route_and_every_code() -> None:
     page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text(encoding="utf-8")
     for method, pattern, _ in admin_routes.ROUTES:
         assert f"`{method} {pattern.pattern.replace('([^/]+)', 'ID')}`" in page
     assert "`GET /admin/state`" in page
-    sources = [Path(module.__file__ or "").read_text() for module in (admin_routes, listener, queries, key_changes)]
-    codes = {code for source in sources for code in re.findall(r'(?:code=|_failure\(\d+, )"(\w+)"', source)}
-    assert len(codes) > 10
+    assert "`GET /metrics`" in page
+    admin = Path(admin_routes.__file__ or "").parent
+    sources = [path.read_text() for path in (*admin.glob("*.py"), Path(key_changes.__file__ or ""))]
+    codes = {code for source in sources for code in re.findall(r'(?:code=|refusal\(\s*\d+, )"(\w+)"', source)}
+    assert len(codes) > 15
     for code in codes - {"internal_error"}:
         assert f"`{code}`" in page, code
     for field in KeyTerms.__struct_fields__:

@@ -26,8 +26,7 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, 
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
 from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
 
-# A thousand times what `settings` says.
-CHEAP, DEAR = "input = 1.0\noutput = 2.0", "input = 1000\noutput = 2000"
+PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
 REQUESTS = "penstock_requests_total"
 
 
@@ -39,7 +38,7 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture
 def gateway(tmp_path: Path, upstream: Upstream) -> Iterator[Served]:
-    with served(tmp_path, settings(upstream.url, 2).replace(CHEAP, DEAR)) as made:
+    with served(tmp_path, settings(upstream.url, 2, **PRICES)) as made:
         yield made
 
 
@@ -252,7 +251,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def workers(tmp_path: Path, home: Path, upstream: Upstream) -> Iterator[Gateway]:
-    configuration = settings(upstream.url, 2, server={"drain_s": 1.0}).replace(CHEAP, DEAR)
+    configuration = settings(upstream.url, 2, server={"drain_s": 1.0}, **PRICES)
     made = Gateway(tmp_path, upstream, configuration, arguments=("--workers", "2"), environment={"TMPDIR": str(home)})
     with made:
         sockets(home)

@@ -21,6 +21,8 @@ from penstock.serve.siblings import Siblings
 # Answers a request, in which a name may stand.
 Handler: TypeAlias = Callable[[str, Exchange, Answer], None]
 
+# Where Prometheus looks for them.
+METRICS = "/metrics"
 _NOT_RUNNING = refusal(404, "call_not_found", "there is no such call under way")
 _NO_CONTENT = refusal(403, "content_not_allowed", "what models say is shown only with content = true in [admin]")
 
@@ -35,6 +37,7 @@ class Direct:
         self._inspector = Inspector()
         self._tasks: set[asyncio.Task[None]] = set()
         self.routes: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
+            ("GET", re.compile(METRICS), self._tell_metrics),
             ("GET", re.compile(r"/admin/state"), self._tell_state),
             ("GET", re.compile(r"/admin/models"), self._tell_models),
             ("GET", re.compile(r"/admin/live"), self._watch),
@@ -52,6 +55,9 @@ class Direct:
     def _tell_state(self, _name: str, _exchange: Exchange, answer: Answer) -> None:
         admin = str(self._place.address)
         answer(Reply(200, {"version": _version(), "pid": os.getpid(), "admin": admin, **self._app.state()}))
+
+    def _tell_metrics(self, _name: str, exchange: Exchange, _answer: Answer) -> None:
+        self._app.metrics.handle(exchange)
 
     def _tell_models(self, _name: str, _exchange: Exchange, answer: Answer) -> None:
         answer(Reply(200, {"models": self._app.models()}))

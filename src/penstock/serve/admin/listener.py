@@ -26,7 +26,7 @@ from penstock.http.server import ServerConnection
 from penstock.serve.admin.access import Access, proves_page
 from penstock.serve.admin.answers import Answer, refusal, refuse_method, send_answer
 from penstock.serve.admin.desk import Desk
-from penstock.serve.admin.direct import Direct, Handler
+from penstock.serve.admin.direct import METRICS, Direct, Handler
 from penstock.serve.admin.inspection import LARGEST
 from penstock.serve.admin.page import Page
 from penstock.serve.admin.place import Place
@@ -94,7 +94,7 @@ class Admin:
             answer(refusal(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
         elif not _is_own(request.headers):
             answer(refusal(403, "origin_not_allowed", "pages of other origins are not answered here"))
-        elif request.path != "/admin" and not request.path.startswith("/admin/"):
+        elif not request.path.startswith("/admin/") and request.path not in ("/admin", METRICS):
             self._page.handle(exchange, new_request_id())  # it shows nothing by itself, so that it needs no token
         elif not self._is_let_in(request.headers):
             answer(_UNAUTHORIZED)
