@@ -180,7 +180,7 @@ def test_the_health_of_providers_is_told(tmp_path: Path, upstream: Upstream) -> 
             "usage_missing": 0,
         }
         assert sum(bucket["attempts"] for bucket in buckets) == 10
-        assert set(buckets[0]) == {"at_ms", "attempts", "outcomes", "p50", "p95", "repairs"}
+        assert set(buckets[0]) == {"at_ms", "attempts", "outcomes", "p50", "p95", "repairs", "usage_missing"}
         assert served.get("/admin/health?since=10m")["rows"] == []
         for wrong in ("bucket=0", "bucket=1s&since=7d", "bucket=x", "since=x", "model=m"):
             assert served.ask("GET", f"/admin/health?{wrong}")[0] == 400, wrong

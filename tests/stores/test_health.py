@@ -49,6 +49,7 @@ def test_a_book_made_by_hand(book: Book) -> None:
     assert (late.at_ms, late.attempts, late.outcomes) == (at + 2 * _MINUTE, 1, {"truncated": 1})
     assert near(late.first_event_ms.p50, 30)
     assert late.repairs == {}
+    assert (early.usage_missing, late.usage_missing) == (1, 0)
 
 
 def test_percentiles_are_right_within_a_tenth(book: Book) -> None:

@@ -59,7 +59,10 @@ def visit(site: Site, browser: Browser, windows: dict[tuple[int, str], BrowserCo
     pages: list[Page] = []
     wrong: list[str] = []
 
-    def visit(view: str, *, width: int = 1280, scheme: str = "light", expected: str = "") -> Page:
+    def visit(
+        view: str, *, width: int = 1280, scheme: str = "light", expected: str = "", elsewhere: Site | None = None
+    ) -> Page:
+        there = elsewhere or site
         if (width, scheme) not in windows:
             windows[width, scheme] = browser.new_context(
                 viewport={"width": width, "height": 800},
@@ -68,7 +71,7 @@ def visit(site: Site, browser: Browser, windows: dict[tuple[int, str], BrowserCo
                 reduced_motion="reduce",
             )
         window = windows[width, scheme]
-        window.add_cookies([{"name": COOKIE, "value": site.session, "url": site.url}])
+        window.add_cookies([{"name": COOKIE, "value": there.session, "url": there.url}])
         page = window.new_page()
         pages.append(page)
         page.set_default_timeout(_WAIT_MS)
@@ -79,7 +82,7 @@ def visit(site: Site, browser: Browser, windows: dict[tuple[int, str], BrowserCo
                 wrong.append(f"{view}: {said.type} {said.text}")
 
         page.on("console", hear)
-        page.goto(f"{site.url}/#/{view}")
+        page.goto(f"{there.url}/#/{view}")
         page.wait_for_selector("h1")
         return page
 

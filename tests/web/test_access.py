@@ -60,7 +60,8 @@ def show(site: Site, page: Page, view: str) -> None:
     if view == "call":
         view = f"calls/{site.ask('GET', '/admin/entries?provider=spare')['entries'][0]['id']}"
     page.goto(f"{site.url}/#/{view}")
-    page.wait_for_selector(f"nav a[aria-current][href='#/{re.split('[/?]', view)[0]}']")
+    name = re.split("[/?]", view)[0].capitalize()
+    until(page, f"document.title === '{name} · Penstock'")
     until(page, "document.querySelector('h1') && !document.querySelector('main > [aria-busy=true]')")
     if view == "live":
         page.locator("tbody tr", has_text="streaming").first.get_by_role("link").click()

@@ -142,6 +142,9 @@ def test_health_shows_what_each_provider_does(visit: Visitor) -> None:
     section = page.get_by_role("region", name="main repaired")
     section.wait_for()
     assert section.get_by_role("link", name="no-done").count() == 1
+    missing = section.get_by_role("img", name="usage missing")
+    assert "1 time, first at" in (missing.get_attribute("aria-label") or "")
+    assert missing.locator(".warn-fill").count() == 1
     cut = page.get_by_role("region", name="main cut")
     assert "1 truncated" in cut.inner_text()
     assert "100% went wrong" in cut.inner_text()

@@ -2,15 +2,25 @@
 
 import re
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 from playwright.sync_api import Locator, Page
 
+from tests.faults.gateway import Gateway, settings
+from tests.faults.upstream import Upstream
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
 from tests.web.traffic import endless, finite
 
 _STOP_MS = 100
 _WAIT_S = 5.0
+_MANY = 230
+_COUNT_NEW_ROWS = """() => {
+    window.made = 0;
+    new MutationObserver((changes) => { for (const {addedNodes} of changes) window.made += addedNodes.length; })
+        .observe(document.querySelector('tbody'), {childList: true});
+}"""
 
 
 def test_with_no_traffic_it_says_what_it_is_and_how_to_begin(visit: Visitor) -> None:
@@ -93,6 +103,32 @@ def test_a_pause_holds_the_list_still(site: Site, visit: Visitor) -> None:
         assert tokens(row) == held
         page.get_by_role("button", name="Go on").click()
         reach(page, row, held + 1)
+
+
+def test_where_content_is_not_allowed_it_says_how_to_allow_it(visit: Visitor, tmp_path: Path) -> None:
+    with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        private = Site(gateway)
+        page, model = visit("live", elsewhere=private), endless(private)
+        with private.begin(model):
+            row_of(page, model).get_by_role("link").click()
+            page.get_by_role("log").get_by_text("set content = true under [admin]").wait_for()
+            page.wait_for_timeout(600)
+            assert "drop" not in page.locator("main").inner_text()
+
+
+def test_more_than_can_be_listed_stay_usable(site: Site, visit: Visitor) -> None:
+    page, model = visit("live"), endless(site, gap_s=1.0)
+    with ExitStack() as streams:
+        for _ in range(_MANY):
+            streams.enter_context(site.begin(model))
+        page.get_by_text(f"The newest 200 of {_MANY} are listed.").wait_for()
+        page.evaluate(_COUNT_NEW_ROWS)
+        reach(page, page.locator("tbody tr").first, 2)
+        page.wait_for_timeout(1_000)
+        assert page.locator("tbody tr").count() == 200
+        assert page.evaluate("window.made") == 0, "rows were made anew"
+        page.locator("tbody tr").last.get_by_role("link").click()
+        page.get_by_role("log").get_by_text("drop").wait_for()
 
 
 def row_of(page: Page, model: str) -> Locator:

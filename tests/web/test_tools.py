@@ -43,7 +43,7 @@ def test_a_healthy_stream_has_nothing_wrong(visit: Visitor) -> None:
     page.get_by_label("A file of a stream").set_input_files(
         {"name": "x.sse", "mimeType": "text/plain", "buffer": _healthy().encode()}
     )
-    page.get_by_text("Nothing is wrong with it; the stream is completed.").wait_for()
+    page.get_by_role("heading", name="Nothing is wrong with it; the stream is completed.").wait_for()
     assert page.locator("mark").count() == 0
     page.get_by_text("Grüße").last.wait_for()
 

@@ -71,6 +71,7 @@ class HealthBucket(Struct, frozen=True, kw_only=True):
     outcomes: Mapping[str, int]
     first_event_ms: Percentiles
     repairs: Mapping[str, int]
+    usage_missing: int
 
 
 class Health(Struct, frozen=True, kw_only=True):

@@ -80,12 +80,13 @@ def health(reader: Reader, since_ms: int, until_ms: int, bucket_ms: int) -> list
 
 
 class _Counts:
-    """What was counted: outcomes, times to the first event by their bins, repairs."""
+    """What was counted: outcomes, times to the first event by their bins, repairs, answers without usage."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
         self.first_events: Counter[int] = Counter()
         self.repairs: Counter[str] = Counter()
+        self.usage_missing = 0
 
 
 class _Gathered:
@@ -94,7 +95,6 @@ class _Gathered:
     def __init__(self) -> None:
         self._all = _Counts()
         self._buckets: dict[int, _Counts] = {}
-        self._usage_missing = 0
         self.gaps: Counter[int] = Counter()
 
     def answered(self, row: Row) -> None:
@@ -104,7 +104,7 @@ class _Gathered:
             counts.outcomes[str(outcome)] += _int(count)
             if _int(bin) >= 0:
                 counts.first_events[_int(bin)] += _int(count)
-        self._usage_missing += _int(missing)
+            counts.usage_missing += _int(missing)
 
     def repaired(self, row: Row) -> None:
         """A defect was repaired so often."""
@@ -122,7 +122,7 @@ class _Gathered:
             first_event_ms=percentiles(self._all.first_events),
             longest_gap_ms=percentiles(self.gaps),
             repairs=dict(self._all.repairs),
-            usage_missing=self._usage_missing,
+            usage_missing=self._all.usage_missing,
             buckets=[
                 HealthBucket(
                     at_ms=number * bucket_ms,
@@ -130,6 +130,7 @@ class _Gathered:
                     outcomes=dict(counts.outcomes),
                     first_event_ms=percentiles(counts.first_events),
                     repairs=dict(counts.repairs),
+                    usage_missing=counts.usage_missing,
                 )
                 for number, counts in sorted(self._buckets.items())
             ],

@@ -60,16 +60,18 @@ export function quantiles(buckets, { height = 64, label, span_ms }) {
     buckets.forEach((bucket, place) => {
       const value = bucket[name];
       if (value === null || value === undefined) { drawing = false; return; }
-      // One point alone is drawn as a short line: it would not be seen otherwise.
-      path += `${drawing ? 'L' : 'M'}${at(place, value)}${drawing ? '' : 'h0.1'}`;
+      path += `${drawing ? 'L' : 'M'}${at(place, value)}`;
       drawing = true;
     });
     return path;
   };
+  // A point that stands alone makes no line: it is drawn as a dot.
+  const known = (place, name) => buckets[place]?.[name] !== null && buckets[place]?.[name] !== undefined;
+  const dots = (name) => buckets.map((bucket, place) => (known(place, name) && !known(place - 1, name) && !known(place + 1, name) ? `M${at(place, bucket[name])}h0.1` : '')).join('');
+  const path = (kind, d) => s('path', { d, class: kind, 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' });
   const svg = s('svg', { class: 'chart', height, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label },
     s('line', { x1: 0, x2: 1000, y1: height - 0.5, y2: height - 0.5, class: 'base', 'vector-effect': 'non-scaling-stroke' }),
-    s('path', { d: line('p95'), class: 'p95', 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' }),
-    s('path', { d: line('p50'), class: 'p50', 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' }));
+    path('p95', line('p95')), path('p95 dot', dots('p95')), path('p50', line('p50')), path('p50 dot', dots('p50')));
   return h('figure', {}, svg, axis(buckets, span_ms));
 }
 

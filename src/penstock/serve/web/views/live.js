@@ -1,4 +1,4 @@
-// Live: the calls that run now. Told about twice a second; a row is made once and then changed in place.
+// Live: the calls that run now. Told about twice a second; a row is made once, and then changed in place while it can be seen.
 
 import { link } from '../kit/address.js';
 import { spark } from '../kit/chart.js';
@@ -15,6 +15,7 @@ const AGAIN_MS = [500, 1000, 2000, 5000];
 export function mount(root, address) {
   const ending = new AbortController();
   const rows = new Map();
+  const sight = new IntersectionObserver(onsight, { rootMargin: '200px' });
   let chosen = address.id;
   let paused = false;
   let panel = null;
@@ -31,7 +32,7 @@ export function mount(root, address) {
   const more = h('p', { class: 'soft after', hidden: true });
   const table = h('div', { class: 'scroll' }, h('table', { class: 'live fixed stack' },
     h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
-    h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-num', 'c-act'].map((name) => h('col', { class: name }))),
+    h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name }))),
     h('thead', {}, h('tr', {}, h('th', {}, 'Model'), h('th', {}, 'State'), h('th', { class: 'c-key' }, 'Key'), h('th', { class: 'number' }, 'Tokens'),
       h('th', { class: 'number' }, 'Per second'), h('th', {}, 'Rate'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
       h('th', {}, h('span', { class: 'unseen' }, 'Stop')))),
@@ -77,11 +78,13 @@ export function mount(root, address) {
       if (!row) {
         row = makeRow(call);
         rows.set(call.id, row);
+        row.draw(call);
+        sight.observe(row.element);
         body.insertBefore(row.element, before);
       } else if (row.element === before) {
         before = before.nextSibling;
       }
-      row.draw(call);
+      row.told(call);
       seen.add(call.id);
       if (call.phase === 'over') row.until ||= now + LINGER_MS;
       else flow += call.tokens_per_s ?? 0;
@@ -90,6 +93,7 @@ export function mount(root, address) {
       if (seen.has(id) && !row.until) continue;
       row.until ||= now; // it fell off the list
       if (row.until <= now && id !== chosen) {
+        sight.unobserve(row.element);
         row.element.remove();
         rows.delete(id);
       }
@@ -124,13 +128,19 @@ export function mount(root, address) {
     const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
     const name = h('a', { href: link('live', {}, call.id), title: call.id }, call.model);
     const via = h('span', { class: 'soft' });
-    const element = h('tr', { onclick: (event) => { if (!event.target.closest('a, button')) location.hash = link('live', {}, call.id); } },
+    const element = h('tr', { 'data-id': call.id, onclick: (event) => { if (!event.target.closest('a, button')) location.hash = link('live', {}, call.id); } },
       h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft late' }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', { class: 'first' }, stop));
     element.classList.toggle('chosen', call.id === chosen);
     let phase = '';
-    return {
+    const row = {
       element,
       until: 0,
+      seen: false,
+      call,
+      told(call) {
+        row.call = call;
+        if (row.seen || call.phase === 'over') row.draw(call);
+      },
       draw(call) {
         const word = call.phase === 'over' ? (call.outcome ?? 'over') : call.phase;
         if (word !== phase) {
@@ -147,6 +157,16 @@ export function mount(root, address) {
         line.draw(call.rates ?? []);
       },
     };
+    return row;
+  }
+
+  function onsight(changes) {
+    for (const { target, isIntersecting } of changes) {
+      const row = rows.get(target.dataset.id);
+      if (!row) continue;
+      row.seen = isIntersecting;
+      if (isIntersecting) row.draw(row.call);
+    }
   }
 
   async function halt(id, button) {
@@ -185,6 +205,7 @@ export function mount(root, address) {
     update(next) { if (next.id !== chosen) choose(next.id); },
     close() {
       ending.abort();
+      sight.disconnect();
       panel?.close();
     },
   };
