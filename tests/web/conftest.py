@@ -24,7 +24,16 @@ _HOW = "no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/chromiu
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def chromium() -> str:
+    """Where it is. Without it nothing of the page is tested."""
+    found = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
+    if found is None:
+        pytest.skip(_HOW)
+    return found
+
+
+@pytest.fixture(scope="session")
+def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:  # noqa: ARG001 - it comes first
     with Upstream() as upstream:
         configuration = settings(upstream.url, 2, admin={"content": True})
         with Gateway(tmp_path_factory.mktemp("web"), upstream, configuration) as gateway:
@@ -34,12 +43,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
-    if found is None:
-        pytest.skip(_HOW)
+def browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
 
