@@ -80,8 +80,8 @@ function tableOf(usage, by, since, names) {
       const value = row.group[by];
       const name = by === 'key' ? (names.get(value) ?? (value || 'no key')) : value || 'nobody was asked';
       const filters = by === 'day' ? dayOf(value) : { [by]: value, since };
-      return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters) }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number first', 'data-what': '' }, money(row.cost)),
-        h('td', { class: 'share' }, meter([['spent-fill', Number(row.cost) / most]], { label: `${name}: ${money(row.cost)}` })),
+      return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters) }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number first', 'data-what': '' }, spent(row)),
+        h('td', { class: 'share' }, meter([['spent-fill', Number(row.cost) / most]], { label: `${name}: ${spent(row)}` })),
         h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href: link('calls', filters) }, count(row.calls)) : count(row.calls)), h('td', { class: 'number', 'data-what': 'in' }, brief(row.input)), h('td', { class: 'number', 'data-what': 'out' }, brief(row.output)), h('td', { class: 'number', 'data-what': 'cached' }, brief(row.cached)), h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''));
     }))));
 }
@@ -104,4 +104,9 @@ function budget(key) {
 
 function nothing() {
   return h('div', { class: 'empty' }, h('p', { class: 'big' }, 'Nothing was spent in this time.'));
+}
+
+/** What a group has cost. Where nothing in it has a price, that is not nothing. */
+function spent(row) {
+  return Number(row.cost) === 0 && row.unpriced > 0 ? 'unpriced' : money(row.cost);
 }
