@@ -81,7 +81,7 @@ export function strip(cells, { label, height = 14, onpick }) {
   const svg = s('svg', { class: 'chart', height, role: 'img', 'aria-label': label }, s('rect', { x: 0, y: 0, width: '100%', height, rx: 2, class: 'empty-fill' }));
   cells.forEach((cell, place) => {
     if (!cell.share) return;
-    svg.append(s('rect', { x: `${place * wide}%`, y: 0, width: `${wide}%`, height, class: 'warn-fill', 'fill-opacity': (0.25 + 0.75 * Math.min(1, cell.share)).toFixed(2), style: null, onclick: () => onpick(cell) }, s('title', {}, cell.title)));
+    svg.append(s('rect', { x: `${place * wide}%`, y: 0, width: `${wide}%`, height, class: 'warn-fill', 'fill-opacity': (0.25 + 0.75 * Math.min(1, cell.share)).toFixed(2), onclick: () => onpick(cell) }, s('title', {}, cell.title)));
   });
   return svg;
 }

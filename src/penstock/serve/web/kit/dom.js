@@ -36,9 +36,9 @@ export function announce(text) {
   quiet = setTimeout(() => { said.textContent = text; }, 150);
 }
 
-export function field(label, control, { wide = false, set = false } = {}) {
+export function field(label, control, { wide = false } = {}) {
   control.id ||= `f-${label.toLowerCase().replace(/[^a-z]+/g, '-')}`;
-  return h('div', { class: `field${wide ? ' wide' : ''}${set ? ' set' : ''}` }, h('label', { for: control.id }, label), control);
+  return h('div', { class: `field${wide ? ' wide' : ''}` }, h('label', { for: control.id }, label), control);
 }
 
 export function select(options, chosen, onchange) {

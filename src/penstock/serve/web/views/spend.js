@@ -55,10 +55,10 @@ function totals(days, since) {
 
 function overDays(days, since) {
   const known = new Map(days.map((day) => [day.group.day, day]));
-  const count_ = Math.max(1, Math.ceil(SPAN_MS[since] / DAY) + 1);
+  const number = Math.max(1, Math.ceil(SPAN_MS[since] / DAY) + 1);
   const today = Math.floor(Date.now() / DAY) * DAY;
-  const columns = Array.from({ length: count_ }, (_, place) => {
-    const at = today - (count_ - 1 - place) * DAY;
+  const columns = Array.from({ length: number }, (_, place) => {
+    const at = today - (number - 1 - place) * DAY;
     const day = known.get(new Date(at).toISOString().slice(0, 10));
     return { at_ms: at, parts: { spent: Number(day?.cost ?? 0) }, title: `${new Date(at).toISOString().slice(0, 10)}: ${money(day?.cost ?? '0')}, ${plural(day?.calls ?? 0, 'call')}` };
   });
