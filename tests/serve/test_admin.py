@@ -132,6 +132,20 @@ def test_metrics_are_told_to_whoever_has_the_token(served: Served) -> None:
         assert b"# TYPE penstock_requests_total counter" in answer.read()
 
 
+def test_what_is_held_for_running_calls_is_told(served: Served) -> None:
+    secret, key = served.make(name="holds", budget="5", period="day")
+    served.until_known(secret)
+    gate = Gate()
+    model = served.gateway.upstream.play([head(), chunk(HELLO), gate, chunk(REST), last_chunk()])
+    with served.gateway.client() as client:
+        content = body(f"main/{model}", stream=True, max_tokens=100)
+        client.send(post(content, {"Authorization": f"Bearer {secret}"}))
+        served.gateway.until(lambda: float(served.get("/admin/holds")["holds"][key["id"]]) > 0.1)
+        gate.open()
+        assert client.response().status == 200
+    served.gateway.until(lambda: float(served.get("/admin/holds")["holds"][key["id"]]) == 0)
+
+
 def test_the_page_explains_every_route_and_every_code() -> None:
     page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text(encoding="utf-8")
     for method, pattern, _ in admin_routes.ROUTES:

@@ -125,6 +125,11 @@ def left_of_budget(account: Account, key: Key, now: int) -> float | None:
     return max(0.0, 1 - (account.spent[label] + account.owed.get(label, 0)) / key.budget)
 
 
+def held_in(account: Account, key: Key, now: int) -> int:
+    """What is held for calls in a key's present period, in nanodollars."""
+    return account.owed.get(span(key.period, now).label, 0)
+
+
 def seed(account: Account, period: Span, spent: Spent, now: int) -> None:
     """Take from the ledger what was spent in a period. What it knows of is held no longer."""
     account.stale = False

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from penstock.gateway.account import Account, book, left_of_budget, release, seed, settle
+from penstock.gateway.account import Account, book, held_in, left_of_budget, release, seed, settle
 from penstock.gateway.admission import Answer, Demand, extend, reserve
 from penstock.gateway.book import Spent
 from penstock.gateway.keys import Key
@@ -47,6 +47,9 @@ class Accounts(Protocol):
 
     def left(self, key: Key) -> float | None:
         """Which part of a key's budget is left, as far as this process has seen; None where it has not."""
+
+    def held(self, key: Key) -> int:
+        """What is held for calls of a key in its present period, in nanodollars, as far as this process has seen."""
 
     def forget(self, key_id: str) -> None:
         """The key is gone."""
@@ -101,6 +104,11 @@ class LocalAccounts:
         """See `Accounts`."""
         account = self._accounts.get(key.id)
         return left_of_budget(account, key, self._clock()) if account is not None else None
+
+    def held(self, key: Key) -> int:
+        """See `Accounts`."""
+        account = self._accounts.get(key.id)
+        return held_in(account, key, self._clock()) if account is not None else 0
 
     def forget(self, key_id: str) -> None:
         """See `Accounts`."""

@@ -393,6 +393,10 @@ class App:
             self.overhearing.settled(call, entry)
         self._log.call(call)
 
+    def holds(self) -> dict[str, int]:
+        """What is held for calls of each key that has a budget, in nanodollars."""
+        return self._books.holds() if self._books is not None else {}
+
     def _routes(self) -> Routes:
         """What other workers of the gateway may ask of this one."""
         return {

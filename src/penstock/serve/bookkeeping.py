@@ -115,6 +115,10 @@ class Bookkeeping:
         """How many calls are over that the book does not hold yet, and how many of them wait because it cannot."""
         return self._journal.waiting, self._journal.waiting if self._scribe.trouble else 0
 
+    def holds(self) -> dict[str, int]:
+        """What is held for calls of each key that has a budget, in nanodollars, by the keys' ids."""
+        return {key.id: self._accounts.held(key) for key in self._stored if key.budget is not None}
+
     def budgets(self) -> dict[str, float]:
         """Which part of its budget each key has left that is in use, by the keys' ids."""
         now = time.time() * 1000

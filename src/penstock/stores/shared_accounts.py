@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.account import left_of_budget
+from penstock.gateway.account import held_in, left_of_budget
 from penstock.gateway.accounts import now_ms
 from penstock.gateway.admission import Answer, Demand, Denial
 from penstock.gateway.book import Spent
@@ -110,6 +110,11 @@ class SharedAccounts:
         """See `Accounts`."""
         account = self._participant.seen(key.id)
         return left_of_budget(account, key, self._clock()) if account is not None else None
+
+    def held(self, key: Key) -> int:
+        """See `Accounts`."""
+        account = self._participant.seen(key.id)
+        return held_in(account, key, self._clock()) if account is not None else 0
 
     def forget(self, key_id: str) -> None:
         """See `Accounts`."""

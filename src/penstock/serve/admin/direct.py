@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from penstock.gateway.key_report import money
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.answers import HEADERS, Answer, refusal, refuse_method
 from penstock.serve.admin.inspection import Inspector
@@ -40,6 +41,7 @@ class Direct:
             ("GET", re.compile(METRICS), self._tell_metrics),
             ("GET", re.compile(r"/admin/state"), self._tell_state),
             ("GET", re.compile(r"/admin/models"), self._tell_models),
+            ("GET", re.compile(r"/admin/holds"), self._tell_holds),
             ("GET", re.compile(r"/admin/live"), self._watch),
             ("GET", re.compile(r"/admin/calls/([^/]+)/text"), self._overhear),
             ("POST", re.compile(r"/admin/calls/([^/]+)/stop"), self._stop),
@@ -61,6 +63,9 @@ class Direct:
 
     def _tell_models(self, _name: str, _exchange: Exchange, answer: Answer) -> None:
         answer(Reply(200, {"models": self._app.models()}))
+
+    def _tell_holds(self, _name: str, _exchange: Exchange, answer: Answer) -> None:
+        answer(Reply(200, {"holds": {key: money(held) for key, held in self._app.holds().items()}}))
 
     def _watch(self, _name: str, exchange: Exchange, answer: Answer) -> None:
         if exchange.request.method != "GET":

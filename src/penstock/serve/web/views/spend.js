@@ -27,9 +27,9 @@ export function mount(root, first) {
     root.replaceChildren(h('div', { class: 'head' }, h('h1', { tabindex: '-1' }, 'Spend'), h('span', { class: 'grow' }),
       choices('By', BY, by, (value) => changed(address, { by: value })), choices('Since', SPANS, since, (value) => changed(address, { since: value }))), place);
     try {
-      const [{ usage, truncated }, days, { keys }, known] = await Promise.all([get(`/admin/usage?by=${by}&since=${since}`, signal), get(`/admin/usage?by=day&since=${since}`, signal), get('/admin/keys?limit=500', signal), names]);
+      const [{ usage, truncated }, days, { keys }, { holds }, known] = await Promise.all([get(`/admin/usage?by=${by}&since=${since}`, signal), get(`/admin/usage?by=day&since=${since}`, signal), get('/admin/keys?limit=500', signal), get('/admin/holds', signal), names]);
       place.removeAttribute('aria-busy');
-      place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys)].filter(Boolean));
+      place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys.map((key) => ({ ...key, held: holds[key.id] })))].filter(Boolean));
       announce(`Spend by ${by}, ${plural(usage.length, 'row')}`);
     } catch (error) {
       if (!signal.aborted) fail(place, error, () => show(address));
