@@ -284,7 +284,7 @@ def test_a_stream_is_stopped_at_once(served: Served, upstream: Upstream) -> None
         assert not response.done
         assert response.error["code"] == "stopped_by_operator"
         entry = served.gateway.book.entry(id)
-        assert (entry.outcome, entry.code, entry.status) == ("truncated", "stopped_by_operator", 200)
+        assert (entry.outcome, entry.code, entry.status) == ("cancelled", "stopped_by_operator", 200)
         assert entry.attempts[0].outcome == "truncated"
         assert entry.tokens.output > 0
         assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 404
@@ -302,7 +302,7 @@ def test_a_call_is_stopped_before_its_first_word(stream: bool, served: Served, u
         assert (response.status, response.error["code"]) == (503, "stopped_by_operator")
         assert response.headers["x-should-retry"] == "false"
         entry = served.gateway.book.entry(id)
-        assert (entry.outcome, entry.code) == ("truncated", "stopped_by_operator")
+        assert (entry.outcome, entry.code) == ("cancelled", "stopped_by_operator")
         assert len(entry.attempts) == 1
     assert upstream.requests(model) == upstream.requests(model)[:1]  # nobody else is tried
 

@@ -68,7 +68,10 @@ def create_command(
         named = dict(map(parse_tag, terms.pop("tags")))
         wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **terms)
         now = _now_ms()
+        first = not book.keys()
         _hand_over(book, key_changes.create(book, wanted, now), now, as_json=as_json)
+    if first and sys.stderr.isatty():
+        click.echo("From now on clients have to show a key, on this machine too.", err=True)
 
 
 @command.command("list", short_help="List keys.")

@@ -103,7 +103,7 @@ def _show(
                 Column(_HEADS.get(name, name), True, _DOUBTFUL.get(name, {}), spare=_SPARE.get(name, 0))
                 for name in figures
             ),
-            Column("cost", True, {"": "green"}),
+            Column("cost", True, {"unpriced": "yellow", "": "green"}),
         )
     )
     table.show(
@@ -121,4 +121,5 @@ def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list
 
 
 def _numbers(row: UsageRow, figures: list[str]) -> list[str]:
-    return [*(f"{getattr(row, name):,}" for name in figures), money(row.cost)]
+    cost = "unpriced" if row.unpriced and not row.cost else money(row.cost)  # what nobody knows is not nothing
+    return [*(f"{getattr(row, name):,}" for name in figures), cost]

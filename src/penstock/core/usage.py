@@ -45,8 +45,9 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def absurd(self) -> bool:
-        """Whether its input or its output cannot be true. Nobody is billed by such a report."""
-        return not 0 <= (self.input or 0) < ABSURD_TOKENS or not 0 <= (self.output or 0) < ABSURD_TOKENS
+        """Whether a figure in it cannot be true. Nobody is billed by such a report."""
+        counts = [count for count in self.counts() if count is not None]
+        return bool(counts) and not 0 <= min(counts) <= max(counts) < ABSURD_TOKENS
 
     def counts(self) -> tuple[int | None, ...]:
         """Every count, in the order of the fields."""
@@ -108,13 +109,18 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, usage: Usage) -> "Tokens":
-        """What a report comes to. What it leaves out is 0; what is beyond reason is brought within it.
+        """What a report comes to. What it leaves out is the rest of its total, else 0; what is beyond reason is brought
+        within it.
 
         A part that the provider counts beside its whole is added to it, because it is billed: reasoning that the total
         shows to be apart, and any part that is greater than its whole.
         """
-        given, written, cached = _bounded(usage.output), _bounded(usage.cache_write), _bounded(usage.cached)
-        reasoning, read = _bounded(usage.reasoning), _bounded(usage.input)
+        whole, given, read = _bounded(usage.total), _bounded(usage.output), _bounded(usage.input)
+        if usage.input is None:
+            read = max(whole - given, 0)
+        elif usage.output is None:
+            given = max(whole - read, 0)
+        reasoning, written, cached = _bounded(usage.reasoning), _bounded(usage.cache_write), _bounded(usage.cached)
         apart = any(code == "usage-reasoning-apart" for code, _ in usage.doubts())
         output = _bounded(given + reasoning) if apart or reasoning > given else given
         input = _bounded(read + cached + written) if cached + written > read else read

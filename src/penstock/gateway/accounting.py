@@ -120,10 +120,13 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
     usage = attempt.usage
     if usage is not None and not usage.blank and not usage.absurd:
         tokens = Tokens.of(usage)
+        said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
+        if usage.input is None and usage.total is None:
+            return "estimated", structs.replace(tokens, input=call.input_estimate, output=tokens.output or said)
         if tokens.output or not attempt.said:
             return "reported", tokens
-        said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
-        return "estimated", structs.replace(tokens, output=said)
+        read = tokens.input if usage.input is not None else max(tokens.input - said, 0)
+        return "estimated", structs.replace(tokens, input=read, output=said)
     if attempt.said or attempt.ending == "completed" or attempt.answered or _left(call, attempt):
         said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
         return "estimated", Tokens(input=call.input_estimate, output=said)

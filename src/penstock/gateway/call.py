@@ -113,7 +113,7 @@ class Attempt:
         self.on_limit: Callable[[], None] | None = None
         self.reader: Framed | None = None
         """What reads the answer, while it comes."""
-        self.stop: Callable[[Failure], None] | None = None
+        self.stop: Callable[[Failure, Ending], None] | None = None
         """Ends the answer, while it comes, and tells the client why."""
 
     @property
@@ -128,7 +128,7 @@ class Call:
     __slots__ = (
         "at_ms",
         "attempts",
-        "bounded",
+        "cap",
         "code",
         "ending",
         "first_event_s",
@@ -180,8 +180,8 @@ class Call:
         self.tags: Mapping[str, str] = {}
         self.user = ""
         self.input_estimate = 0
-        self.bounded = False
-        """Whether the client says how long the answer may be."""
+        self.cap: int | None = None
+        """Tokens that the client allows the answer to have; None where it does not say."""
         self.held: int | None = None
         """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
         self.on_text: Callable[[list[Event]], None] | None = None

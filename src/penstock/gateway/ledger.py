@@ -112,7 +112,7 @@ class Ledger:
     def admit(self, call: Call, wish: Wish, targets: Sequence[Target], then: Callable[[Failure | None], None]) -> None:
         """Whether a call may begin; `then` is told, at once where nobody else has to be asked."""
         call.input_estimate = wish.input
-        call.bounded = wish.output is not None
+        call.cap = wish.output
         call.user = kept_text(wish.user, self.secrets) if wish.user else ""
         tags = kept_tags(wish.tags, call.key.tags if call.key is not None else {}, self.secrets)
         call.tags = {**tags, **call.tags} if call.tags else tags  # what the gateway says itself stays

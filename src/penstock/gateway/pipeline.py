@@ -359,7 +359,8 @@ class ChatAttempts(Attempts):
         try:
             connection = await endpoint.open(self._target.timeouts.connect_s)
         except UpstreamError as error:
-            relay.cancel(from_transport(error.code, error.message))
+            failure = from_transport(error.code, error.message)
+            relay.cancel(failure, "timed_out" if failure.status == 504 else "failed")
         else:
             self._send(relay, endpoint, connection)
 

@@ -336,9 +336,9 @@ class Relay:
         """Stop: the client has gone, or the gateway is going."""
         self._fail(failure, ending=ending)
 
-    def stop(self, failure: Failure) -> None:
-        """Stop: the gateway does not want more of it."""
-        self._fail(failure, ending="truncated")
+    def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
+        """Stop: the gateway, or who runs it, does not want more of it."""
+        self._fail(failure, ending=ending)
 
     def leave(self, on_left: Callable[[], None]) -> bool:
         """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""

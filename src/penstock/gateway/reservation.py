@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import structs
+
 from penstock.core.price import Price, cost_of
 from penstock.core.usage import Tokens
 from penstock.gateway.accounts import Accounts
@@ -27,7 +29,7 @@ _LEAST_OUTPUT = 16
 _MARGIN = 1.25
 _FIXED_MARGIN = 32
 # A stream is looked at again after so many characters for each token that is still held: budgets end early, not late.
-_SHORTEST_TOKEN = 2
+_SHORTEST_TOKEN = 1
 # How long after its time a call may still be settled.
 _GRACE_S = 600.0
 # A wait that a client may well sit out.
@@ -82,19 +84,26 @@ class Reservations:
     def guard(self, call: Call) -> None:
         """Watch the attempt that begins, if there is a budget that its stream may reach."""
         key, attempt = call.key, call.attempts[-1]
-        if call.bounded or key is None or key.budget is None or call.held is None or attempt.priced is None:
+        if key is None or key.budget is None or call.held is None or attempt.priced is None:
             return
         attempt.on_limit = partial(self._look, call)
         self._look(call)
 
     def _look(self, call: Call) -> None:
-        """See how much of what is held is left, and when to look again; hold more if it is nearly used up."""
+        """See how much of what is held is left, and when to look again; hold more if it is nearly used up.
+
+        An answer that keeps to its cap needs no more than is held. One that exceeds it, by more than an estimate may be
+        off, comes from a provider that knows no caps: it is treated like one without.
+        """
         attempt = call.attempts[-1]
         if attempt.priced is None or call.held is None or call.key is None:
             return
         price = attempt.priced.price
         events, said = attempt.reached
-        output = max(self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events), 0)
+        output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events)
+        if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
+            attempt.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
+            return
         left = call.held - cost_of(Tokens(input=_with_margin(call.input_estimate), output=output), price)
         tokens = _affordable(left, price)
         if tokens > _LEAST_OUTPUT or not said:
@@ -109,7 +118,7 @@ class Reservations:
         if attempt.stop is None:
             return  # it is over
         if isinstance(answer, Denial):
-            attempt.stop(_USED_UP)
+            attempt.stop(_USED_UP, "truncated")
         elif answer.cost > (call.held or 0):
             call.held = answer.cost
             self._look(call)
@@ -128,7 +137,13 @@ _USED_UP = Failure(
 
 
 def _dearest(prices: Sequence[PricedModel], tokens: Tokens) -> int:
-    return max((cost_of(tokens, priced.price) for priced in prices), default=0)
+    """What tokens cost at most: nobody knows beforehand which of them will be thought, or written into a cache."""
+    kinds = [
+        structs.replace(tokens, cache_write=written, reasoning=thought)
+        for written in {0, tokens.input}
+        for thought in {0, tokens.output}
+    ]
+    return max((cost_of(kind, priced.price) for priced in prices for kind in kinds), default=0)
 
 
 def _affordable(nanodollars: int, price: Price) -> int:

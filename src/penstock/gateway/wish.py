@@ -26,7 +26,7 @@ def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
     """What a chat asks for, with what its route overrides."""
     fields = request.fields
     caps = [_figure(overrides.get(name, fields.get(name))) for name in ("max_completion_tokens", "max_tokens")]
-    cap = next((cap for cap in caps if cap is not None), None)
+    cap = max((cap for cap in caps if cap is not None), default=None)  # which of two counts is the provider's affair
     choices = _figure(overrides.get("n", fields.get("n"))) or 1
     return Wish(
         estimate_input(fields),

@@ -15,7 +15,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.failure import Failure
-from penstock.gateway.keys import Key, KeyRing, configured, is_mistyped
+from penstock.gateway.keys import PREFIX, Key, KeyRing, configured, is_mistyped
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.pipeline import Gateway, Upstream
 from penstock.gateway.routing import Health
@@ -67,6 +67,7 @@ _KEYS_UNKNOWN = Failure(
     retry_after="2",
 )
 _NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
+_UNKNOWN = "this key is not known here; one that was made just now is known within a second"
 _MISTYPED = "this key is mistyped, or a part of it is missing: its last digits do not fit the rest"
 # What was written last needs a moment to leave.
 _LAST_BYTES_S = 1.0
@@ -299,9 +300,9 @@ class App:
         elif path == "/models" or path.startswith("/models/"):
             self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
-            respond_failure(
-                exchange, _refused(404, f"there is nothing at {request.path[:200]}", "not_found"), request_id, {}
-            )
+            hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
+            message = f"there is nothing at {request.path[:200]}{hint}"
+            respond_failure(exchange, _refused(404, message, "not_found"), request_id, {})
 
     def _post(
         self, exchange: Exchange, request_id: str, surface: ChatCompletions | Embeddings, key: Key | None
@@ -368,18 +369,19 @@ class App:
         """The key that the client shows, or why it is not let in; None where no keys are asked for."""
         ring = self._books.keys if self._books is not None else self._configured
         unknown = self._books is not None and not self._books.keys_known
-        if not ring and not unknown:
-            return None
         headers = exchange.request.headers
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = (
             token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key") or headers.get("api-key") or ""
         )
+        open_to_all = not ring and not unknown and not (self._books is not None and self._books.closed)
+        if open_to_all and not given.startswith(PREFIX):
+            return None
         key = ring.find(given)
         if key is None and unknown:
             return _KEYS_UNKNOWN
         if key is None:
-            return _unauthorized(_MISTYPED if is_mistyped(given) else _NO_KEY)
+            return _unauthorized(_MISTYPED if is_mistyped(given) else _UNKNOWN if given else _NO_KEY)
         unusable = key.unusable(time.time() * 1000) if key.stored else ""
         return _unauthorized(unusable) if unusable else key
 

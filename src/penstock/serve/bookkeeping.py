@@ -55,6 +55,8 @@ class Bookkeeping:
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
         self.keys = KeyRing([])
         """The keys that let a client in."""
+        self.closed = False
+        """Whether a key is needed, even if there is none any more: a book that is moved away opens no door."""
         self.keys_known = False
         """Whether the book has told its keys: until then nobody can tell who else is to be let in."""
         self._scribe = Scribe(
@@ -136,6 +138,7 @@ class Bookkeeping:
         self._stored = keys.keys
         self.keys_known = True
         self.keys = KeyRing([*self._configured, *self._stored])
+        self.closed = self.closed or bool(self._stored)
         for key in keys.keys:
             if key.id in keys.spent:
                 self._accounts.seed(key, keys.spent[key.id])

@@ -33,7 +33,8 @@ KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
     " expires_ms revoked_ms replaced_by"
 )
-LARGEST = 10**15
+# A billion dollars, in nanodollars.
+LARGEST = 10**18
 LONGEST = 512
 LONGEST_NAME = 64
 

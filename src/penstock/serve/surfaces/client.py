@@ -76,12 +76,12 @@ class SurfaceClient:
             self.refuse(failure)
 
     def stop(self, failure: Failure) -> None:
-        """The gateway wants no more of it: what was said stands, and the client is told why nothing follows."""
+        """Who runs the gateway wants no more of it. What was said stands; the client is told why nothing follows."""
         attempt = self.call.attempts[-1] if self.call.attempts else None
         if self.call.first_event_s is not None and attempt is not None and attempt.stop is not None:
-            attempt.stop(failure)
+            attempt.stop(failure, "cancelled")
         else:
-            self.call.ending = self.call.ending or "truncated"
+            self.call.ending = self.call.ending or "cancelled"
             self.cut(failure)
 
     def fail(self, error: BaseException) -> None:
