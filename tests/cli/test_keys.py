@@ -131,22 +131,34 @@ def test_a_name_is_unique_among_keys_that_live() -> None:
     assert told("revoke", first["id"])["revoked"] is not None
 
 
-def test_a_name_that_two_keys_have_is_refused_with_their_ids() -> None:
-    old = told("create", "--name", "ci", "--budget", "3", "--rpm", "7", "--tag", "team=red")
-    new = told("rotate", "ci", "--grace", "24h")
-    assert new["replaces"] == old["id"]
-    same = ("name", "budget", "period", "requests_per_minute", "models", "tags", "expires")
-    assert [new[name] for name in same] == [old[name] for name in same]
-    for action in ("show", "revoke"):
+def test_a_name_that_two_dead_keys_have_is_refused_with_their_ids() -> None:
+    ids = []
+    for _ in range(2):
+        ids.append(told("create", "--name", "ci")["id"])
+        told("revoke", "ci")
+    for action in ("show", "revoke", "rotate"):
         words = refused(action, "ci")
-        assert old["id"] in words
-        assert new["id"] in words
-    ending = told("show", old["id"])
-    assert (ending["state"], ending["replaced_by"]) == ("ending", new["id"])
-    assert "was rotated before" in refused("rotate", old["id"])
-    third = told("rotate", "ci")  # the one that has not been rotated yet, and at once
-    assert (third["replaces"], told("show", new["id"])["state"]) == (new["id"], "revoked")
-    assert "opens nothing any more" in refused("rotate", told("revoke", third["id"])["id"])
+        assert all(id in words for id in ids)
+
+
+def test_a_rotated_key_is_the_same_key_with_another_secret() -> None:
+    made = told("create", "--name", "ci", "--budget", "3", "--rpm", "7", "--tag", "team=red", "--expires", "9d")
+    assert (made["rotated"], made["previous_until"]) == (None, None)
+    assert "rotated  never" in invoke("keys", "show", "ci").output
+    new = told("rotate", "ci", "--grace", "24h")
+    changed = {name for name in made if new[name] != made[name]}
+    assert changed | {"hint"} == {"secret", "hint", "rotated", "previous_until"}  # two may end alike
+    assert new["hint"] == new["secret"][-4:]
+    assert told("show", made["id"]) == {name: value for name, value in new.items() if name != "secret"}
+    lines = invoke("keys", "show", "ci").output.splitlines()
+    assert f"created  {made['created']}" in lines
+    assert f"rotated  {new['rotated']}; the old secret until {new['previous_until']}" in lines
+    (row,) = invoke("keys", "list", "--all").output.splitlines()[1:]
+    assert row.split("\t")[:4] == [made["id"], "ci", f"…{new['hint']}", "active"]
+    third = told("rotate", "ci")
+    assert third["previous_until"] == third["rotated"] != new["rotated"]
+    assert f"{third['rotated']}; the old secret ended at once" in invoke("keys", "show", "ci").output
+    assert "opens nothing any more" in refused("rotate", told("revoke", "ci")["id"])
 
 
 def test_what_is_not_there_is_told() -> None:
@@ -312,8 +324,42 @@ def test_a_rotated_key_works_on_for_its_grace(gateway: Gateway) -> None:
     until(gateway, new, 200)
     if time.monotonic() - began < 1.8:
         assert ask(gateway, old).status == 200
-    assert "was revoked" in until(gateway, old, 401, 3.5).error["message"]
+    ended = until(gateway, old, 401, 3.5).error
+    assert (ended["code"], "was rotated" in ended["message"]) == ("invalid_api_key", True)
     assert ask(gateway, new).status == 200
+
+
+def test_both_secrets_of_a_rotated_key_count_against_one_limit(gateway: Gateway) -> None:
+    old = keys(gateway, "create", "--name", "both", "--rpm", "4")
+    until(gateway, old, 200)
+    new = keys(gateway, "rotate", "both", "--grace", "1h")
+    until(gateway, new, 200)
+    answers = [ask(gateway, secret) for secret in (old, new, old, new)]
+    assert [answer.status for answer in answers] == [200, 200, 429, 429]
+    assert {answer.error["code"] for answer in answers[2:]} == {"rate_limit_exceeded"}
+    keys(gateway, "revoke", "both")
+    for secret in (old, new):
+        assert "was revoked" in until(gateway, secret, 401).error["message"]
+
+
+def test_a_budget_goes_on_over_a_rotation(gateway: Gateway) -> None:
+    model = f"main/{gateway.upstream.play([status(200, JSON, plain(usage=counts(5, 20)))])}"
+    old = keys(gateway, "create", "--name", "frugal", "--budget", "0.05")
+    until(gateway, old, 200)  # a cent a call at most
+    assert ask(gateway, old, model, max_tokens=20).status == 200
+    new = keys(gateway, "rotate", "frugal")
+    deadline = time.monotonic() + NOTICED_S
+    while gateway.send(get("/v1/models", {"Authorization": f"Bearer {new}"})).status != 200:  # which costs nothing
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "was rotated" in ask(gateway, old).error["message"]
+    assert ask(gateway, new, model, max_tokens=20).status == 200
+    denied = ask(gateway, new, model, max_tokens=20)
+    assert (denied.status, denied.error["code"]) == (429, "insufficient_quota")
+    deadline = time.monotonic() + 3
+    while (shown := json.loads(keys(gateway, "show", "frugal", "--json")))["spent"] != "0.043015":
+        assert time.monotonic() < deadline, shown
+    assert shown["left"] == "0.006985"
 
 
 def test_a_key_expires(gateway: Gateway) -> None:

@@ -7,6 +7,7 @@ import statistics
 import time
 
 import pytest
+from msgspec import structs
 
 from penstock.gateway.keys import PREFIX, Key, KeyRing, digest_of, is_mistyped, new_id, new_secret
 
@@ -49,7 +50,7 @@ def t_of(ring: KeyRing, first: list[str], second: list[str], chance: random.Rand
         for kind in kinds:
             given = next(texts[kind])
             began = clock()
-            find(given)
+            find(given, 1)
             times[kind].append(clock() - began)
     finally:
         gc.enable()
@@ -61,7 +62,9 @@ def test_the_time_that_a_wrong_key_takes_tells_nothing(kinds: tuple[str, str]) -
     """However much of it is right. (A right one is told apart by its answer.)"""
     chance = random.Random(20)
     secrets = [new_secret() for _ in range(100)]
-    ring = KeyRing(map(key, secrets))
+    # Half of them were rotated, and their old secrets work on.
+    rotated = [structs.replace(key(old), previous=digest_of(new_secret()), previous_until_ms=2) for old in secrets[::2]]
+    ring = KeyRing([*map(key, secrets[1::2]), *rotated])
     right = [chance.choice(secrets) for _ in range(_SAMPLES)]
     texts = {
         "near": [near(secret, chance) for secret in right],
@@ -70,7 +73,7 @@ def test_the_time_that_a_wrong_key_takes_tells_nothing(kinds: tuple[str, str]) -
         "unknown": [changed(new_secret(), 20) for _ in range(_SAMPLES)],
     }
     for text in texts["unknown"][:500]:
-        ring.find(text)
+        ring.find(text, 1)
     found = []
     for _ in range(3):  # the machine may be busy with something else
         found.append(abs(t_of(ring, texts[kinds[0]], texts[kinds[1]], chance)))
@@ -85,7 +88,7 @@ def test_the_measure_would_notice_a_careless_comparison() -> None:
     secret = new_secret() * 40
 
     class Careless(KeyRing):
-        def find(self, given: str) -> None:
+        def find(self, given: str, _now_ms: float) -> None:
             for wanted, character in zip(secret, given, strict=False):
                 if wanted != character:
                     return
@@ -99,13 +102,30 @@ def test_keys_are_found_by_the_whole_of_them() -> None:
     secrets = [new_secret() for _ in range(50)]
     ring = KeyRing(map(key, secrets))
     for secret in secrets:
-        found = ring.find(secret)
+        found = ring.find(secret, 1)
         assert found is not None
         assert found.digest == digest_of(secret)
         for wrong in (secret[:-1], secret + "x", secret.lower(), f" {secret}", "", near(secret, random.Random(1))):
-            assert ring.find(wrong) is None
-    assert ring.find("\ud800") is None
+            assert ring.find(wrong, 1) is None
+    assert ring.find("\ud800", 1) is None
     assert not KeyRing([])
+
+
+def test_the_secret_before_opens_a_key_until_its_time() -> None:
+    old, new, other = (new_secret() for _ in range(3))
+    rotated = structs.replace(key(new), previous=digest_of(old), previous_until_ms=1_000)
+    ring = KeyRing([key(other), rotated])
+    assert [ring.find(old, now) for now in (999, 999.9, 1_000, 1_001)] == [rotated, rotated, None, None]
+    assert [ring.was_rotated(old, now) for now in (999, 999.9, 1_000, 1_001)] == [False, False, True, True]
+    assert ring.find(new, 10**15) == rotated
+    for secret in (new, other, near(old, random.Random(1)), ""):
+        assert not ring.was_rotated(secret, 10**15)
+
+
+def test_a_key_that_never_had_another_secret_has_none_before() -> None:
+    assert KeyRing([key(new_secret())]).find("", 1) is None
+    unending = structs.replace(key(new_secret()), previous=digest_of("old"))
+    assert KeyRing([unending]).find("old", 1) is None  # without a time it has ended
 
 
 def test_a_slip_in_a_key_is_noticed() -> None:

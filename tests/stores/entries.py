@@ -61,7 +61,9 @@ KEY = Key(
     tags={"team": "search"},
     expires_ms=99,
     revoked_ms=98,
-    replaced_by="key_def",
+    rotated_ms=95,
+    previous=bytes(range(32, 64)),
+    previous_until_ms=97,
 )
 PLAIN_KEY = Key(id="key_def", name="", digest=b"\0" * 32, hint="", created_ms=4)
 

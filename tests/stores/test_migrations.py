@@ -13,9 +13,11 @@ from msgspec import structs
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.book import Filter
+from penstock.gateway.key_changes import rotate
+from penstock.gateway.keys import digest_of
 from penstock.stores.database import Words
 from penstock.stores.schema import MIGRATIONS
-from tests.stores.entries import FULL, KEY, entry
+from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry
 from tests.stores.places import Place, SqlitePlace
 
 
@@ -175,10 +177,11 @@ INSERT INTO keys VALUES (
     'week', 60, 10000, 3, '["groq/*","smart"]', '{"team":"search"}', 99, 98, 'key_def'
 );
 """
-# The call, as this version knows it: what version 1 did not know of its attempts is not made up.
+# The call and the key, as this version knows them: what version 1 did not know of them is not made up.
 FIRST_CALL = structs.replace(
     FULL, attempts=tuple(structs.replace(attempt, longest_gap_ms=0, stalls=()) for attempt in FULL.attempts)
 )
+FIRST_KEY = structs.replace(KEY, rotated_ms=None, previous=b"", previous_until_ms=None)
 
 
 def test_the_first_version_is_still_read(tmp_path: Path) -> None:
@@ -189,17 +192,22 @@ def test_the_first_version_is_still_read(tmp_path: Path) -> None:
     book = place.open()
     assert book.following(Filter(), 0, limit=9) == [(5, FIRST_CALL)]
     assert book.usage(Filter(tags=FULL.tags, repair="no-done"), [])[0].cost == FULL.priced
-    assert (book.keys(), book.keys_version()) == ([KEY], 3)
+    assert (book.keys(), book.keys_version()) == ([FIRST_KEY], 3)
     book.append([FULL, entry("b")])
     assert [found.id for _, found in book.following(Filter(), 5, limit=9)] == ["b"]
     book.close()
 
 
-def test_what_the_first_version_booked_gets_the_columns_of_the_second(place: Place) -> None:
+def begin(place: Place) -> None:
+    """Make a book of version 1, with what is in it."""
     place.open(migrations=MIGRATIONS[:1]).close()
     given = "" if isinstance(place, SqlitePlace) else " OVERRIDING SYSTEM VALUE"
     rows = FIRST_ROWS.replace("INSERT INTO calls", f"INSERT INTO calls{given}")
     place.execute(*(statement for statement in rows.split(";\n") if statement.strip()))
+
+
+def test_what_the_first_version_booked_gets_the_columns_of_the_second(place: Place) -> None:
+    begin(place)
     book = place.open()
     assert book.database.fetch("SELECT value FROM meta WHERE name = 'schema'") == [(len(MIGRATIONS),)]
     assert book.entry("call_1") == FIRST_CALL
@@ -208,4 +216,22 @@ def test_what_the_first_version_booked_gets_the_columns_of_the_second(place: Pla
     assert book.entry("call_2") == later
     with pytest.raises(BookError, match="neither changed nor removed"):
         book.database.write(lambda transaction: transaction.fetch("UPDATE attempts SET longest_gap_ms = 1"))
+    book.close()
+
+
+def test_keys_of_the_first_versions_can_be_rotated_and_keep_what_replaced_them(place: Place) -> None:
+    begin(place)
+    place.open(migrations=MIGRATIONS[:2]).close()
+    book = place.open()
+    assert book.keys() == [FIRST_KEY]
+    # That one ends at 98: it was rotated when a rotation made another key.
+    secret, key = rotate(book, "key_abc", "1s", 90)
+    assert book.keys() == [key]
+    assert (key.digest, key.previous, key.previous_until_ms) == (digest_of(secret), FIRST_KEY.digest, 1_090)
+    assert (key.revoked_ms, key.unusable(98)) == (98, FIRST_KEY.unusable(98))
+    book.put_keys([PLAIN_KEY])
+    assert book.database.fetch("SELECT id, replaced_by FROM keys ORDER BY id") == [
+        ("key_abc", "key_def"),
+        ("key_def", ""),
+    ]
     book.close()

@@ -12,7 +12,7 @@ _HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "e
 _WHOLE = ("id", "key", "state", "expires")
 _STATE = _HEAD.index("state")
 _LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
-_TONES = {"active": "green", "ending": "yellow"}
+_TONES = {"active": "green"}
 
 Report = Mapping[str, object]
 
@@ -34,6 +34,7 @@ def shown(report: Report) -> str:
         "key": f"{report['id']} ({report['name']}), which ends in {report['hint']}",
         "state": f"{report['state']}{_since(report)}",
         "created": report["created"],
+        "rotated": _rotated(report),
         "expires": report["expires"] or "never",
         "budget": _budget(report) or "none",
         "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{_renewed(report)}",
@@ -95,11 +96,18 @@ def _models(report: Report) -> str:
 
 
 def _since(report: Report) -> str:
-    if report["revoked"] is None:
+    if report["revoked"] is None or report["state"] == "expired":
         return ""
-    replaced = f", replaced by {report['replaced_by']}" if report["replaced_by"] else ""
-    word = "until" if report["state"] == "ending" else "since"
-    return f" {word} {report['revoked']}{replaced}"
+    word = "since" if report["state"] == "revoked" else "until"
+    return f" {word} {report['revoked']}"
+
+
+def _rotated(report: Report) -> str:
+    if report["rotated"] is None:
+        return "never"
+    if report["previous_until"] == report["rotated"]:
+        return f"{report['rotated']}; the old secret ended at once"
+    return f"{report['rotated']}; the old secret until {report['previous_until']}"
 
 
 def _renewed(report: Report) -> str:

@@ -19,7 +19,7 @@ from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway import key_changes
 from penstock.gateway.book import Book
 from penstock.gateway.config import DEFAULT_FILE, default_file, load
-from penstock.gateway.key_report import report
+from penstock.gateway.key_report import moment, report
 from penstock.gateway.key_terms import KeyTerms, parse_tag
 from penstock.stores.books import open_book
 
@@ -116,15 +116,15 @@ def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))
 
 
-@command.command("rotate", short_help="Replace a key by a new one.")
+@command.command("rotate", short_help="Give a key a new secret.")
 @_which
 @_config
 @click.option("--grace", default="0", metavar="WHILE", help="How long the old one works on, such as 24h.  [default: 0]")
 @_json
 def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) -> None:
-    """Make a new key with the same name and terms, and print it. The old one ends, at once or after a while.
+    """Give a key a new secret, and print it. The old one ends, at once or after a while.
 
-    What was spent stays with the old one: the budget of the new one is whole.
+    All else stays as it is: the id, the name, the terms, and what was spent.
     """
     with _book(file) as book:
         now = _now_ms()
@@ -153,18 +153,16 @@ def _book(file: Path | None) -> Iterator[Book]:
 def _hand_over(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
     """Show a key to its owner: the key alone on stdout, what is to be known about it beside."""
     if as_json:
-        replaces = {"replaces": new.replaces.id} if new.replaces is not None else {}
-        click.echo(to_json({"secret": new.secret, **report(book, new.key, now_ms), **replaces}))
+        click.echo(to_json({"secret": new.secret, **report(book, new.key, now_ms)}))
         return
     click.echo(new.secret)
     if sys.stderr.isatty():
         what = f"This is the key {new.key.id} ({new.key.name}). It is shown only now: keep it where you keep secrets."
         click.echo(one_line(what), err=True)
-        if new.replaces is not None and new.replaces.unusable(now_ms):
-            click.echo(f"The old one, {new.replaces.id}, opens nothing any more.", err=True)
-        elif new.replaces is not None:
-            until = report(book, new.replaces, now_ms)["revoked"]
-            click.echo(f"The old one, {new.replaces.id}, works until {until}.", err=True)
+        until_ms = new.key.previous_until_ms
+        if until_ms is not None:
+            old = "opens nothing any more" if until_ms <= now_ms else f"works until {moment(until_ms)}"
+            click.echo(f"Its old secret {old}.", err=True)
 
 
 def _now_ms() -> int:

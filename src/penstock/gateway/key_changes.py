@@ -1,7 +1,7 @@
 """How keys are made, rotated and revoked: the rules, over any book, for the command and the admin API alike.
 
-A key *lives* until it is revoked or expires. Among keys that live a name is unique, but for those that were rotated:
-these live on beside the one that takes their place, for as long as they were given.
+A key *lives* until it is revoked or expires. Among keys that live a name is unique. A rotation changes nothing of a key
+but its secret: its budget, its limits and its history go on. Of the secrets before it keeps one, the last.
 """
 
 from collections.abc import Iterable
@@ -12,17 +12,16 @@ from msgspec import structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.book import Book
 from penstock.gateway.key_terms import KeyTerms, make_key, parse_while
-from penstock.gateway.keys import Key, digest_of, new_id, new_secret
+from penstock.gateway.keys import Key, digest_of, new_secret
 
 _MOST_LISTED = 5
 
 
 class NewKey(NamedTuple):
-    """A key that was just made. `secret` is shown to its owner now, and never again: nobody keeps it."""
+    """A key that was just made or rotated. `secret` is shown to its owner now, and never again: nobody keeps it."""
 
     secret: str
     key: Key
-    replaces: Key | None = None
 
 
 def create(book: Book, terms: KeyTerms, now_ms: int) -> NewKey:
@@ -59,45 +58,40 @@ def revoke(book: Book, which: str, now_ms: int) -> Key:
 
 
 def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
-    """Make a key by the same terms, which takes the place of an old one; that lives on for a while, or not at all."""
-    secret, id = new_secret(), new_id()
-    grace_ms = parse_while(grace, "grace")
-    made: list[Key] = []
+    """Give a key a new secret. The one that it had works on for a while, or not at all; one before that ends now."""
+    secret, grace_ms = new_secret(), parse_while(grace, "grace")
+    digest = digest_of(secret)
+    rotated: list[Key] = []
 
     def change(keys: list[Key]) -> list[Key]:
-        if any(key.id == id for key in keys):
+        if any(digest in (key.digest, key.previous) for key in keys):
             return []  # it is done: only its confirmation was lost
-        old = find(keys, which, now_ms, rotatable=True)
-        if old.replaced_by:
-            message = f"the key {old.id} was rotated before: {old.replaced_by} has taken its place"
-            raise KeyTermsError(message, code="key_replaced")
-        if old.unusable(now_ms):
-            raise KeyTermsError(f"the key {old.id} opens nothing any more: make a new one", code="key_unusable")
-        new = structs.replace(
-            old,
-            id=id,
-            name=id if old.name == old.id else old.name,
-            digest=digest_of(secret),
-            hint=secret[-4:],
-            created_ms=now_ms,
-            revoked_ms=None,
-        )
-        made[:] = [new, structs.replace(old, revoked_ms=now_ms + grace_ms, replaced_by=id)]
-        return made
+        key = find(keys, which, now_ms)
+        if key.unusable(now_ms):
+            raise KeyTermsError(f"the key {key.id} opens nothing any more: make a new one", code="key_unusable")
+        rotated[:] = [
+            structs.replace(
+                key,
+                digest=digest,
+                hint=secret[-4:],
+                rotated_ms=now_ms,
+                previous=key.digest,
+                previous_until_ms=now_ms + grace_ms,
+            )
+        ]
+        return rotated
 
     book.change_keys(change)
-    return NewKey(secret, made[0], made[1])
+    return NewKey(secret, rotated[0])
 
 
-def find(keys: Iterable[Key], which: str, now_ms: int, *, rotatable: bool = False) -> Key:
+def find(keys: Iterable[Key], which: str, now_ms: int) -> Key:
     """The key of that id, else the one of that name that lives, else the one that did."""
     keys = list(keys)
     if by_id := [key for key in keys if key.id == which]:
         return by_id[0]
     named = [key for key in keys if key.name == which]
     living = [key for key in named if not key.unusable(now_ms)]
-    if rotatable and (current := [key for key in living if not key.replaced_by]):
-        living = current
     found = living or named
     if not found:
         raise KeyTermsError("there is no key of that id or name", code="key_not_found")

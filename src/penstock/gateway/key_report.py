@@ -1,4 +1,4 @@
-"""What is told of a key, to people and programs: its terms, its state, what it has spent. Never its digest.
+"""What is told of a key, to people and programs: its terms, its state, what it has spent. Never a digest.
 
 Money is told as a string of dollars, exactly: `"0.000125"`. Times are told in UTC: `"2027-01-01T00:00:00Z"`.
 """
@@ -11,7 +11,7 @@ from penstock.gateway.book import Book
 from penstock.gateway.keys import Key
 from penstock.gateway.period import span
 
-State: TypeAlias = Literal["active", "ending", "revoked", "expired"]
+State: TypeAlias = Literal["active", "revoked", "expired"]
 
 
 def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
@@ -25,9 +25,10 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "hint": key.hint,
         "state": state(key, now_ms),
         "created": moment(key.created_ms),
+        "rotated": moment(key.rotated_ms),
+        "previous_until": moment(key.previous_until_ms),
         "expires": moment(key.expires_ms),
         "revoked": moment(key.revoked_ms),
-        "replaced_by": key.replaced_by or None,
         "budget": money(key.budget),
         "period": key.period,
         "spent": money(spent),
@@ -42,12 +43,10 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
 
 
 def state(key: Key, now_ms: int) -> State:
-    """Whether it opens anything; *ending* is one that was rotated and works on for a while."""
+    """Whether it opens anything."""
     if key.revoked_ms is not None and key.revoked_ms <= now_ms:
         return "revoked"
-    if key.unusable(now_ms):
-        return "expired"
-    return "active" if key.revoked_ms is None else "ending"
+    return "expired" if key.unusable(now_ms) else "active"
 
 
 def money(nanodollars: int | None) -> str | None:

@@ -1,17 +1,19 @@
 """Key: what a client shows to be let in, and what it may then do. KeyRing: all keys, found without a query.
 
-Only a key's digest is kept. A key is `sk-ps-`, 32 random bytes in base64url, and six digits of their checksum: scanners
-can tell a leaked key from any other text, and a mistyped one is told from an unknown one.
+What a client shows is the key's secret, of which only a digest is kept. It is `sk-ps-`, 32 random bytes in base64url,
+and six digits of their checksum: scanners can tell a leaked one from any other text, and a mistyped one is told from an
+unknown one. A rotation gives the key a new secret; the one before may open it for a while longer.
 """
 
 import base64
 import hashlib
 import hmac
+import math
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -27,10 +29,16 @@ class Key(Struct, frozen=True, kw_only=True):
     """Short, and no secret: `key_` and twelve characters."""
     name: str
     digest: bytes
-    """SHA-256 of the key."""
+    """SHA-256 of its secret."""
     hint: str
-    """Its last four characters, by which people tell keys apart."""
+    """The secret's last four characters, by which people tell keys apart."""
     created_ms: int
+    rotated_ms: int | None = None
+    """When it got this secret, if it had another one before."""
+    previous: bytes = b""
+    """SHA-256 of the secret before; empty if there was none."""
+    previous_until_ms: int | None = None
+    """When that one ends, or has ended."""
     budget: int | None = None
     """Nanodollars that it may spend in a period."""
     period: Period = "month"
@@ -44,8 +52,6 @@ class Key(Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     expires_ms: int | None = None
     revoked_ms: int | None = None
-    replaced_by: str = ""
-    """The id of the key that a rotation made of it."""
 
     @property
     def stored(self) -> bool:
@@ -65,31 +71,49 @@ class Key(Struct, frozen=True, kw_only=True):
         return ""
 
 
+class _Secret(NamedTuple):
+    digest: bytes
+    key: Key
+    until_ms: float
+
+
 class KeyRing:
-    """Keys by their digests."""
+    """Keys by the digests of their secrets: of the present ones, and of those before."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
-        self._keys = {key.digest: key for key in keys}
+        keys = list(keys)
+        before = [_Secret(key.previous, key, key.previous_until_ms or 0) for key in keys if key.previous]
+        present = [_Secret(key.digest, key, math.inf) for key in keys]
+        self._secrets = {secret.digest: secret for secret in (*before, *present)}
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        return bool(self._secrets)
 
-    def find(self, given: str) -> Key | None:
+    def find(self, given: str, now_ms: float) -> Key | None:
         """The key that a client shows. How long it takes tells nothing: what is looked up is a digest."""
+        secret = self._find(given)
+        return secret.key if secret is not None and now_ms < secret.until_ms else None
+
+    def was_rotated(self, given: str, now_ms: float) -> bool:
+        """Whether this was the secret of a key, and has ended since that got another one."""
+        secret = self._find(given)
+        return secret is not None and secret.until_ms <= now_ms
+
+    def _find(self, given: str) -> _Secret | None:
         digest = digest_of(given)
-        key = self._keys.get(digest)
-        same = hmac.compare_digest(digest, key.digest if key is not None else _NO_DIGEST)
-        return key if same else None
+        secret = self._secrets.get(digest)
+        same = hmac.compare_digest(digest, secret.digest if secret is not None else _NO_DIGEST)
+        return secret if same else None
 
 
 def new_secret() -> str:
-    """A key, as its owner keeps it."""
+    """The secret of a key, as its owner keeps it."""
     body = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     return f"{PREFIX}{body}{_checksum(body)}"
 
 
 def is_mistyped(given: str) -> bool:
-    """Whether a text begins like a key and cannot be one."""
+    """Whether a text begins like a secret and cannot be one."""
     body, checksum = given[len(PREFIX) : -6], given[-6:]
     return given.startswith(PREFIX) and _checksum(body) != checksum
 
@@ -100,7 +124,7 @@ def new_id() -> str:
 
 
 def digest_of(secret: str) -> bytes:
-    """What is kept of a key."""
+    """What is kept of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 

@@ -69,6 +69,7 @@ _KEYS_UNKNOWN = Failure(
 _NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
 _UNKNOWN = "this key is not known here; one that was made just now is known within a second"
 _MISTYPED = "this key is mistyped, or a part of it is missing: its last digits do not fit the rest"
+_ROTATED = "this key was rotated, and what you show has ended: ask for its new secret"
 # What was written last needs a moment to leave.
 _LAST_BYTES_S = 1.0
 # Prefixes under which people know the same API.
@@ -377,12 +378,15 @@ class App:
         open_to_all = not ring and not unknown and not (self._books is not None and self._books.closed)
         if open_to_all and not given.startswith(PREFIX):
             return None
-        key = ring.find(given)
+        now_ms = time.time() * 1000
+        key = ring.find(given, now_ms)
+        if key is None and ring.was_rotated(given, now_ms):
+            return _unauthorized(_ROTATED)
         if key is None and unknown:
             return _KEYS_UNKNOWN
         if key is None:
             return _unauthorized(_MISTYPED if is_mistyped(given) else _UNKNOWN if given else _NO_KEY)
-        unusable = key.unusable(time.time() * 1000) if key.stored else ""
+        unusable = key.unusable(now_ms) if key.stored else ""
         return _unauthorized(unusable) if unusable else key
 
     def _settle(self, call: Call) -> None:

@@ -31,7 +31,7 @@ ATTEMPT = _columns(
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-    " expires_ms revoked_ms replaced_by"
+    " expires_ms revoked_ms rotated_ms previous previous_until_ms"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -167,7 +167,9 @@ def key_row(key: Key) -> Row:
         _json({text(name): text(value) for name, value in key.tags.items()}),
         _number(key.expires_ms),
         _number(key.revoked_ms),
-        text(key.replaced_by),
+        _number(key.rotated_ms),
+        key.previous.hex(),
+        _number(key.previous_until_ms),
     )
 
 
@@ -189,7 +191,9 @@ def read_key(values: Row) -> Key:
         tags=msgspec.json.decode(cast(str, row["tags"]), type=dict[str, str]),
         expires_ms=cast("int | None", row["expires_ms"]),
         revoked_ms=cast("int | None", row["revoked_ms"]),
-        replaced_by=cast(str, row["replaced_by"]),
+        rotated_ms=cast("int | None", row["rotated_ms"]),
+        previous=bytes.fromhex(cast(str, row["previous"])),
+        previous_until_ms=cast("int | None", row["previous_until_ms"]),
     )
 
 

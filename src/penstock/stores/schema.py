@@ -142,8 +142,17 @@ def _second(_words: Words) -> Sequence[str]:
     )
 
 
+def _third(_words: Words) -> Sequence[str]:
+    """A rotated key has another secret, and is no longer another key: `replaced_by` is left to those that were."""
+    return (
+        "ALTER TABLE keys ADD COLUMN rotated_ms BIGINT",
+        "ALTER TABLE keys ADD COLUMN previous TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE keys ADD COLUMN previous_until_ms BIGINT",
+    )
+
+
 # The n-th leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

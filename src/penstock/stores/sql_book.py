@@ -30,8 +30,10 @@ _BOOK_CALL = (
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
 _BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
-_PUT_KEY = f"INSERT INTO keys ({', '.join(KEY)}) VALUES {marks(KEY)} ON CONFLICT (id) DO UPDATE SET " + ", ".join(
-    f"{column} = excluded.{column}" for column in KEY[1:]
+# `replaced_by` is of the first schemas, and has no default: what they wrote there stays.
+_PUT_KEY = (
+    f"INSERT INTO keys (replaced_by, {', '.join(KEY)}) VALUES ('', {', '.join('?' * len(KEY))}) "
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
 # The limit is written out, not a parameter: PostgreSQL plans for a few rows only if it knows that they are few.
 _ENTRIES = (

@@ -15,7 +15,6 @@ _STATUSES = {
     "entry_not_found": 404,
     "name_taken": 409,
     "ambiguous": 409,
-    "key_replaced": 409,
     "key_unusable": 409,
 }
 

@@ -84,10 +84,9 @@ def revoke_key(book: Book, ask: Ask) -> Reply:
 
 
 def rotate_key(book: Book, ask: Ask) -> Reply:
-    """A new key in the place of another one, shown this once."""
+    """A key with a new secret, shown this once."""
     new = key_changes.rotate(book, ask.name, _body(ask, RotateBody).grace, ask.now_ms)
-    replaces = new.replaces.id if new.replaces is not None else None
-    return Reply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms), "replaces": replaces})
+    return Reply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
 
 
 def usage(book: Book, ask: Ask) -> Reply:
