@@ -31,7 +31,10 @@ REPORTS: dict[str, tuple[Usage, Tokens]] = {
         Tokens(input=ABSURD_TOKENS, cached=ABSURD_TOKENS),
     ),
     "more audio than input": (Usage(input=7, audio_input=9, audio_output=9), Tokens(input=7, audio_input=7)),
-    "a total alone": (Usage(total=26), Tokens()),
+    "a total alone": (Usage(total=26), Tokens(input=26)),
+    "a total and the output": (Usage(output=6, total=26), Tokens(input=20, output=6)),
+    "a total and the input": (Usage(input=20, total=26), Tokens(input=20, output=6)),
+    "the output alone": (Usage(output=6), Tokens(output=6)),
 }
 
 

@@ -125,6 +125,8 @@ def assert_fits(attempt: AttemptEntry) -> None:
     tokens = attempt.tokens
     if attempt.measure == "void":
         assert (tokens.input, tokens.output, attempt.cost, attempt.price) == (0, 0, 0, ""), attempt
+    elif attempt.price == "replay":
+        assert attempt.cost == 0
     elif attempt.provider in PRICED:
         assert tokens.input + tokens.output > 0, attempt
         assert attempt.cost == tokens.input * INPUT_COST + tokens.output * OUTPUT_COST, attempt

@@ -78,6 +78,10 @@ class Served(Gateway):
         """What lies in its folder for temporary files."""
         return os.listdir(self._short)
 
+    def rooms(self) -> list[str]:
+        """What lies there for its models."""
+        return [room.name for room in self._short.glob("penstock-*/*") if room.name not in ("links", "workers")]
+
     def wait_until_loaded(self, within_s: float = 20.0) -> None:
         """Wait until its model can be asked."""
         deadline = time.monotonic() + within_s

@@ -174,7 +174,7 @@ def test_a_reload_that_leaves_it_out_ends_it(serve: Serve, cache: dict[str, str]
     served.says("was reloaded")
     assert [chunk.choices[0].finish_reason for chunk in stream if chunk.choices][-1] == "length"
     served.wait_for(0, GONE_S)
-    assert served.left() == []
+    assert served.rooms() == []
 
 
 def test_several_workers_share_one(serve: Serve, cache: dict[str, str]) -> None:

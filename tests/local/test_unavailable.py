@@ -54,7 +54,7 @@ def test_offline_and_without_weights(serve: Serve, tmp_path: Path, weights: Path
     del weights  # only whether it could run
     served = serve("", PENSTOCK_CACHE=str(tmp_path), PENSTOCK_OFFLINE="1")
     says_the_same_everywhere(served, "its weights are not there", "penstock model pull")
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "models").exists()
 
 
 def test_without_a_network(serve: Serve, tmp_path: Path, weights: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_model_of_ones_own(serve: Serve, tmp_path: Path, weights: Path) -> Non
 def test_beside_providers_one_that_nobody_asked_for_is_not_listed(serve: Serve, tmp_path: Path, weights: Path) -> None:
     served = serve(BESIDE, PENSTOCK_CACHE=str(tmp_path))
     assert [model.id for model in served.sdk.models.list().data] == []
-    assert len(served.output) == 1
+    assert not any("etch" in line for line in served.output)
     assert "penstock model pull" in refusal(served).message
-    assert list(tmp_path.iterdir()) == [], "it was fetched although nobody asked for it"
+    assert not (tmp_path / "models").exists(), "it was fetched although nobody asked for it"
     asked = serve(BESIDE + "[providers.local]\n", PENSTOCK_CACHE=str(tmp_path))
     assert state(asked)["available"] is False
     asked.says("Fetch them: penstock model pull")

@@ -285,7 +285,7 @@ def test_a_stream_is_stopped_at_once(served: Served, upstream: Upstream) -> None
         assert response.error["code"] == "stopped_by_operator"
         entry = served.gateway.book.entry(id)
         assert (entry.outcome, entry.code, entry.status) == ("cancelled", "stopped_by_operator", 200)
-        assert entry.attempts[0].outcome == "truncated"
+        assert entry.attempts[0].outcome == "cancelled"
         assert entry.tokens.output > 0
         assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 404
 

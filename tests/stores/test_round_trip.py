@@ -59,5 +59,5 @@ def test_what_no_database_takes_is_mended_and_not_lost(book: Book) -> None:
     odd = book.entry("odd")
     assert odd is not None
     assert (odd.user, odd.model, odd.tags, odd.attempts[0].provider) == ("a\ufffdb", "?", {"x\ufffd": "?"}, "p\ufffd")
-    assert odd.attempts[0].tokens.input == odd.cost == 10**15
+    assert odd.attempts[0].tokens.input == odd.cost == 10**18
     assert book.entry("call_1") == FULL

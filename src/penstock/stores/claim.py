@@ -18,7 +18,9 @@ def claim(folder: Path) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = os.open(folder / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise BookError(f"{folder} cannot be used for the ledger: {error.strerror}") from error
+        raise BookError(
+            f"{folder} cannot be used: {error.strerror}; set folder in [ledger], or PENSTOCK_STATE"
+        ) from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

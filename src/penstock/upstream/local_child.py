@@ -19,7 +19,9 @@ import importlib
 import json
 import os
 import select
+import select
 import selectors
+import shutil
 import socket
 import sys
 from collections import deque
@@ -55,12 +57,16 @@ def main() -> None:
 
 
 def _tidy_up(folder: str) -> None:
-    """Remove what was made for this process, and the gateway's folder if nobody else is in it."""
+    """Remove what was made for this process; and the gateway's folder, if the gateway is gone."""
     with suppress(OSError):
         for name in os.listdir(folder):
             os.unlink(f"{folder}/{name}")
         os.rmdir(folder)
-        os.rmdir(os.path.dirname(folder))
+        gone = select.select([_LIFELINE], [], [], 0)[0] and not os.read(_LIFELINE, 1)
+        if gone:
+            shutil.rmtree(os.path.dirname(folder), ignore_errors=True)
+        else:
+            os.rmdir(os.path.dirname(folder))
 
 
 def _load(settings: dict[str, Any]) -> Any:
