@@ -65,6 +65,17 @@ def test_percentiles_are_right_within_a_tenth(book: Book) -> None:
     assert row.buckets[0].first_event_ms == row.first_event_ms
 
 
+def test_what_was_seen_once_is_told_as_it_was(book: Book) -> None:
+    book.append([call(1, 0, attempt(first=298, longest_gap_ms=27))])
+    (row,) = book.health(0, 1, 1)
+    assert (row.first_event_ms.p50, row.first_event_ms.p95) == (298, 298)
+    assert (row.longest_gap_ms.p50, row.longest_gap_ms.p95) == (27, 27)
+    book.append([call(2, 0, attempt(first=302)), call(3, 0, attempt(first=305))])  # in the same bin
+    (row,) = book.health(0, 1, 1)
+    told = row.first_event_ms.p50 or 0, row.first_event_ms.p95 or 0
+    assert 298 <= told[0] < told[1] <= 305
+
+
 def test_times_beyond_reason_are_in_the_last_bin(book: Book) -> None:
     book.append([call(1, 0, attempt(first=10**15)), call(2, 0, attempt(first=0))])
     (row,) = book.health(0, 1, 1)
