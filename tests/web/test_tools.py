@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.scripts import ERROR_BODY
+from tests.faults.upstream import JSON, status
 from tests.web.conftest import Visitor
 from tests.web.site import Site
 from tests.web.traffic import endless, finite
@@ -94,6 +96,28 @@ def test_the_playground_stops_at_once(site: Site, visit: Visitor) -> None:
     site.upstream.until(lambda: connection.closed_at)
     assert connection.closed_at - asked < 0.5
     page.get_by_role("button", name="Send again").wait_for()
+
+
+def test_the_playground_says_of_what_never_began_that_it_failed(site: Site, visit: Visitor) -> None:
+    busy = site.upstream.play([status(429, JSON | {"retry-after": "7"}, ERROR_BODY)])
+    endless_one = endless(site)
+    page = visit(f"playground?model={endless_one}", expected="429")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("log", name="The answer").get_by_text("drop drop").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("link", name="see the call").wait_for()
+    page.goto(f"{site.url}/#/playground?model=main/{busy}")
+    page.get_by_role("button", name="Send again").click()
+    page.get_by_role("alert").get_by_text("Try again in 7 seconds.").wait_for()
+    page.get_by_role("link", name="see the call").wait_for()
+    total = page.locator(".play footer").inner_text()
+    assert "failed" in total
+    assert "first event" not in total
+    assert page.get_by_role("region", name="Events", exact=True).locator("header").inner_text().strip() == "Raw events"
+    assert page.get_by_role("region", name="Raw events").inner_text() == "No event came."
+    page.get_by_role("link", name="see the call").click()
+    page.get_by_text("upstream_rate_limited").first.wait_for()
 
 
 def test_the_playground_offers_what_can_be_asked(visit: Visitor) -> None:

@@ -1,13 +1,15 @@
 // Asking the admin API. What goes wrong is an `Oops`: what happened, and what to do about it, in plain words.
 
 import { h } from './dom.js';
+import { duration, exactly, plural } from './format.js';
 
 export class Oops extends Error {
-  constructor(message, todo = '', { status = 0, code = '' } = {}) {
+  constructor(message, todo = '', { status = 0, code = '', id = '' } = {}) {
     super(message);
     this.todo = todo;
     this.status = status;
     this.code = code;
+    this.id = id; // of the request
   }
 }
 
@@ -16,6 +18,7 @@ const TODO = {
   403: 'Open the page by the address that the gateway printed.',
   404: '',
   413: 'Take a shorter part of it.',
+  429: 'It does not say for how long. Wait a little, then try again.',
   503: 'It is tried again as soon as you reload.',
 };
 
@@ -31,7 +34,16 @@ async function send(path, options) {
   const told = await response.json().catch(() => null);
   const { message = '', code = '' } = told?.error ?? {};
   const words = response.status === 401 ? 'Your visit has ended, or the gateway was started anew.' : sentence(message || `The gateway answered ${response.status}.`);
-  throw new Oops(words, TODO[response.status] ?? 'Look at what the gateway has logged.', { status: response.status, code });
+  const todo = waiting(response.headers.get('retry-after')) || (TODO[response.status] ?? 'Look at what the gateway has logged.');
+  throw new Oops(words, todo, { status: response.status, code, id: response.headers.get('x-request-id') ?? '' });
+}
+
+// What a Retry-After header asks for: seconds, or a date.
+function waiting(asked) {
+  if (!asked) return '';
+  const seconds = Math.ceil(Number(asked));
+  if (seconds >= 0) return seconds ? `Try again in ${seconds < 60 ? plural(seconds, 'second') : duration(1000 * seconds)}.` : 'Try again now.';
+  return Number.isNaN(Date.parse(asked)) ? '' : `Try again after ${exactly(asked)}.`;
 }
 
 export async function get(path, signal) {

@@ -73,6 +73,7 @@ export function mount(root, first) {
     trouble.replaceChildren();
     said.replaceChildren();
     raw.replaceChildren();
+    tally.textContent = '';
     total.textContent = 'Waiting for the first event';
     announce('Sent.');
     const messages = [...(system.value.trim() ? [{ role: 'system', content: system.value }] : []), { role: 'user', content: prompt.value }];
@@ -83,14 +84,17 @@ export function mount(root, first) {
       for await (const { data } of events(response)) take(data, state);
       if (!state.done && !trouble.firstChild) trouble.replaceChildren(complain(new Oops('The answer broke off.', 'The call’s own page says where.')));
     } catch (error) {
+      state.id ||= error.id ?? '';
       if (!signal.aborted) trouble.replaceChildren(complain(error));
     }
+    if (!state.events) raw.replaceChildren(h('span', { class: 'soft' }, 'No event came.'));
+    if (!said.firstChild) said.replaceChildren(h('span', { class: 'soft' }, 'Nothing was said.'));
     const stopped = signal.aborted;
     running = null;
     stop.disabled = true;
     send.disabled = false;
     send.textContent = 'Send again';
-    announce(stopped ? 'Stopped.' : 'The answer is over.');
+    announce(stopped ? 'Stopped.' : state.events ? 'The answer is over.' : 'There is no answer.');
     await sum(state, stopped);
   }
 
@@ -138,10 +142,10 @@ export function mount(root, first) {
   async function sum(state, stopped) {
     const took = performance.now() - state.began;
     const parts = (entry) => [
-      entry ? outcome(entry.outcome) : stopped ? 'stopped' : state.done ? 'completed' : 'broke off',
+      entry ? outcome(entry.outcome) : stopped ? 'stopped' : state.done ? 'completed' : state.events ? 'broke off' : 'failed',
       entry ? `${count(entry.tokens.input)} in, ${count(entry.tokens.output)} out (${entry.measure})` : state.usage ? `${count(state.usage.prompt_tokens)} in, ${count(state.usage.completion_tokens)} out` : '',
       entry ? money(entry.cost) : '',
-      `first event ${duration(entry?.first_event_ms ?? state.first)}`,
+      state.events > 0 && `first event ${duration(entry?.first_event_ms ?? state.first)}`,
       `took ${duration(entry?.duration_ms ?? took)}`,
       state.id && entry ? h('a', { href: link('calls', {}, state.id) }, 'see the call') : '',
     ].filter(Boolean).flatMap((part, place) => (place ? [' · ', part] : [part]));
