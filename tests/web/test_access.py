@@ -226,3 +226,31 @@ def _tab_to(page: Page, name: str, *, back: bool = False) -> None:
         if page.evaluate("document.activeElement.textContent").strip() == name:
             return
     raise AssertionError(f"{name} is not reached")
+
+
+def test_an_address_of_nothing_says_so(visit: Visitor) -> None:
+    page = visit("nosuch")
+    for view in ("nosuch", "constructor"):
+        page.evaluate(f"location.hash = '#/{view}'")
+        until(page, f"document.querySelector('main').innerText.includes('{view}')")
+        page.get_by_role("heading", name="There is no such view").wait_for()
+        assert page.title() == "No such view · Penstock"
+        assert page.locator("nav [aria-current]").count() == 0
+    page.get_by_role("main").get_by_role("link", name="Calls").click()
+    page.get_by_role("heading", name="Calls").wait_for()
+
+
+def test_the_focus_is_never_lost_in_the_calls(visit: Visitor) -> None:
+    page = visit(f"calls?model={REPAIRED}")
+    page.locator("a.chip").first.focus()
+    page.keyboard.press("Enter")
+    until(page, "location.hash.includes('repair=')")
+    until(page, "document.activeElement.tagName === 'H1'")
+    page.get_by_role("link", name="Clear filters").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Older").wait_for()
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+    page.get_by_role("link", name="Older").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Newest").wait_for()
+    assert page.evaluate("document.activeElement.tagName") == "H1"

@@ -45,6 +45,7 @@ def test_filters_stand_in_the_address_and_survive_a_reload(visit: Visitor) -> No
     page.get_by_label("Model").fill("main/none")
     page.get_by_label("Model").press("Enter")
     page.get_by_text("No call is like that").wait_for()
+    page.get_by_text("found by its whole name").wait_for()
     page.go_back()
     page.get_by_text("1 call", exact=True).wait_for()
     page.get_by_role("link", name="Clear filters").click()
@@ -63,6 +64,15 @@ def test_each_filter_finds_its_calls(site: Site, visit: Visitor) -> None:
     ):
         page.goto(f"{site.url}/#/calls?{query}")
         until(page, f"{_ROWS}.length === 1 && {_ROWS}[0].innerText.includes('{model}')")
+
+
+def test_repairs_that_were_met_are_offered_first(visit: Visitor) -> None:
+    page = visit(f"calls?model={REPAIRED}")
+    assert rows(page) == 1
+    offered = page.get_by_label("Repair").locator("option").all_inner_texts()
+    assert page.locator("a.chip").inner_text() == offered[1]
+    assert offered[0] == "Any"
+    assert len(offered) == len(set(offered))
 
 
 def test_a_call_tells_of_its_attempts_on_one_clock(visit: Visitor) -> None:
@@ -133,6 +143,7 @@ def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:
     assert "ci" in budget.inner_text()
     assert "$0.02 a day" in budget.inner_text()
     assert "$0.000011 spent" in budget.inner_text()
+    assert "renews" in budget.inner_text()
     assert "left" in (budget.locator("svg").get_attribute("aria-label") or "")
     budget.get_by_role("link", name="ci").click()
     page.get_by_role("heading", name="Calls").wait_for()

@@ -13,6 +13,14 @@ const VIEWS = {
   spend: () => import('./views/spend.js'),
   playground: () => import('./views/playground.js'),
 };
+// What is shown where there is nothing.
+const NOWHERE = {
+  title: 'No such view',
+  mount(root, { view }) {
+    root.append(h('h1', {}, 'There is no such view'), h('div', { class: 'empty' }, h('p', { class: 'big' }, `The address asks for “${view}”, which this page does not have.`),
+      h('p', {}, 'It has ', Object.keys(VIEWS).map((name, place) => [place > 0 && ', ', h('a', { href: `#/${name}` }, name[0].toUpperCase() + name.slice(1))]), '.')));
+  },
+};
 const THEMES = ['auto', 'light', 'dark'];
 const SAID = { auto: 'as the system has them', light: 'light', dark: 'dark' };
 
@@ -23,11 +31,7 @@ let visits = 0;
 async function show() {
   if (location.hash === '#main') return;
   const address = read();
-  const load = VIEWS[address.view];
-  if (!load) {
-    location.replace('#/live');
-    return;
-  }
+  const load = Object.hasOwn(VIEWS, address.view) ? VIEWS[address.view] : () => NOWHERE;
   if (shown?.view === address.view && shown.update) {
     shown.update(address);
     return;

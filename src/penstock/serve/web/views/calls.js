@@ -54,12 +54,14 @@ export function mount(root, first) {
 function makeList(names) {
   let address = null;
   const controls = {};
+  const met = new Set();
   const place = h('div');
+  const heading = h('h1', { tabindex: '-1' }, 'Calls');
   const sub = h('span', { class: 'sub' }, '\u00a0');
   const clear = h('a', { href: link('calls'), hidden: true }, 'Clear filters');
   const filters = h('div', { class: 'filters', role: 'search', 'aria-label': 'Which calls' },
     chosen('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, word.replace('_', ' ')])]),
-    typed('Model', 'model', 'any'), typed('Provider', 'provider', 'any'), chosen('Key', 'key', [['', 'Any']]),
+    typed('Model', 'model', 'any (exact name)'), typed('Provider', 'provider', 'any (exact name)'), chosen('Key', 'key', [['', 'Any']]),
     chosen('Repair', 'repair', [['', 'Any'], ...Object.keys(REPAIRS).map((code) => [code, code])]),
     chosen('Since', 'since', [['', 'Ever'], ...SPANS.map(([value, text]) => [value, `Last ${text}`])]),
     typed('Until', 'until', 'now'), typed('Tag', 'tag', 'any'));
@@ -100,7 +102,20 @@ function makeList(names) {
       control.parentElement.classList.toggle('set', value !== '');
       if (name === 'until' || name === 'tag') control.parentElement.hidden = value === '';
     }
-    clear.hidden = !FILTERS.some((name) => query.has(name));
+    const idle = !FILTERS.some((name) => query.has(name));
+    if (idle && document.activeElement === clear) heading.focus({ preventScroll: true });
+    clear.hidden = idle;
+  }
+
+  // Repairs that were met stand before those that were not, in the order in which they were listed.
+  function sort(entries) {
+    const first = [...controls.repair.options].find(({ value }) => value && !met.has(value));
+    for (const code of entries.flatMap(({ repairs }) => Object.keys(repairs))) {
+      if (met.has(code)) continue;
+      met.add(code);
+      const option = [...controls.repair.options].find(({ value }) => value === code);
+      if (option && option !== first) first.before(option);
+    }
   }
 
   async function show(next, signal) {
@@ -116,25 +131,28 @@ function makeList(names) {
       sub.textContent = entries.length ? `${plural(entries.length, 'call')}${following ? ', and there are older ones' : ''}` : '\u00a0';
       place.removeAttribute('aria-busy');
       announce(entries.length ? `${plural(entries.length, 'call')} listed` : 'No calls');
+      sort(entries);
+      const within = place.contains(document.activeElement);
       if (entries.length) {
         place.replaceChildren(tableOf(entries, known), h('div', { class: 'row after' },
           older && h('a', { class: 'button', href: changed(address, { before: '' }) }, 'Newest'),
           following && h('a', { class: 'button', href: changed(address, { before: String(following) }) }, 'Older')));
         if (older) scrollTo(0, 0);
       } else {
-        place.replaceChildren(older || !clear.hidden ? nothing() : welcome());
+        place.replaceChildren(older || !clear.hidden ? nothing(query) : welcome());
       }
+      if (within) heading.focus({ preventScroll: true }); // what it was on is gone
     } catch (error) {
       if (!signal.aborted) fail(place, error, () => show(address, signal));
     }
   }
 
-  const head = h('div', { class: 'head' }, h('h1', { tabindex: '-1' }, 'Calls'), sub, h('span', { class: 'grow' }), clear);
+  const head = h('div', { class: 'head' }, heading, sub, h('span', { class: 'grow' }), clear);
   return { elements: [head, filters, place], show };
 }
 
-function nothing() {
-  return h('div', { class: 'empty' }, h('p', { class: 'big' }, 'No call is like that.'), h('p', {}, h('a', { href: link('calls') }, 'Show all calls')));
+function nothing(query) {
+  return h('div', { class: 'empty' }, h('p', { class: 'big' }, 'No call is like that.'), (query.has('model') || query.has('provider')) && h('p', {}, 'A model or a provider is found by its whole name.'), h('p', {}, h('a', { href: link('calls') }, 'Show all calls')));
 }
 
 function welcome() {

@@ -99,7 +99,7 @@ function budget(key) {
   const share = (part) => (whole ? part / whole : 0);
   return h('div', { class: 'budget' }, h('header', {}, h('a', { href: link('calls', { key: key.id }) }, key.name || key.id), h('span', { class: 'soft' }, `${money(key.budget)} ${key.period === 'total' ? 'in all' : `a ${key.period}`}`)),
     meter([['spent-fill', share(spent)], ['held-fill', share(held)]], { height: 10, label: `${money(key.spent)} spent, ${money(held)} held, ${money(left)} left` }),
-    h('p', { class: 'legend' }, h('span', { class: 'key spent' }, `${money(key.spent)} spent`), held > 0 && h('span', { class: 'key held' }, `${money(held)} held`), h('span', { class: 'key left' }, `${money(left)} left`), key.renewed && h('span', {}, `renewed ${exactly(key.renewed)}`)));
+    h('p', { class: 'legend' }, h('span', { class: 'key spent' }, `${money(key.spent)} spent`), held > 0 && h('span', { class: 'key held' }, `${money(held)} held`), h('span', { class: 'key left' }, `${money(left)} left`), key.renewed && h('span', {}, `renews ${exactly(key.renewed)}`)));
 }
 
 function nothing() {
