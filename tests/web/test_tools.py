@@ -31,6 +31,24 @@ def test_an_inspected_stream_shows_its_repairs_in_place(visit: Visitor, code: st
     assert page.evaluate("document.activeElement.tagName") == "MARK"
 
 
+def test_findings_of_one_kind_stand_together(visit: Visitor) -> None:
+    page = visit("inspect")
+    page.get_by_label("A captured stream").fill(_healthy().replace("\n\n", "\n \n"))
+    page.get_by_role("button", name="Inspect").click()
+    page.get_by_role("heading", name="What the model said").wait_for()
+    answer, lines = page.locator(".answer").bounding_box(), page.locator(".bytes").bounding_box()
+    assert answer
+    assert lines
+    assert answer["y"] < lines["y"]
+    group = page.locator(".findings > li", has_text="blank-line-with-spaces")
+    assert "×3" in group.inner_text()
+    group.locator("summary").click()
+    places = group.locator(".places button")
+    assert places.all_inner_texts() == ["line 2", "line 4", "line 6"]
+    places.nth(1).click()
+    assert page.locator("mark.at").locator("xpath=ancestor::div[1]/span[1]").inner_text() == "4"
+
+
 def test_a_mark_covers_the_bytes_that_are_wrong(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_label("A captured stream").fill("data: {broken\n\n")

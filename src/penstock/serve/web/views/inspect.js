@@ -23,7 +23,7 @@ export function mount(root) {
   const result = h('div', { 'aria-live': 'off' });
   const drop = h('div', { class: 'drop' }, text, h('div', { class: 'row' }, go,
     h('button', { type: 'button', onclick: () => file.click() }, 'Choose a file'), file,
-    h('button', { type: 'button', class: 'quiet', onclick: () => { text.value = EXAMPLE; send(new Blob([EXAMPLE])); } }, 'Show an example'),
+    h('button', { type: 'button', onclick: () => { text.value = EXAMPLE; send(new Blob([EXAMPLE])); } }, 'Show an example'),
     h('span', { class: 'soft' }, 'It is read on this gateway, and kept nowhere.')));
   let asking = new AbortController();
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Inspect'), h('span', { class: 'sub' }, 'what is wrong with a stream, and where')), drop, result);
@@ -47,7 +47,7 @@ export function mount(root) {
       if (content.size > MOST) throw new Oops('That is more than 5 MB.', 'Take a part of it, or use `penstock inspect FILE`, which has no such limit.');
       const told = await (await post('/admin/inspect', content, { signal, type: 'application/octet-stream' })).json();
       const heading = h('h2', { tabindex: '-1', class: 'after' }, said(told));
-      result.replaceChildren(heading, shown(told));
+      result.replaceChildren(heading, ...shown(told));
       announce(said(told));
       heading.focus({ preventScroll: true });
       heading.scrollIntoView({ block: 'nearest' });
@@ -67,14 +67,23 @@ function said({ findings, ending }) {
 
 function shown(told) {
   const bytes = marked(told.text ?? '', told.findings);
-  const list = told.findings.map((finding, place) => h('li', {}, h('button', { type: 'button', onclick: () => bytes.jump(place) },
-    h('span', { class: 'where' }, `line ${count(finding.line)}`),
-    h('span', { class: `code${FAULTS[finding.code] ? ' fault' : ''}` }, finding.code), h('small', {}, ticked(`${finding.meaning ?? ''} ${finding.what_is_done ?? ''}`)))));
+  const kinds = new Map();
+  told.findings.forEach((finding, place) => kinds.set(finding.code, [...(kinds.get(finding.code) ?? []), { ...finding, place }]));
+  const list = [...kinds.values()].map((alike) => found(alike, bytes.jump));
   const answer = (told.choices ?? []).map(({ text, tool_calls: calls }) => [text, ...(calls ?? []).map(({ name, arguments: given }) => `${name}(${given})`)].filter(Boolean).join('\n')).join('\n\n');
   const usage = told.usage;
-  return h('div', { class: 'inspected' }, bytes.element, h('div', {},
+  return [answer && h('section', { class: 'answer' }, h('h2', {}, 'What the model said'), h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'What the model said' }, answer)),
+    h('div', { class: 'inspected' }, bytes.element, h('div', {},
     facts([['Ending', outcome(told.ending ?? 'failed')], told.model && ['Model', told.model], told.provider && ['Looks like', told.provider], ['Events', count(told.frames)],
       usage && ['Usage', `${count(usage.input)} in, ${count(usage.output)} out`], told.fault && ['Fault', told.fault.message ?? told.fault.code]]),
-    list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list)),
-    answer && h('section', {}, h('h2', {}, 'What the model said'), h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'What the model said' }, answer))));
+    list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list))))].filter(Boolean);
+}
+
+// Findings of one kind: the first of them, and the places of all if there are several.
+function found(alike, jump) {
+  const [{ code, line, meaning, what_is_done: done, place }] = alike;
+  return h('li', {}, h('button', { type: 'button', onclick: () => jump(place) }, h('span', { class: 'where' }, `line ${count(line)}`),
+    h('span', { class: `code${FAULTS[code] ? ' fault' : ''}` }, code), alike.length > 1 && h('b', {}, ` ×${count(alike.length)}`), h('small', {}, ticked(`${meaning ?? ''} ${done ?? ''}`))),
+  alike.length > 1 && h('details', {}, h('summary', {}, `All ${count(alike.length)} places`),
+    h('div', { class: 'places' }, alike.map((each) => h('button', { type: 'button', 'aria-label': `line ${count(each.line)}: ${code}`, onclick: () => jump(each.place) }, `line ${count(each.line)}`)))));
 }
