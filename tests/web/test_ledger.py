@@ -1,6 +1,7 @@
 """Calls, spend and health: what is booked is found again, and every number leads to the calls behind it."""
 
 import json
+import re
 import shlex
 
 from playwright.sync_api import Page
@@ -95,7 +96,28 @@ def test_a_call_that_stalled_shows_where(visit: Visitor) -> None:
     story = page.locator(".fall svg").first
     story.wait_for()
     assert "1 stall" in (story.get_attribute("aria-label") or "")
-    assert "nothing came for 1.1" in (story.locator("title").text_content() or "")
+    told = re.fullmatch(r"nothing came for ([0-9.]+) s", story.locator("title").text_content() or "")
+    assert told
+    assert float(told[1]) >= 1.1
+
+
+def test_on_a_phone_the_time_of_a_call_has_its_place(visit: Visitor) -> None:
+    page = visit("calls", width=390)
+    rows(page)
+    below = "row => row.querySelector('time').getBoundingClientRect().top > row.querySelector('.name').offsetTop + 10"
+    left = "row => row.querySelector('time').getBoundingClientRect().left"
+    assert page.evaluate(f"[...{_ROWS}].every({below})")
+    assert page.evaluate(f"new Set([...{_ROWS}].map({left})).size") == 1
+
+
+def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
+    page = visit("calls?provider=spare", width=390)
+    page.get_by_role("link", name="pair-0").click()
+    page.get_by_role("heading", name="Usage and price").wait_for()
+    assert page.evaluate(
+        "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
+    )
+    assert "the provider’s own figures" in page.locator("tbody").inner_text()
 
 
 def test_repairs_are_told_with_their_meaning(visit: Visitor) -> None:
@@ -158,6 +180,11 @@ def test_health_shows_what_each_provider_does(visit: Visitor) -> None:
     missing = section.get_by_role("img", name="usage missing")
     assert "1 time, first at" in (missing.get_attribute("aria-label") or "")
     assert missing.locator(".warn-fill").count() == 1
+    assert section.locator(".strip .axis").inner_text().strip()
+    dot = section.locator("circle.p50").bounding_box()
+    assert dot
+    assert min(dot["width"], dot["height"]) >= 6
+    assert "longest gap within an answer" in section.locator("header").inner_text()
     cut = page.get_by_role("region", name="main cut")
     assert "1 truncated" in cut.inner_text()
     assert "100% went wrong" in cut.inner_text()

@@ -53,7 +53,7 @@ export function bars(columns, names, { height = 64, label, span_ms, onpick, fill
 export function quantiles(buckets, { height = 64, label, span_ms }) {
   const most = Math.max(1, ...buckets.map(({ p95, p50 }) => p95 ?? p50 ?? 0));
   const wide = 1000 / Math.max(1, buckets.length);
-  const at = (place, value) => `${((place + 0.41) * wide).toFixed(1)} ${(height - 2 - (value / most) * (height - 6)).toFixed(1)}`;
+  const at = (place, value) => `${((place + 0.41) * wide).toFixed(1)} ${(height - 4 - (value / most) * (height - 8)).toFixed(1)}`;
   const line = (name) => {
     let path = '';
     let drawing = false;
@@ -65,13 +65,17 @@ export function quantiles(buckets, { height = 64, label, span_ms }) {
     });
     return path;
   };
-  // A point that stands alone makes no line: it is drawn as a dot.
+  // A point that stands alone makes no line: it is drawn as a dot. Dots are not stretched with the lines.
   const known = (place, name) => buckets[place]?.[name] !== null && buckets[place]?.[name] !== undefined;
-  const dots = (name) => buckets.map((bucket, place) => (known(place, name) && !known(place - 1, name) && !known(place + 1, name) ? `M${at(place, bucket[name])}h0.1` : '')).join('');
-  const path = (kind, d) => s('path', { d, class: kind, 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' });
-  const svg = s('svg', { class: 'chart', height, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label },
-    s('line', { x1: 0, x2: 1000, y1: height - 0.5, y2: height - 0.5, class: 'base', 'vector-effect': 'non-scaling-stroke' }),
-    path('p95', line('p95')), path('p95 dot', dots('p95')), path('p50', line('p50')), path('p50 dot', dots('p50')));
+  const dots = (name) => buckets.map((bucket, place) => {
+    if (!known(place, name) || known(place - 1, name) || known(place + 1, name)) return null;
+    const [x, y] = at(place, bucket[name]).split(' ');
+    return s('circle', { cx: `${x / 10}%`, cy: y, r: 3, class: `${name} dot` });
+  });
+  const path = (name) => s('path', { d: line(name), class: name, 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' });
+  const svg = s('svg', { class: 'chart', height, role: 'img', 'aria-label': label },
+    s('line', { x1: 0, x2: '100%', y1: height - 0.5, y2: height - 0.5, class: 'base' }),
+    s('svg', { width: '100%', height, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' }, path('p95'), path('p50')), dots('p95'), dots('p50'));
   return h('figure', {}, svg, axis(buckets, span_ms));
 }
 
@@ -98,8 +102,9 @@ export function meter(parts, { height = 8, label }) {
   return svg;
 }
 
-function axis(columns, span_ms) {
+// What the time was under a chart: at its ends and, unless it is `short`, in its middle.
+export function axis(columns, span_ms, short = false) {
   if (columns.length < 2) return null;
-  const marks = [columns[0], columns[Math.floor(columns.length / 2)], columns.at(-1)];
+  const marks = [columns[0], ...(short ? [] : [columns[Math.floor(columns.length / 2)]]), columns.at(-1)];
   return h('div', { class: 'axis', 'aria-hidden': 'true' }, marks.map(({ at_ms }) => h('span', {}, tick(at_ms, span_ms))));
 }

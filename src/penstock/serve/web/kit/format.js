@@ -46,9 +46,11 @@ export function exactly(at) {
   return full.format(new Date(at));
 }
 
-// A mark on an axis that is this long.
+// A mark on an axis that is this long. One that is not of today has its day.
 export function tick(at, span_ms) {
-  return (span_ms <= 36 * 3_600_000 ? hours : span_ms <= 8 * 86_400_000 ? week : day).format(new Date(at));
+  const date = new Date(at);
+  const today = new Date().toDateString() === date.toDateString();
+  return (span_ms <= 36 * 3_600_000 && today ? hours : span_ms <= 8 * 86_400_000 ? week : day).format(date);
 }
 
 export function percent(part, of) {

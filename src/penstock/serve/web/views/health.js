@@ -1,7 +1,7 @@
 // Health: how each provider's model has fared over time. Made so that a change of habits is seen at a glance.
 
 import { changed, link } from '../kit/address.js';
-import { bars, ENDINGS, quantiles, strip } from '../kit/chart.js';
+import { axis, bars, ENDINGS, quantiles, strip } from '../kit/chart.js';
 import { announce, choices, h, outcome } from '../kit/dom.js';
 import { count, duration, exactly, percent, plural, tick } from '../kit/format.js';
 import { fail, get } from '../kit/http.js';
@@ -61,23 +61,24 @@ function rowOf(row, told, since) {
   return h('section', { class: 'provider', 'aria-label': `${row.provider} ${row.model}` },
     h('header', {}, h('h2', {}, `${row.provider} / ${row.model}`), h('a', { href: calls() }, plural(row.attempts, 'attempt')),
       bad > 0 ? h('span', {}, `${percent(bad, row.attempts)} went wrong`) : h('span', { class: 'soft' }, 'none went wrong'),
-      row.usage_missing > 0 && h('span', {}, `usage missing in ${count(row.usage_missing)} (${percent(row.usage_missing, row.attempts)})`)),
+      row.usage_missing > 0 && h('span', {}, `usage missing in ${count(row.usage_missing)} (${percent(row.usage_missing, row.attempts)})`),
+      row.longest_gap_ms?.p50 !== null && h('span', { class: 'soft' }, `longest gap within an answer: p50 ${duration(row.longest_gap_ms?.p50)} · p95 ${duration(row.longest_gap_ms?.p95)}`)),
     h('div', { class: 'trio' },
       h('div', {}, h('h3', {}, 'Endings', h('span', {}, Object.entries(row.outcomes).filter(([word, number]) => number && word !== 'completed').map(([word, number], at) => [at > 0 && ', ', h('a', { href: calls({ outcome: word }) }, `${count(number)} ${word.replace('_', ' ')}`)]))),
         bars(columns, ENDINGS, { label: `Endings over time: ${inWords(row.outcomes)}`, span_ms: span, onpick: pick })),
       h('div', {}, h('h3', {}, 'Time to first event', h('span', {}, 'p50 ', h('b', {}, duration(row.first_event_ms?.p50)), ' · p95 ', h('b', {}, duration(row.first_event_ms?.p95)))),
         quantiles(buckets, { label: `Time to first event: half within ${duration(row.first_event_ms?.p50)}, 95% within ${duration(row.first_event_ms?.p95)}`, span_ms: span })),
-      h('div', {}, h('h3', {}, 'Repairs', h('span', {}, 'longest gap p50 ', h('b', {}, duration(row.longest_gap_ms?.p50)), ' · p95 ', h('b', {}, duration(row.longest_gap_ms?.p95)))), strips(row, buckets, calls, pick))),
+      h('div', {}, h('h3', {}, 'Repairs', (Object.keys(row.repairs).length > 0 || row.usage_missing > 0) && h('span', {}, 'when, and how often')), strips(row, buckets, span, calls, pick))),
     h('details', {}, h('summary', {}, 'Figures'), figuresOf(buckets, step, span, row)));
 }
 
 // One line for each kind of repair, and one for usage that was missing, where it is told by time.
-function strips(row, buckets, calls, pick) {
+function strips(row, buckets, span, calls, pick) {
   const codes = Object.entries(row.repairs).sort((one, other) => other[1] - one[1]);
   const lines = codes.slice(0, 6).map(([code, number]) => lineOf(code, number, (bucket) => bucket.repairs?.[code] ?? 0, calls({ repair: code }), (cell) => pick(cell, { repair: code }), REPAIRS[code]?.wrong));
   if (row.usage_missing && buckets.some(({ usage_missing: number }) => number)) lines.unshift(lineOf('usage missing', row.usage_missing, (bucket) => bucket.usage_missing ?? 0, calls(), pick, 'The provider has not said what the answer took.'));
   if (!lines.length) return h('p', { class: 'soft' }, 'Nothing had to be repaired.');
-  return [h('div', { class: 'strip' }, lines), codes.length > 6 && h('p', { class: 'soft' }, `and ${plural(codes.length - 6, 'other kind')}`)];
+  return [h('div', { class: 'strip' }, lines, axis(buckets, span, true)), codes.length > 6 && h('p', { class: 'soft' }, `and ${plural(codes.length - 6, 'other kind')}`)];
 
   function lineOf(name, number, of, href, onpick, meaning) {
     const cells = buckets.map((bucket) => ({ at_ms: bucket.at_ms, share: bucket.attempts ? of(bucket) / bucket.attempts : 0, title: `${exactly(bucket.at_ms)}: ${count(of(bucket))} of ${count(bucket.attempts)}` }));

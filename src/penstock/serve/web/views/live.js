@@ -34,7 +34,7 @@ export function mount(root, address) {
     h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
     h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name }))),
     h('thead', {}, h('tr', {}, h('th', {}, 'Model'), h('th', {}, 'State'), h('th', { class: 'c-key' }, 'Key'), h('th', { class: 'number' }, 'Tokens'),
-      h('th', { class: 'number' }, 'Per second'), h('th', {}, 'Rate'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
+      h('th', { class: 'number' }, 'Per second'), h('th', { class: 'number' }, 'Rate'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
       h('th', {}, h('span', { class: 'unseen' }, 'Stop')))),
     body));
   const empty = h('div', { class: 'empty', hidden: true },
@@ -123,7 +123,7 @@ export function mount(root, address) {
     const amount = cell('number', 'tokens');
     const speed = cell('number late', '');
     const first = cell('number c-first late', 'first');
-    const cost = cell('number', '');
+    const cost = cell('number end', '');
     const line = spark(88);
     const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
     const name = h('a', { href: link('live', {}, call.id), title: call.id }, call.model);

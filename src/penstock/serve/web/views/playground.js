@@ -33,7 +33,7 @@ export function mount(root, first) {
 
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Playground'), h('span', { class: 'sub' }, 'booked like any call, with the tag via=playground')),
     h('form', { onsubmit: (event) => { event.preventDefault(); ask(); } }, chooser, h('label', { for: 'prompt', class: 'unseen' }, 'Prompt'), prompt,
-      h('div', { class: 'row after' }, send, stop, h('span', { class: 'soft' }, 'Ctrl+Enter sends'))), h('div', { class: 'after' }, trouble),
+      h('div', { class: 'row after' }, send, stop, h('span', { class: 'soft keys' }, 'Ctrl+Enter sends'))), h('div', { class: 'after' }, trouble),
     h('div', { class: 'play' }, h('section', { class: 'panel', 'aria-label': 'Answer' }, h('header', {}, h('h2', {}, 'Answer')), said, total),
       h('section', { class: 'panel', 'aria-label': 'Events' }, h('header', {}, h('h2', {}, 'Raw events'), tally), raw)));
   prompt.addEventListener('keydown', (event) => { if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) { event.preventDefault(); ask(); } });
