@@ -19,7 +19,6 @@ import importlib
 import json
 import os
 import select
-import select
 import selectors
 import shutil
 import socket
