@@ -153,6 +153,7 @@ class Call:
         "tags",
         "total_s",
         "trace",
+        "used_up",
         "user",
     )
 
@@ -182,6 +183,8 @@ class Call:
         self.input_estimate = 0
         self.cap: int | None = None
         """Tokens that the client allows the answer to have; None where it does not say."""
+        self.used_up = False
+        """Whether its key's budget has no more than what is held for it."""
         self.held: int | None = None
         """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
         self.on_text: Callable[[list[Event]], None] | None = None

@@ -104,26 +104,33 @@ class Reservations:
         if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
             attempt.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
             return
-        left = call.held - cost_of(Tokens(input=_with_margin(call.input_estimate), output=output), price)
-        tokens = _affordable(left, price)
-        if tokens > _LEAST_OUTPUT or not said:
-            attempt.limit = said + max(tokens, 1) * _SHORTEST_TOKEN
-            return
-        more = _dearest([attempt.priced], Tokens(output=_USUAL_OUTPUT))
-        tokens = call.input_estimate + output
-        self._accounts.extend(call.key, call.id, call.held + more, tokens, partial(self._extended, call))
+        input = Tokens(input=_with_margin(call.input_estimate))
+        left = _affordable(call.held - cost_of(structs.replace(input, output=output), price), price)
+        # More is asked for while there is some: the answer may take a moment, and the stream does not wait for it.
+        whole = _affordable(call.held - cost_of(input, price), price)
+        least = _LEAST_OUTPUT if call.used_up else max(_LEAST_OUTPUT, whole // 4)
+        if left > least or not said:
+            attempt.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
+        elif call.used_up:
+            if attempt.stop is not None:
+                attempt.stop(_USED_UP, "truncated")
+        else:
+            more = _dearest([attempt.priced], Tokens(output=_USUAL_OUTPUT))
+            tokens = call.input_estimate + output
+            self._accounts.extend(call.key, call.id, call.held + more, tokens, partial(self._extended, call))
 
     def _extended(self, call: Call, answer: Answer) -> None:
         attempt = call.attempts[-1]
         if attempt.stop is None:
             return  # it is over
         if isinstance(answer, Denial):
-            attempt.stop(_USED_UP, "truncated")
+            call.used_up = True
         elif answer.cost > (call.held or 0):
             call.held = answer.cost
-            self._look(call)
         else:
             attempt.limit = attempt.said + _LEAST_OUTPUT * _SHORTEST_TOKEN  # nobody knows of it just now: ask again
+            return
+        self._look(call)
 
 
 _USED_UP = Failure(

@@ -8,6 +8,7 @@ so.
 import asyncio
 import gc
 import os
+import select
 import signal
 import socket
 import sys
@@ -34,6 +35,8 @@ from penstock.upstream.local import Home
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0
 _SAME_SIGNAL_S = 0.3
+# How long to wait for the first of several workers before it is said that they listen.
+_BEGIN_S = 10.0
 # Calls leave no cycles behind: the collector, which stops everything, has little to find and may look for it seldom.
 _GARBAGE = 20_000
 # Reads the configuration again; it is told how to find out whether there are stored keys.
@@ -65,12 +68,16 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             begin(state_folder(config.ledger, environment))
         reserved = _reserve(host, port)
         port = reserved.getsockname()[1]
-        ready(port, *admin)
+        heard, begun = os.pipe()
 
         def work(alive: int) -> int:
-            return uvloop.run(_serve(config, load, environment, home, _Doors((host, port), place), alive))
+            return uvloop.run(_serve(config, load, environment, home, _Doors((host, port), place, begun), alive))
 
-        return _supervise(config.server.workers, work)
+        def tell() -> None:
+            select.select([heard], [], [], _BEGIN_S)  # until one of them listens
+            ready(port, *admin)
+
+        return _supervise(config.server.workers, work, tell)
     finally:
         home.close()
         if claimed is not None:
@@ -101,6 +108,8 @@ class _Doors(NamedTuple):
 
     address: tuple[str, int]
     admin: Place | None
+    begun: int | None = None
+    """Where one of several workers writes when it listens."""
 
 
 async def _serve(
@@ -128,6 +137,8 @@ async def _serve(
         await admin.listen()
     if not isinstance(told, int):
         told(bound)
+    elif doors.begun is not None:
+        os.write(doors.begun, b".")
     gc.collect()
     gc.freeze()  # what is there now stays: the collector need not look at it again
     gc.set_threshold(_GARBAGE, 10, 10)
@@ -180,8 +191,11 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def _supervise(count: int, work: Callable[[int], int]) -> int:
-    """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves."""
+def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None]) -> int:
+    """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves.
+
+    `tell` is called when they have been started.
+    """
     born: dict[int, float] = {}
     stopping = False
     alive, lifeline = os.pipe()  # workers hold the reading end: it closes with this process
@@ -205,6 +219,7 @@ def _supervise(count: int, work: Callable[[int], int]) -> int:
         signal.signal(number, pass_on)
     for _ in range(count):
         spawn()
+    tell()
     while born:
         pid, _ = os.wait()
         age = time.monotonic() - born.pop(pid, 0.0)
