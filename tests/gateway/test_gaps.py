@@ -12,7 +12,8 @@ from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import BOUNDS, MAX_STALLS
-from penstock.gateway.relay import Patience, Relay
+from penstock.gateway.relay import Relay
+from penstock.gateway.sides import Patience
 from penstock.http.client import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 

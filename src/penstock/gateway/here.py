@@ -17,7 +17,8 @@ from penstock.core.dialects.emulated_tools import (
 )
 from penstock.core.stream import Reader
 from penstock.gateway.failure import Failure
-from penstock.gateway.relay import HEARTBEAT, Client, Patience
+from penstock.gateway.relay import HEARTBEAT
+from penstock.gateway.sides import Client, Patience
 from penstock.upstream.local import Local, Turn
 
 

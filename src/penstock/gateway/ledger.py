@@ -145,15 +145,13 @@ class Ledger:
     def settle(self, call: Call) -> Entry:
         """A call is over; its entry. One that was refused while there is no room is not kept: nobody pays for it."""
         call.over = True
-        if not call.attempts and call.held is None and not self._journal.has_room:
-            return entry_of(call, self._ratios.output)
-        self._open.pop(call.id, None)
         entry = entry_of(call, self._ratios.output)
+        if not call.attempts and call.held is None and not self._journal.has_room:
+            return entry
+        self._open.pop(call.id, None)
         self._journal.settled(entry)
         if call.held is not None:
-            self._held.add(call.id)
-            tokens = entry.tokens
-            self._accounts.settle(entry.key, call.id, entry.priced, tokens.input + tokens.output)
+            self._settle_hold(entry)
         if self.scribe is not None:
             self.scribe.put(entry)
         if call.ending == "completed" and (usage := call.usage) is not None and not usage.reasoning:
@@ -180,10 +178,14 @@ class Ledger:
         for entry in adopted:
             self._journal.settled(entry)
             if entry.key:
-                self._held.add(entry.id)
-                tokens = entry.tokens
-                self._accounts.settle(entry.key, entry.id, entry.priced, tokens.input + tokens.output)
+                self._settle_hold(entry)
         return adopted
+
+    def _settle_hold(self, entry: Entry) -> None:
+        """What was held for a call is now what it took, until the book holds it."""
+        self._held.add(entry.id)
+        tokens = entry.tokens
+        self._accounts.settle(entry.key, entry.id, entry.priced, tokens.input + tokens.output)
 
     def _price(self, provider: Provider, model: str) -> PricedModel | None:
         return self.prices.find(provider, model, time.time())

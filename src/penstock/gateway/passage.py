@@ -11,7 +11,7 @@ from penstock.core.events import Ending
 from penstock.core.usage import Usage
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure, from_status, from_transport
-from penstock.gateway.relay import Connection, Patience
+from penstock.gateway.sides import Connection, Patience
 from penstock.http.client import UpstreamError
 from penstock.http.deadline import Deadline
 

@@ -5,7 +5,6 @@ retry is on a fresh socket, when a pooled one turned out to be dead before the p
 """
 
 import asyncio
-import math
 import random
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +15,7 @@ from msgspec import structs
 
 from penstock.core.dialects.emulated_tools import ToolsError
 from penstock.core.stream import Reader, StreamReader, StreamWriter
+from penstock.gateway import refusals
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.failure import Failure, from_transport
@@ -23,9 +23,10 @@ from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.passage import Passage, Whole
-from penstock.gateway.relay import Client, Connection, Patience, Relay
+from penstock.gateway.relay import Relay
 from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 from penstock.gateway.routing import Health, in_order
+from penstock.gateway.sides import Client, Connection, Patience
 from penstock.gateway.tape import Asked, Recorder, Tape
 from penstock.gateway.trace import HEADER, new_span
 from penstock.gateway.wish import Wish, of_chat, of_embeddings
@@ -135,23 +136,23 @@ class Gateway:
         self.budget.earn()
         model = call.model
         if call.key is not None and not call.key.may_ask_for(model):
-            client.refuse(_not_allowed(model))
+            client.refuse(refusals.not_allowed(model))
             return None
         route = self.config.route(model)
         if route is None:
-            client.refuse(_unknown_model(model))
+            client.refuse(refusals.unknown_model(model))
             return None
         targets = [target for target in in_order(route, self._chance) if able is None or able(target)]
         if not targets:
-            client.refuse(_unable(model))
+            client.refuse(refusals.unable(model))
             return None
         ready = [target for target in targets if not self.health.cooling_s(target)]
         if not ready:
-            client.refuse(_all_cooling(min(map(self.health.cooling_s, targets))))
+            client.refuse(refusals.all_cooling(min(map(self.health.cooling_s, targets))))
             return None
         ready = self.ledger.affordable(call.key, ready[: self.config.retries.max_attempts])
         if not ready:
-            client.refuse(_unpriced(model))
+            client.refuse(refusals.unpriced(model))
             return None
         return Admitted(route, targets, ready)
 
@@ -324,7 +325,7 @@ class Attempts(ABC):
             return
         wait = min(map(health.cooling_s, self._targets))
         if wait and not failure.retry_after:
-            failure = structs.replace(failure, retry_after=_whole_seconds(wait))
+            failure = structs.replace(failure, retry_after=refusals.whole_seconds(wait))
         self._refusable.refuse(failure)
 
 
@@ -452,62 +453,3 @@ class EmbeddingAttempts(Attempts):
         elif not self._stopped:
             self._on_outcome(None)
             self._client.pass_on(outcome)
-
-
-def _unknown_model(model: str) -> Failure:
-    return Failure(
-        code="model_not_found",
-        message=f"there is no model {model!r} here; GET /v1/models lists those that there are",
-        status=404,
-        kind="invalid_request_error",
-        param="model",
-        retryable=False,
-    )
-
-
-def _not_allowed(model: str) -> Failure:
-    return Failure(
-        code="model_not_allowed",
-        message=f"this key is not for the model {model!r}; GET /v1/models lists those that it is for",
-        status=403,
-        kind="invalid_request_error",
-        param="model",
-        retryable=False,
-    )
-
-
-def _unpriced(model: str) -> Failure:
-    return Failure(
-        code="model_unpriced",
-        message=f"this key has a budget, and nobody knows what {model!r} costs; whoever runs the gateway can say so "
-        "under [prices] in its configuration",
-        status=403,
-        kind="invalid_request_error",
-        param="model",
-        retryable=False,
-    )
-
-
-def _unable(model: str) -> Failure:
-    return Failure(
-        code="model_without_embeddings",
-        message=f"no provider of {model!r} has embeddings; one that has says so with `embeddings` in the configuration",
-        status=404,
-        kind="invalid_request_error",
-        param="model",
-        retryable=False,
-    )
-
-
-def _all_cooling(seconds: float) -> Failure:
-    return Failure(
-        code="no_healthy_target",
-        message="every provider of this model has failed and is left alone for a while",
-        status=503,
-        retry_after=_whole_seconds(seconds),
-    )
-
-
-def _whole_seconds(seconds: float) -> str:
-    """At least so many, as a header says it; what a clock adds in its last digits does not count."""
-    return str(math.ceil(round(seconds, 3)))

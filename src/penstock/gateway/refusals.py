@@ -1,0 +1,53 @@
+"""Refusals: why a call is not even tried, in words for whoever asked."""
+
+import math
+
+from penstock.gateway.failure import Failure
+
+
+def unknown_model(model: str) -> Failure:
+    """Nobody answers to that name."""
+    message = f"there is no model {model!r} here; GET /v1/models lists those that there are"
+    return _of_model("model_not_found", message, 404)
+
+
+def not_allowed(model: str) -> Failure:
+    """The key is for other models."""
+    message = f"this key is not for the model {model!r}; GET /v1/models lists those that it is for"
+    return _of_model("model_not_allowed", message, 403)
+
+
+def unpriced(model: str) -> Failure:
+    """A budget cannot hold where nobody knows a price."""
+    message = (
+        f"this key has a budget, and nobody knows what {model!r} costs; whoever runs the gateway can say so "
+        "under [prices] in its configuration"
+    )
+    return _of_model("model_unpriced", message, 403)
+
+
+def unable(model: str) -> Failure:
+    """No target of it has embeddings."""
+    message = f"no provider of {model!r} has embeddings; one that has says so with `embeddings` in the configuration"
+    return _of_model("model_without_embeddings", message, 404)
+
+
+def all_cooling(seconds: float) -> Failure:
+    """Every target has failed of late."""
+    return Failure(
+        code="no_healthy_target",
+        message="every provider of this model has failed and is left alone for a while",
+        status=503,
+        retry_after=whole_seconds(seconds),
+    )
+
+
+def whole_seconds(seconds: float) -> str:
+    """At least so many, as a header says it; what a clock adds in its last digits does not count."""
+    return str(math.ceil(round(seconds, 3)))
+
+
+def _of_model(code: str, message: str, status: int) -> Failure:
+    return Failure(
+        code=code, message=message, status=status, kind="invalid_request_error", param="model", retryable=False
+    )

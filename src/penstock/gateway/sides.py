@@ -1,0 +1,84 @@
+"""The two sides of a relay: what an answer comes on, whom it goes to, and how long it may take."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.core.completion import Completion
+from penstock.http.client import Receiver
+
+
+class Connection(Protocol):
+    """What the answer comes on, as a relay sees it."""
+
+    between: bool
+    """Whether the answer stands between two HTTP chunks."""
+    shortcut: Callable[[bytes, int, int], bool] | None
+    """Who is asked with each chunk before it is parsed."""
+
+    def pause(self) -> None:
+        """Read no more until `resume`."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+    def abandon(self, receiver: Receiver) -> None:
+        """The receiver wants no more."""
+
+
+class Client(Protocol):
+    """The client's side of a call, as a relay sees it."""
+
+    stream: bool
+    """Whether the client asked for a stream."""
+
+    def begin(self) -> None:
+        """Send the head of a streamed answer, if it was not sent yet."""
+
+    def write(self, data: bytes, /) -> None:
+        """Send bytes of the stream."""
+
+    def chunk_writer(self) -> Callable[[bytes], None] | None:
+        """What sends HTTP chunks of the stream as they are; None where they cannot go out so."""
+
+    def end(self, data: bytes) -> None:
+        """Send the last bytes of the stream, and end the body."""
+
+    def answer(self, completion: Completion) -> None:
+        """Send a whole, unstreamed answer."""
+
+
+class Nobody:
+    """Where a client was that has left."""
+
+    def __init__(self, *, stream: bool) -> None:
+        self.stream = stream
+
+    def begin(self) -> None:
+        """Nobody is told."""
+
+    def write(self, data: bytes, /) -> None:
+        """Nobody reads it."""
+
+    def chunk_writer(self) -> None:
+        """There is none."""
+
+    def end(self, data: bytes) -> None:
+        """Nobody waits for it."""
+
+    def answer(self, completion: Completion) -> None:
+        """Nobody waits for it."""
+
+
+class Patience:
+    """How long an attempt may take, in seconds. `drain_s`: after its client has left; 0 if it is not heard out then."""
+
+    __slots__ = ("drain_s", "first_event_s", "gap_s", "heartbeat_s", "until")
+
+    def __init__(
+        self, *, first_event_s: float, gap_s: float, heartbeat_s: float, until: float, drain_s: float = 0.0
+    ) -> None:
+        self.first_event_s = first_event_s
+        self.gap_s = gap_s
+        self.heartbeat_s = heartbeat_s
+        self.until = until
+        self.drain_s = drain_s
