@@ -1,8 +1,10 @@
 """Events that are cast in one mould, and those that only look so."""
 
+from collections.abc import Callable
+
 import pytest
 
-from penstock import Fault, ReasoningDelta, StreamReader, TextDelta
+from penstock import Extra, Fault, ReasoningDelta, StreamReader, TextDelta
 from penstock.core.wire.frame import Framed
 from tests.invariants import LongWay
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, counts, delta, finishes, read, says, sse
@@ -127,3 +129,85 @@ def test_an_event_may_not_exceed_the_cap() -> None:
     events = read(*by_event(long), max_event=1_000)
     assert events == read(long, max_event=1_000)
     assert "event-too-large" in [event.code for event in events if isinstance(event, Fault)]
+
+
+def in_chunks(data: bytes) -> bytes:
+    """An event as an HTTP chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def read_in_chunks(*payloads: Json | str) -> tuple[StreamReader, list[int]]:
+    """A reader of a steady stream, to which these events come as chunks; and what each of them says, in characters."""
+    reader = StreamReader()
+    for event in by_event(sse(*STEADY))[:-1]:
+        reader.feed(event)
+    assert reader.mould is not None
+    read_chunk = reader.mould.chunk_reader()
+    return reader, [read_chunk(in_chunks(sse(payload))) for payload in payloads]
+
+
+@pytest.mark.parametrize("text", ["x", "水", "y" * 60, "y" * 200, "y" * 4_000, "y" * 70_000])
+def test_an_event_that_is_a_chunk_is_read_by_its_bytes(text: str) -> None:
+    reader, said = read_in_chunks(says(text), says("a"), says(text))
+    assert said == [len(text), 1, len(text)]
+    assert reader.frames == len(STEADY) + 3
+    rest = sse(says("\n"), *ENDING)
+    whole = read(sse(*STEADY, says(text), says("a"), says(text)) + rest)
+    assert [*reader.feed(rest), *reader.close()] == whole[-len(read(sse(begins()) + rest)) + 2 :]
+
+
+def test_places_are_counted_on_behind_chunks() -> None:
+    reader, said = read_in_chunks(says("a"), says("水"), says("b"))
+    assert said == [1, 1, 1]
+    broken = reader.feed(b"data: {\n\n") + reader.close()
+    assert broken == read(sse(*STEADY, says("a"), says("水"), says("b")) + b"data: {\n\n")[-len(broken) :]
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_chunks_of_anything_else_are_left_alone(odd: Json | str) -> None:
+    plain = ("a word that is also a key", "a word that is also a value", "the sign between two keys", "another script")
+    reader, (said,) = read_in_chunks(odd)
+    assert bool(said) == (odd in [ODD[name] for name in plain])
+    assert reader.frames == len(STEADY) + bool(said)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda chunk: chunk[:-1],
+        lambda chunk: chunk + b"\n",
+        lambda chunk: b"0" + chunk,
+        lambda chunk: chunk.upper(),
+        lambda chunk: chunk.replace(b"\r\n", b"\n"),
+        lambda chunk: chunk + chunk,
+        lambda chunk: chunk[:40] + b"\xff" + chunk[41:],
+        lambda chunk: chunk.replace(b"word", b"w\xffrd"),
+        lambda chunk: chunk.replace(b"word", b'w"rd'),
+        lambda chunk: chunk.replace(b"word", b"w\\rd"),
+        lambda chunk: chunk.replace(b"word", b"w\nrd"),
+        lambda _: b"",
+        lambda _: b"\r\n",
+    ],
+)
+def test_spoilt_chunks_are_left_alone(spoil: Callable[[bytes], bytes]) -> None:
+    reader, _ = read_in_chunks()
+    assert reader.mould is not None
+    chunk = in_chunks(sse(says("word")))
+    assert reader.mould.chunk_reader()(chunk) == 4
+    assert reader.mould.chunk_reader()(spoil(chunk)) == 0
+
+
+@pytest.mark.parametrize("padding", ["x", "xx", "xxxx", "z"])
+def test_chunks_with_changing_padding(padding: str) -> None:
+    padded = [says(f"word{number}", obfuscation="x" * (number % 5 + 1)) for number in range(9)]
+    reader = StreamReader()
+    for event in by_event(sse(begins(), *padded[:2]))[:-1]:
+        reader.feed(event)
+    assert reader.mould is not None
+    read_chunk = reader.mould.chunk_reader()
+    assert [read_chunk(in_chunks(sse(payload))) for payload in padded[2:]] == [5] * 7
+    rest = sse(says("!", obfuscation=padding), finishes(obfuscation="y"), DONE)
+    whole = read(sse(begins(), *padded) + rest)
+    told = reader.feed(rest) + reader.close()
+    assert told == whole[-len(told) :]
+    assert (Extra("chunk", {"obfuscation": padding}) in told) == (padding != "xxxx")

@@ -63,6 +63,11 @@ class Grammar:
         """Whether text of a choice that has begun is legal as it stands."""
         return self._started and not self._finished and self._fault is None
 
+    @property
+    def expects_end(self) -> bool:
+        """Whether a finish and a report of usage, each the first, would be told as they are."""
+        return self.expects_text and self._usage is None and not self._callers and len(self._choices) == 1
+
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take in what a dialect saw; put what is legal now into the sink."""
         for event in events:

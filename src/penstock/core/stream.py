@@ -8,6 +8,7 @@ import msgspec
 from penstock.core.dialects.openai_chat import OpenAIChatReader
 from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.dialects.openai_chat_plain import Taken
+from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
 from penstock.core.events import Event, Fault, ReasoningDelta, Repair, TextDelta
 from penstock.core.grammar import Grammar
@@ -55,6 +56,10 @@ class Reader(Protocol):
         """The mould of the next event, if there is one. Who has it may let it take events, in place of `feed`."""
 
     @property
+    def tail(self) -> Tail | None:
+        """The usual ending of the answer, as far as it has come; None before, and where it is another one."""
+
+    @property
     def max_event(self) -> int:
         """How many bytes one event may have."""
 
@@ -70,9 +75,9 @@ class StreamReader:
 
     `max_event` caps the bytes that one event may have, and so the memory that one stream may hold.
 
-    There are three lanes. Frames of nothing but text, in a healthy stream, are recognised by a typed decoder, and those
-    that are cast in the same mould as one before, by their bytes; all others go the way that `docs/architecture.md`
-    shows. All give the same events.
+    There are four lanes. Frames of nothing but text, in a healthy stream, are recognised by a typed decoder, and those
+    that are cast in the same mould as one before, by their bytes; the usual ending behind them is held as a whole; all
+    others go the way that `docs/architecture.md` shows. All give the same events.
     """
 
     def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
@@ -95,16 +100,18 @@ class StreamReader:
         self._misses = 0
         self.mould: Mould | None = None
         """The mould of the next event, if all is well. Who has it may let it take events, in place of `feed`."""
+        self.tail: Tail | None = None
+        """The usual ending, as far as it has come; None before, and where it is another one."""
 
     @property
     def done(self) -> bool:
         """Whether the provider has said that nothing more will come."""
-        return self._dialect.done
+        return self._dialect.done or (self.tail is not None and self.tail.done)
 
     @property
     def frames(self) -> int:
         """How many frames there were so far."""
-        return self._framed + (self.mould.frames if self.mould else 0)
+        return self._framed + (self.mould.frames if self.mould else 0) + (self.tail.frames if self.tail else 0)
 
     @property
     def framing(self) -> str:
@@ -115,7 +122,7 @@ class StreamReader:
         """Take in bytes, however they were split; return the events that they complete."""
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
-        if self.mould is not None and len(data) <= self.max_event:
+        if self.mould is not None and self.tail is None and len(data) <= self.max_event:
             events = self.mould.read(data)
             if events:
                 self.untouched = True
@@ -123,6 +130,12 @@ class StreamReader:
         if self.closed:
             raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
         if self.mould is not None:
+            if self._hold(data):
+                self.untouched = False
+                return []
+            if self.tail is not None:
+                data = self.tail.held + data
+                self.tail = None
             self._catch_up(self.mould)
         idle, plain = self._idle, self._plain
         items = self._framer.feed(data)
@@ -143,6 +156,11 @@ class StreamReader:
         """The bytes are over: return the last events, the `End` among them."""
         if self.closed:
             return []
+        if self.tail is not None and self.tail.done:
+            self.closed = True
+            return self.tail.events()
+        if self.tail is not None:
+            return [*self.feed(b""), *self.close()]
         self.closed = True
         if self.mould is not None:
             self._catch_up(self.mould)
@@ -155,6 +173,16 @@ class StreamReader:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
+
+    def _hold(self, data: bytes) -> bool:
+        """Hold a read back if it goes on with the usual ending of a steady stream."""
+        tail = self.tail
+        if tail is None and self._grammar.expects_end:
+            tail = self._dialect.tail()
+        if tail is None or len(data) > self.max_event or not tail.take(data):
+            return False
+        self.tail = tail
+        return True
 
     def _is_head(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
         """Whether this is the first read, and the usual beginning of an answer."""
@@ -268,6 +296,10 @@ class StreamWriter:
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events; whole, so that they can be sent at once."""
         return self._writer.write(events)
+
+    def write_end(self, tail: Tail | None, events: Iterable[Event]) -> bytes:
+        """The bytes that tell the last events; those of a usual ending, where they came so and may go on so."""
+        return (tail and self._writer.pass_on(tail)) or self._writer.write(events)
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""

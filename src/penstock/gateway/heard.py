@@ -1,6 +1,7 @@
 """Heard: a reader that keeps what the model says, beside the one that reads it. It costs the fast lane."""
 
 from penstock.core.completion import Accumulator, Completion
+from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.events import Event
 from penstock.core.stream import Reader
 
@@ -25,6 +26,11 @@ class Heard:
     def done(self) -> bool:
         """Whether the provider has said that nothing more will come."""
         return self._reader.done
+
+    @property
+    def tail(self) -> Tail | None:
+        """The usual ending, as far as it has come."""
+        return self._reader.tail
 
     @property
     def frames(self) -> int:

@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 from penstock.core.completion import Accumulator
+from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.events import (
     End,
     Ending,
@@ -76,6 +77,7 @@ class Relay:
         "_headers",
         "_held",
         "_loop",
+        "_mould",
         "_odd",
         "_on_left",
         "_on_outcome",
@@ -85,6 +87,7 @@ class Relay:
         "_progress",
         "_reader",
         "_seen_event",
+        "_shortcut",
         "_status",
         "_tape",
         "_timer",
@@ -128,6 +131,9 @@ class Relay:
         # What gaps are not made of: the time before the first event, and what the client holds up.
         self._uncounted_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        # What takes chunks in place of the parser, and the mould in which they must be cast.
+        self._mould: Mould | None = None
+        self._shortcut: Callable[[bytes], bool] | None = None
         # Called once: with None when the answer is committed or complete, a failure when the next target may be tried.
         self._on_outcome = on_outcome
         # Called once, where the client has left and the provider was heard out without it.
@@ -210,17 +216,26 @@ class Relay:
 
     def _offer_shortcut(self) -> None:
         """The stream is steady. What comes in the same HTTP chunks and the same mould needs no parser any more."""
-        connection, mould, write = self._connection, self._reader.mould, self._client.chunk_writer()
-        if connection is None or not connection.between or mould is None or write is None or self._tape is not None:
+        connection, mould = self._connection, self._reader.mould
+        if connection is None or not connection.between or mould is None or self._tape is not None:
             return
-        text, read, time, max_event = mould.text, mould.read, self._loop.time, self._reader.max_event
+        if mould is not self._mould:
+            write = self._client.chunk_writer()
+            if write is None:
+                return
+            self._mould = mould
+            self._shortcut = self._make_shortcut(mould.chunk_reader(), write)
+        connection.shortcut = self._shortcut
+
+    def _make_shortcut(self, read: Callable[[bytes], int], write: Callable[[bytes], None]) -> Callable[[bytes], bool]:
+        time, max_event = self._loop.time, self._reader.max_event
         call, attempt, begun, gaps = self._call, self._attempt, self._begun, self._gaps
         counts = gaps.counts
 
-        def shortcut(chunk: bytes, start: int, end: int) -> bool:
-            if end - start > max_event or call.on_text is not None:
+        def shortcut(chunk: bytes) -> bool:
+            if len(chunk) > max_event or call.on_text is not None:
                 return False  # who reads along is told by the parser's lane
-            size = len(text(chunk, start, end)) or size_of(read(chunk[start:end]))
+            size = read(chunk)
             if not size:
                 return False
             now = time()
@@ -235,7 +250,7 @@ class Relay:
                 self._count(0)
             return True
 
-        connection.shortcut = shortcut
+        return shortcut
 
     # What the client's side calls.
 
@@ -280,6 +295,8 @@ class Relay:
     def _on_events(self, events: list[Event], *, last: bool) -> None:
         if events:
             self._take(events)
+        elif self._reader.tail is not None:
+            self._advance()  # the end is coming
         if self._reader.done and not last and self._phase != "over":
             self._watch_time()  # the end is near, or else it is not waited for
 
@@ -355,7 +372,7 @@ class Relay:
         self._commit()
         self._finish("completed")
         if self._client.stream:
-            self._client.end(self._held + self._writer.write(events))
+            self._client.end(self._held + self._writer.write_end(self._reader.tail, events))
         else:
             self._answer.extend(events)
             self._client.answer(self._answer.completion)
@@ -404,6 +421,7 @@ class Relay:
         attempt.gaps.total_s = self._progress - self._uncounted_s if self._seen_event else 0.0
         attempt.events = self._reader.frames
         attempt.reader = attempt.on_limit = attempt.stop = None
+        self._shortcut = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

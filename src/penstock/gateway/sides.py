@@ -12,8 +12,8 @@ class Connection(Protocol):
 
     between: bool
     """Whether the answer stands between two HTTP chunks."""
-    shortcut: Callable[[bytes, int, int], bool] | None
-    """Who is asked with each chunk before it is parsed."""
+    shortcut: Callable[[bytes], bool] | None
+    """Who is asked with each read before it is parsed; it takes whole HTTP chunks."""
 
     def pause(self) -> None:
         """Read no more until `resume`."""

@@ -81,9 +81,9 @@ class UpstreamConnection(asyncio.Protocol):
         self.idle_since = self.born
         self.between = False
         """Whether the answer stands between two HTTP chunks, as far as it was parsed."""
-        self.shortcut: Callable[[bytes, int, int], bool] | None = None
-        """Given while the answer stands between two chunks; asked with each read that is one whole chunk, and where its
-        body begins and ends. If it takes the chunk, the parser need not see it: it stands where it stood."""
+        self.shortcut: Callable[[bytes], bool] | None = None
+        """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
+        whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # what llhttp calls for each piece of the body
@@ -139,11 +139,8 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        shortcut = self.shortcut
-        if shortcut is not None:
-            start, end = data.find(b"\r\n") + 2, len(data) - 2
-            if data[:start] == b"%x\r\n" % (end - start) and data[end:] == b"\r\n" and shortcut(data, start, end):
-                return
+        if self.shortcut is not None and self.shortcut(data):
+            return
         if self._receiver is None:
             self.close()  # nobody asked
             return

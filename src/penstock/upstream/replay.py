@@ -182,7 +182,7 @@ class ReplayConnection:
 
     def __init__(self, answer: Callable[[bytes], Played]) -> None:
         self.between = False
-        self.shortcut: Callable[[bytes, int, int], bool] | None = None
+        self.shortcut: Callable[[bytes], bool] | None = None
         self._answer = answer
         self._receiver: Receiver | None = None
         self._player: Player | None = None

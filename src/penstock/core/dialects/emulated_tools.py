@@ -76,6 +76,7 @@ class EmulatedToolReader:
 
     untouched = False
     mould = None
+    tail = None
 
     def __init__(self, reader: Reader, id: str) -> None:
         self._reader = reader

@@ -17,6 +17,7 @@ from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_mould import Mould, mould_of
 from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, extras_of
+from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.events import Event, Extra, Start, UsageReport
@@ -148,6 +149,13 @@ class OpenAIChatReader:
     def mould(self, event: bytes, said: Event) -> Mould | None:
         """The mould of a plain event that was read just now, if it can be told."""
         return mould_of(event, said, self._extras)
+
+    def tail(self) -> Tail | None:
+        """What takes the usual ending of a stream with one choice that says nothing but text; None for any other."""
+        if not self.expects_text or len(self._choices) != 1:
+            return None
+        choice = next(iter(self._choices.values()))
+        return Tail(self._envelope, self._extras, choice.index) if choice.expects_end else None
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""

@@ -86,6 +86,11 @@ class ChoiceReader:
         """Whether a plain delta says all that its chunk says."""
         return self.started and self._message is None and not self.whole_message
 
+    @property
+    def expects_end(self) -> bool:
+        """Whether a finish, and nothing beside it, is all that there is to tell."""
+        return self.expects_speech and self._calls is None and self._finished is None
+
     def read_plain(self, delta: PlainDelta) -> bool:
         """Take in a delta that says one thing; otherwise do nothing and return False."""
         calls, content = delta.tool_calls, delta.content

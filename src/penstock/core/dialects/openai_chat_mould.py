@@ -7,11 +7,17 @@ same bytes around other words says those words and nothing else: no framer and n
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from msgspec import UNSET
 
 from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
+
+# Lengths of chunks for which it is remembered how they begin; few streams have more than fifty.
+_MOST_LENGTHS = 256
+# How many hexadecimal digits the size of a chunk has; nearly all have three.
+_LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
 
 
 class Mould:
@@ -21,7 +27,7 @@ class Mould:
     empty. `extras` are those of the stream so far, of which the padding is one.
     """
 
-    __slots__ = ("_before", "_behind", "_extras", "_last", "_rest", "_said", "_size", "_tail", "frames")
+    __slots__ = ("_before", "_behind", "_chunks", "_extras", "_frames", "_last", "_rest", "_said", "_size", "_tail")
 
     def __init__(
         self, before: bytes, behind: bytes, tail: bytes, said: Callable[[str], Event], extras: dict[str, object]
@@ -32,17 +38,33 @@ class Mould:
         self._said = said
         self._extras = extras
         # What stood behind the text of the last event; empty when others have read events since.
-        self._rest = b"%b%b%b" % (behind, str(extras["obfuscation"]).encode(), tail) if tail else behind
-        self.frames = 0
+        self._rest = self._padded()
+        self._frames = self._size = self._last = 0
+        self._chunks: _Chunks | None = None
+
+    @property
+    def frames(self) -> int:
         """How many events it has read that nobody else knows of yet."""
-        self._size = self._last = 0
+        return self._frames + (self._chunks.taken()[0] if self._chunks else 0)
 
     def hand_over(self) -> tuple[int, int, int]:
         """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
-        frames, size = self.frames, self._size
-        self.frames = self._size = 0
+        if self._chunks is not None:
+            frames, size, last = self._chunks.taken(reset=True)
+            if frames:
+                self._frames += frames
+                self._size += size
+                self._last = last
+        frames, size = self._frames, self._size
+        self._frames = self._size = 0
         self._rest = b""
         return frames, size, self._last
+
+    def chunk_reader(self) -> Callable[[bytes], int]:
+        """Who reads events each of which comes as one HTTP chunk: how many characters it says; 0 if it is not so."""
+        if self._chunks is None:
+            self._chunks = _read_chunks(self._before, self._behind, self._tail, self._padded(), self._extras)
+        return self._chunks.read
 
     def read(self, data: bytes) -> list[Event]:
         """What events say that were cast in this mould; nothing if there is anything else in the data.
@@ -62,10 +84,15 @@ class Mould:
             return ""
         text = _plain(data[opening:closing])
         if text:
-            self.frames += 1
+            self._frames += 1
             self._size += end - start
             self._last = end - start
         return text
+
+    def _padded(self) -> bytes:
+        """What stands behind a text, with the padding of the last event."""
+        padding = str(self._extras["obfuscation"]).encode() if self._tail else b""
+        return self._behind + padding + self._tail
 
     def _read_all(self, data: bytes) -> list[Event]:
         """The same, of any number of events with any padding."""
@@ -94,12 +121,91 @@ class Mould:
             if end == len(data):
                 if padding is not told:
                     self._extras["obfuscation"] = padding
-                self.frames += frames
+                self._frames += frames
                 self._size += end
                 self._last = end - start
                 self._rest = data[quote:]
                 return events
         return []
+
+
+class _Taken(Protocol):
+    """How many events were taken, their bytes, and those of the last one; from now on, if they are to be reset."""
+
+    def __call__(self, *, reset: bool = False) -> tuple[int, int, int]: ...
+
+
+class _Chunks(NamedTuple):
+    """Reads events that are HTTP chunks, and tells what it has taken."""
+
+    read: Callable[[bytes], int]
+    taken: _Taken
+
+
+def _read_chunks(before: bytes, behind: bytes, tail: bytes, rest: bytes, extras: dict[str, object]) -> _Chunks:
+    """The same as `Mould.text`, of whole HTTP chunks. It is called for nearly every event there is: hence its form.
+
+    A chunk of some length that was cast in this mould can begin in one way only.
+    """
+    openings: dict[int, bytes] = {}
+    closing, tail = rest + b"\r\n", tail + b"\r\n"
+    shut, padded = len(closing), len(tail) > len(b"\r\n")
+    # Events, their bytes but for what they have in common, and those of the last one.
+    frames = size = last = 0
+    usual, strayed = rest[len(behind) : len(rest) - len(tail) + len(b"\r\n")], False
+
+    def read(chunk: bytes) -> int:
+        nonlocal frames, size, last, strayed
+        opening = openings.get(len(chunk))
+        if opening is None:
+            if len(openings) == _MOST_LENGTHS:
+                openings.clear()
+            opening = openings[len(chunk)] = _opening(len(chunk)) + before
+        if not chunk.startswith(opening):
+            return 0
+        if chunk.endswith(closing):
+            data = chunk[len(opening) : -shut]
+            padding = usual if strayed else b""
+        elif padded:
+            quote = chunk.find(b'"', len(opening))
+            padding = chunk[quote + len(behind) : -len(tail)]
+            if not (chunk.startswith(behind, quote) and padding.isalnum() and chunk.endswith(tail)):
+                return 0
+            data = chunk[len(opening) : quote]
+        else:
+            return 0
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return 0
+        if not text or not text.isprintable() or "\\" in text or '"' in text:
+            return 0
+        if padding:
+            extras["obfuscation"] = padding.decode()
+            strayed = padding != usual
+        frames += 1
+        last = len(chunk) - len(opening)
+        size += last
+        return len(text)
+
+    def taken(*, reset: bool = False) -> tuple[int, int, int]:
+        nonlocal frames, size
+        common = len(before) - len(b"\r\n")
+        told = frames, size + frames * common, last + common
+        if reset:
+            frames = size = 0
+        return told
+
+    return _Chunks(read, taken)
+
+
+def _opening(length: int) -> bytes:
+    """How an HTTP chunk of so many bytes begins, its line end included; what no chunk begins with, if there is none."""
+    for digits in _LIKELY_DIGITS:
+        line = b"%x\r\n" % max(length - digits - len(b"\r\n\r\n"), 0)
+        if len(line) == digits + len(b"\r\n"):
+            return line
+    return b"\r\n"
 
 
 def _plain(data: bytes) -> str:

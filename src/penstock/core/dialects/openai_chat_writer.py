@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.events import (
     ChoiceStart,
     End,
@@ -74,6 +75,10 @@ class OpenAIChatWriter:
         self._flush()
         out, self._out = self._out, []
         return b"".join(out)
+
+    def pass_on(self, tail: Tail) -> bytes:
+        """The usual ending as it came; empty where that will not do."""
+        return tail.write(include_usage=self._include_usage)
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets by other means: what is written later goes with them."""

@@ -1,0 +1,123 @@
+"""The usual ending of an answer, which is held as a whole; and endings that only look so."""
+
+import pytest
+
+from penstock import StreamReader, StreamWriter
+from tests.invariants import LongWay
+from tests.streams import DONE, Json, begins, bill, by_event, chunk, counts, delta, finishes, fold, read, says, sse
+
+STEADY = [begins(), *(says(f"word{number} ") for number in range(4))]
+FINISH, BILL = finishes(), bill(**counts(3, 12))
+
+
+def reader_of(*data: bytes) -> StreamReader:
+    """A reader that was fed so."""
+    reader = StreamReader()
+    for piece in data:
+        reader.feed(piece)
+    return reader
+
+
+USUAL: dict[str, list[Json | str]] = {
+    "finish, usage": [FINISH, BILL, DONE],
+    "finish alone": [FINISH, DONE],
+    "cut by its length": [finishes("length"), BILL, DONE],
+    "an empty text": [delta({"content": ""}, finish="stop"), DONE],
+    "nulls": [delta({"content": None, "tool_calls": None}, finish="stop", usage=None), BILL, DONE],
+    "padding": [finishes(obfuscation="x"), bill(**counts(3, 12)) | {"obfuscation": "yy"}, DONE],
+    "no total": [FINISH, bill(prompt_tokens=3, completion_tokens=4), DONE],
+}
+
+
+@pytest.mark.parametrize("ending", USUAL.values(), ids=USUAL)
+def test_the_usual_ending_is_held_and_told_at_once(ending: list[Json | str]) -> None:
+    wire = sse(*STEADY, *ending)
+    expected = read(wire, reader=LongWay())
+    for pieces in (by_event(wire)[:-1], [*by_event(sse(*STEADY))[:-1], sse(*ending)]):
+        reader = reader_of(*pieces)
+        assert reader.tail is not None
+        assert reader.tail.done
+        assert reader.done
+        assert reader.frames == len(STEADY) + len(ending)
+        assert read(*pieces) == expected
+
+
+@pytest.mark.parametrize("include_usage", [True, False])
+@pytest.mark.parametrize("ending", USUAL.values(), ids=USUAL)
+def test_it_goes_on_as_it_came(ending: list[Json | str], include_usage: bool) -> None:
+    reader = reader_of(*by_event(sse(*STEADY, *ending))[:-1])
+    tail, events = reader.tail, reader.close()
+    sent = StreamWriter(include_usage=include_usage).write_end(tail, events)
+    usual = sse(ending[0], *(ending[1:-1] if include_usage else []), DONE)
+    assert sent == usual or (include_usage and len(ending) < 3)
+    told = fold(read(sse(*STEADY) + sent))
+    whole = fold(events)
+    assert told.ending == whole.ending == "completed"
+    assert told.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert told.usage == (whole.usage if include_usage else None)
+
+
+TOOLS = delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]})
+ODD: dict[str, list[Json | str]] = {
+    "nothing": [],
+    "no [DONE]": [FINISH, BILL],
+    "no finish": [DONE],
+    "usage before the finish": [BILL, FINISH, DONE],
+    "usage twice": [FINISH, BILL, BILL, DONE],
+    "[DONE] twice": [FINISH, BILL, DONE, DONE],
+    "text behind the finish": [FINISH, says("more"), BILL, DONE],
+    "text behind [DONE]": [FINISH, BILL, DONE, says("more")],
+    "a finish twice": [FINISH, FINISH, DONE],
+    "another reason": [FINISH, finishes("length"), DONE],
+    "another word for the reason": [finishes("eos"), DONE],
+    "a failure": [finishes("error"), DONE],
+    "tools": [TOOLS, finishes("tool_calls"), BILL, DONE],
+    "stop with tools": [TOOLS, FINISH, BILL, DONE],
+    "text with the finish": [delta({"content": "last"}, finish="stop"), BILL, DONE],
+    "usage with the finish": [finishes(usage=counts(3, 12)), DONE],
+    "usage of nothing": [FINISH, bill(**counts(0, 0)), DONE],
+    "usage that does not add up": [FINISH, bill(prompt_tokens=3, completion_tokens=4, total_tokens=9), DONE],
+    "usage beyond reason": [FINISH, bill(prompt_tokens=3, completion_tokens=-4), DONE],
+    "usage in another spelling": [FINISH, bill(input_tokens=3, output_tokens="4"), DONE],
+    "usage nested deep": [FINISH, bill(prompt_tokens=3, deep=[[[[{}]]]]), DONE],
+    "no usage in its chunk": [FINISH, chunk(), DONE],
+    "another id": [finishes(id="other"), DONE],
+    "another id with the usage": [FINISH, bill(**counts(3, 12)) | {"id": "other"}, DONE],
+    "a new field": [finishes(system_fingerprint="fp"), BILL | {"system_fingerprint": "fq"}, DONE],
+    "another choice": [chunk({"index": 1, "delta": {}, "finish_reason": "stop"}), FINISH, DONE],
+    "an error": [FINISH, '{"error":{"message":"boom"}}', DONE],
+    "a line end to some": [finishes(obfuscation="\u2028"), DONE],
+    "rubbish": [FINISH, "nonsense", DONE],
+}
+
+
+@pytest.mark.parametrize("ending", ODD.values(), ids=ODD)
+def test_any_other_ending_is_read_as_ever(ending: list[Json | str]) -> None:
+    wire = sse(*STEADY, *ending)
+    expected = read(wire, reader=LongWay())
+    assert read(*by_event(wire)) == expected
+    steady = by_event(sse(*STEADY))[:-1]
+    tail = wire.removeprefix(b"".join(steady))
+    assert read(*steady, tail) == expected
+    for place in range(0, len(tail), 7):
+        assert read(*steady, tail[:place], tail[place:]) == expected
+
+
+@pytest.mark.parametrize(
+    "rest", [b": a comment\n\n", b"\n", b"event: x\n\n", b"data: [DONE]\n", b"data: [DONE]\r\n\r\n"]
+)
+def test_other_bytes_in_the_ending_are_read_as_ever(rest: bytes) -> None:
+    steady, finish = by_event(sse(*STEADY))[:-1], sse(FINISH)
+    for pieces in ([finish, rest, sse(BILL, DONE)], [finish + rest, sse(BILL, DONE)], [finish, sse(BILL, DONE) + rest]):
+        assert read(*steady, *pieces) == read(b"".join([*steady, *pieces]), reader=LongWay())
+
+
+def test_two_choices_end_as_ever() -> None:
+    wire = sse(begins(), begins(1), says("a"), says("b", index=1), says("c"), FINISH, finishes(index=1), BILL, DONE)
+    assert read(*by_event(wire)) == read(wire, reader=LongWay())
+
+
+def test_usage_that_came_before_is_merged_as_ever() -> None:
+    early = says("x", usage=counts(3, 1) | {"prompt_tokens_details": {"cached_tokens": 2}})
+    wire = sse(begins(), early, *STEADY[1:], FINISH, BILL, DONE)
+    assert read(*by_event(wire)) == read(wire, reader=LongWay())
