@@ -1,6 +1,8 @@
 """Tokens: what a provider's report comes to when it is booked."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from penstock import Usage
@@ -56,3 +58,24 @@ def test_several_are_summed_up() -> None:
     each = [Tokens(input=1, output=2, audio_output=3), Tokens(input=10, reasoning=4)]
     assert Tokens.sum(each) == Tokens(input=11, output=2, reasoning=4, audio_output=3)
     assert Tokens.sum([]) == Tokens()
+
+
+FIGURES = st.none() | st.integers(-2, 40) | st.sampled_from((ABSURD_TOKENS - 20, ABSURD_TOKENS, 10**30))
+
+
+@given(st.lists(FIGURES, min_size=8, max_size=8), st.booleans())
+def test_a_sound_report_is_booked_as_it_is(figures: list[int | None], adds_up: bool) -> None:
+    names = ("input", "output", "total", "cached", "cache_write", "reasoning", "audio_input", "audio_output")
+    if adds_up and figures[0] is not None and figures[1] is not None:
+        figures[2] = figures[0] + figures[1]
+    usage = Usage(**dict(zip(names, figures, strict=True)))  # type: ignore[arg-type]
+    if usage.sound:
+        assert not usage.doubts()
+        assert not usage.blank
+        assert not usage.absurd
+        assert Tokens.of(usage) == Tokens.of_sound(usage) == Tokens._within_reason(usage)
+
+
+def test_reports_that_are_sound() -> None:
+    sound = [name for name, (usage, _) in REPORTS.items() if usage.sound]
+    assert sound == ["the usual", "all parts", "reasoning within"]

@@ -112,6 +112,7 @@ def drip_head() -> Op:
     return op
 
 
+MANY_HEADERS = b"".join(b"x-%d: y\r\n" % number for number in range(300))
 BROKEN: dict[str, Broken] = {
     "U9 429": busy("2"),
     "U10 429 without headers": Broken(error(429), "upstream_rate_limited", 429),
@@ -161,6 +162,8 @@ BROKEN: dict[str, Broken] = {
     "U20 a chunk size that is none": bad([head(), chunk(HELLO), send(b"zz\r\n"), hang()], "Hello"),
     "U20 a chunk size that is too large": bad([head(), chunk(HELLO), send(b"f" * 17 + b"\r\n"), hang()], "Hello"),
     "U20 a chunk without its line end": bad([head(), chunk(HELLO), send(b"1\r\nxyz\r\n"), hang()], "Hello"),
+    "U20 headers without number": bad([send(b"HTTP/1.1 200 OK\r\n" + MANY_HEADERS + b"\r\n"), send(HELLO), hang()]),
+    "U20 trailers without number": bad([head(), chunk(HELLO), send(b"0\r\n" + MANY_HEADERS), hang()], "Hello"),
     "U21 shorter than its length": truncated([head(framing="content-length: 9999"), send(HELLO), fin()]),
     "U21 a length that is none": bad([head(framing="content-length: -1"), send(HELLO), fin()]),
     "U22 hangs before the head": idle([hang()], code="upstream_timeout_headers"),

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.price import Price, Rates
+from penstock.core.usage import Usage
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import LedgerSettings
+from penstock.gateway.entry import Entry
 from penstock.gateway.keys import Key, digest_of
+from penstock.gateway.prices import PricedModel
 from penstock.serve.families import BY_NAME, FAMILIES
 from penstock.serve.metrics import Metrics
 from penstock.serve.tally import MOST_SERIES, OTHER, Tally, read_all, total
@@ -188,6 +192,33 @@ async def _count(folder: Path | None, models: list[str], *, answered: bool) -> s
         made = call(model, answered=answered)
         metrics.settled(made, entry_of(made, lambda *_: 7))
     return (await metrics.text()).decode()
+
+
+class OneByOne(Metrics):
+    """Metrics that count the most usual call as they count any other."""
+
+    def _usual_places(self, _entry: Entry) -> None:
+        return None
+
+
+@pytest.mark.parametrize("costs", [True, False])
+def test_the_most_usual_call_is_counted_as_any_other(costs: bool) -> None:
+    usual = call("main/m", answered=True)
+    usual.status, usual.overhead_s = 200, 0.0003
+    attempt = usual.attempts[0]
+    attempt.usage = Usage(input=8, output=18)
+    attempt.priced = PricedModel(Price(Rates(1_000_000, 2_000_000)), "test") if costs else None
+    attempt.gaps.counts[:3] = [5, 0, 7]
+    attempt.gaps.total_s = 1.25
+
+    async def count(metrics: type[Metrics]) -> bytes:
+        made = metrics(dict)
+        for _ in range(3):
+            made.settled(usual, entry_of(usual, lambda *_: 7))
+        assert (len(made._places) == 1) == (metrics is Metrics)
+        return await made.text()
+
+    assert asyncio.run(count(Metrics)) == asyncio.run(count(OneByOne))
 
 
 @pytest.mark.parametrize(("answered", "shared"), [(True, True), (False, False)])

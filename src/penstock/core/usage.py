@@ -44,6 +44,23 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         return not any(self.counts())
 
     @property
+    def sound(self) -> bool:
+        """Whether input and output are known, every part is within its whole, and they add up: no more to look at."""
+        input, output, total = self.input, self.output, self.total
+        if input is None or output is None or (total is not None and total != input + output):
+            return False
+        cached, written, reasoning = self.cached or 0, self.cache_write or 0, self.reasoning or 0
+        heard, spoken = self.audio_input or 0, self.audio_output or 0
+        return (
+            0 < input + output < ABSURD_TOKENS
+            and cached + written <= input
+            and reasoning <= output
+            and heard <= input
+            and spoken <= output
+            and min(input, output, cached, written, reasoning, heard, spoken) >= 0
+        )
+
+    @property
     def absurd(self) -> bool:
         """Whether a figure in it cannot be true. Nobody is billed by such a report."""
         counts = [count for count in self.counts() if count is not None]
@@ -115,6 +132,24 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         A part that the provider counts beside its whole is added to it, because it is billed: reasoning that the total
         shows to be apart, and any part that is greater than its whole.
         """
+        return cls.of_sound(usage) if usage.sound else cls._within_reason(usage)
+
+    @classmethod
+    def of_sound(cls, usage: Usage) -> "Tokens":
+        """What a sound report comes to: what it says."""
+        return cls(
+            input=usage.input or 0,
+            output=usage.output or 0,
+            cached=usage.cached or 0,
+            cache_write=usage.cache_write or 0,
+            reasoning=usage.reasoning or 0,
+            audio_input=usage.audio_input or 0,
+            audio_output=usage.audio_output or 0,
+        )
+
+    @classmethod
+    def _within_reason(cls, usage: Usage) -> "Tokens":
+        """The same, whatever the report says."""
         whole, given, read = _bounded(usage.total), _bounded(usage.output), _bounded(usage.input)
         if usage.input is None:
             read = max(whole - given, 0)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from penstock.core.completion import Completion
 from penstock.core.events import (
     Ending,
@@ -25,7 +27,9 @@ from penstock.gateway.prices import PricedModel
 from penstock.gateway.trace import Trace
 
 NO_LIMIT = 1 << 60
-_SPOKEN = (TextDelta, ReasoningDelta, RefusalDelta)
+_TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
+NOTED = frozenset((Start, Finish, UsageReport, Repair))
+SPOKEN = frozenset((*_TEXTS, ToolCallStart, ToolCallDelta))
 
 
 class Framed(Protocol):
@@ -44,77 +48,47 @@ class Answer(Protocol):
         """What was said so far."""
 
 
-class Attempt:
+class Attempt(Struct, eq=False):
     """One try at one target. `secrets` are what nobody may be told of it."""
 
-    __slots__ = (
-        "answered",
-        "began_s",
-        "code",
-        "ending",
-        "events",
-        "finishes",
-        "first_event_s",
-        "gaps",
-        "heard",
-        "limit",
-        "model",
-        "on_limit",
-        "priced",
-        "provider",
-        "reader",
-        "repairs",
-        "response_id",
-        "response_model",
-        "said",
-        "seconds",
-        "secrets",
-        "sent",
-        "span",
-        "status",
-        "stop",
-        "usage",
-    )
-
-    def __init__(self, provider: str, model: str, secrets: tuple[str, ...] = ()) -> None:
-        self.provider = provider
-        self.secrets = secrets
-        self.model = model
-        self.priced: PricedModel | None = None
-        """What its tokens cost, as it was when the attempt began; None where nobody knows."""
-        self.began_s = 0.0
-        """Since the call began."""
-        self.span = ""
-        """Its name in the trace of its call, where it had to have one before it began."""
-        self.sent = False
-        """Whether the provider was asked."""
-        self.answered = False
-        """Whether it had an answer, of which nothing could be read: too large, or cut off in an unstreamed body."""
-        self.status = 0
-        self.code = ""
-        self.ending: Ending | None = None
-        self.first_event_s: float | None = None
-        self.seconds = 0.0
-        self.usage: Usage | None = None
-        self.response_id = ""
-        self.response_model = ""
-        """As the provider names them."""
-        self.finishes: list[str] = []
-        """Why its choices ended."""
-        self.repairs: dict[str, int] = {}
-        self.gaps = Gaps()
-        self.heard: Answer | None = None
-        """What it answers, where somebody is to be told."""
-        self.events = 0
-        self.said = 0
-        """Characters that the model has said, thought and called tools with, so far."""
-        self.limit = NO_LIMIT
-        """Of `said`: when it is reached, `on_limit` is called once."""
-        self.on_limit: Callable[[], None] | None = None
-        self.reader: Framed | None = None
-        """What reads the answer, while it comes."""
-        self.stop: Callable[[Failure, Ending], None] | None = None
-        """Ends the answer, while it comes, and tells the client why."""
+    provider: str
+    model: str
+    secrets: tuple[str, ...] = ()
+    priced: PricedModel | None = None
+    """What its tokens cost, as it was when the attempt began; None where nobody knows."""
+    began_s: float = 0.0
+    """Since the call began."""
+    span: str = ""
+    """Its name in the trace of its call, where it had to have one before it began."""
+    sent: bool = False
+    """Whether the provider was asked."""
+    answered: bool = False
+    """Whether it had an answer, of which nothing could be read: too large, or cut off in an unstreamed body."""
+    status: int = 0
+    code: str = ""
+    ending: Ending | None = None
+    first_event_s: float | None = None
+    seconds: float = 0.0
+    usage: Usage | None = None
+    response_id: str = ""
+    response_model: str = ""
+    """As the provider names them."""
+    finishes: list[str] = []
+    """Why its choices ended."""
+    repairs: dict[str, int] = {}
+    gaps: Gaps = field(default_factory=Gaps)
+    heard: Answer | None = None
+    """What it answers, where somebody is to be told."""
+    events: int = 0
+    said: int = 0
+    """Characters that the model has said, thought and called tools with, so far."""
+    limit: int = NO_LIMIT
+    """Of `said`: when it is reached, `on_limit` is called once."""
+    on_limit: Callable[[], None] | None = None
+    reader: Framed | None = None
+    """What reads the answer, while it comes."""
+    stop: Callable[[Failure, Ending], None] | None = None
+    """Ends the answer, while it comes, and tells the client why."""
 
     @property
     def reached(self) -> tuple[int, int]:
@@ -122,84 +96,51 @@ class Attempt:
         return (self.reader.frames if self.reader is not None else self.events), self.said
 
 
-class Call:
+class Call(Struct, eq=False):
     """One client request: what was asked and by whom, what was tried, how it ended."""
 
-    __slots__ = (
-        "at_ms",
-        "attempts",
-        "cap",
-        "code",
-        "ending",
-        "first_event_s",
-        "headers",
-        "held",
-        "id",
-        "input_estimate",
-        "key",
-        "messages",
-        "model",
-        "on_text",
-        "over",
-        "overhead_s",
-        "parameters",
-        "read_s",
-        "repairs",
-        "span",
-        "started",
-        "status",
-        "stream",
-        "surface",
-        "tags",
-        "total_s",
-        "trace",
-        "used_up",
-        "user",
-    )
-
-    def __init__(self, id: str, model: str, *, stream: bool, started: float, surface: str = "chat") -> None:
-        self.id = id
-        self.surface = surface
-        self.model = model
-        self.stream = stream
-        self.started = started
-        self.trace: Trace | None = None
-        """Whose part it is, where traces are kept."""
-        self.span = ""
-        """Its own name in that trace."""
-        self.parameters: Mapping[str, bool | int | float] = {}
-        """How the client wants to be answered: figures, and nothing that it says."""
-        self.messages: object = None
-        """What the client says, where somebody is to be told."""
-        self.read_s = 0.0
-        """When its request was there, by the clock that measures short times."""
-        self.overhead_s: float | None = None
-        """From then to the first attempt."""
-        self.at_ms = 0
-        """When it was made, since 1970."""
-        self.key: Key | None = None
-        self.tags: Mapping[str, str] = {}
-        self.user = ""
-        self.input_estimate = 0
-        self.cap: int | None = None
-        """Tokens that the client allows the answer to have; None where it does not say."""
-        self.used_up = False
-        """Whether its key's budget has no more than what is held for it."""
-        self.held: int | None = None
-        """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
-        self.on_text: Callable[[list[Event]], None] | None = None
-        """Told what the model says, as it does, where somebody reads along."""
-        self.headers: dict[str, str] = {}
-        """What its key's limits have to say to the client."""
-        self.attempts: list[Attempt] = []
-        self.over = False
-        """Whether it is settled."""
-        self.status = 0
-        self.ending: Ending | None = None
-        self.code = ""
-        self.first_event_s: float | None = None
-        self.total_s = 0.0
-        self.repairs: dict[str, int] = {}
+    id: str
+    model: str
+    stream: bool
+    started: float
+    surface: str = "chat"
+    trace: Trace | None = None
+    """Whose part it is, where traces are kept."""
+    span: str = ""
+    """Its own name in that trace."""
+    parameters: Mapping[str, bool | int | float] = {}
+    """How the client wants to be answered: figures, and nothing that it says."""
+    messages: object = None
+    """What the client says, where somebody is to be told."""
+    read_s: float = 0.0
+    """When its request was there, by the clock that measures short times."""
+    overhead_s: float | None = None
+    """From then to the first attempt."""
+    at_ms: int = 0
+    """When it was made, since 1970."""
+    key: Key | None = None
+    tags: Mapping[str, str] = {}
+    user: str = ""
+    input_estimate: int = 0
+    cap: int | None = None
+    """Tokens that the client allows the answer to have; None where it does not say."""
+    used_up: bool = False
+    """Whether its key's budget has no more than what is held for it."""
+    held: int | None = None
+    """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
+    on_text: Callable[[list[Event]], None] | None = None
+    """Told what the model says, as it does, where somebody reads along."""
+    headers: dict[str, str] = {}
+    """What its key's limits have to say to the client."""
+    attempts: list[Attempt] = []
+    over: bool = False
+    """Whether it is settled."""
+    status: int = 0
+    ending: Ending | None = None
+    code: str = ""
+    first_event_s: float | None = None
+    total_s: float = 0.0
+    repairs: dict[str, int] = {}
 
     @property
     def usage(self) -> Usage | None:
@@ -210,22 +151,24 @@ class Call:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""
         attempt = self.attempts[-1]
         for event in events:
-            if type(event) is Repair:
+            if type(event) not in NOTED:
+                continue
+            if isinstance(event, Start):
+                attempt.response_id, attempt.response_model = event.id, event.model
+            elif isinstance(event, Finish):
+                attempt.finishes.append(event.reason)
+            elif isinstance(event, UsageReport):
+                attempt.usage = event.usage
+            elif isinstance(event, Repair):
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
                 attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
-            elif type(event) is UsageReport:
-                attempt.usage = event.usage
-            elif type(event) is Finish:
-                attempt.finishes.append(event.reason)
-            elif type(event) is Start:
-                attempt.response_id, attempt.response_model = event.id, event.model
 
 
 def size_of(events: list[Event]) -> int:
     """How many characters the model says in these events."""
     size = 0
     for event in events:
-        if isinstance(event, _SPOKEN):
+        if isinstance(event, _TEXTS):
             size += len(event.text)
         elif isinstance(event, ToolCallDelta):
             size += len(event.arguments)

@@ -4,6 +4,8 @@ A gap lies between two reads that brought events; those of one read have none be
 the provider up, no time counts.
 """
 
+from msgspec import Struct, field
+
 # The upper bounds of the buckets, in seconds; one more bucket has what is longer. They are OpenTelemetry's for such.
 BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 # A gap beyond this is a stall: readers look up.
@@ -12,20 +14,17 @@ STALL_S = 1.0
 MAX_STALLS = 32
 
 
-class Gaps:
+class Gaps(Struct, eq=False):
     """The gaps of one attempt. Whoever counts one adds to `counts`, and tells `note` if it is beyond `notable_s`."""
 
-    __slots__ = ("counts", "longest_s", "notable_s", "stalls", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.total_s = 0.0
-        """All of them together; known when the attempt is over."""
-        self.longest_s = 0.0
-        self.notable_s = 0.0
-        """A gap beyond this is the longest so far, or a stall."""
-        self.stalls: list[tuple[int, int]] = []
-        """The first stalls: at which millisecond of the attempt each began, and how many it took."""
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total_s: float = 0.0
+    """All of them together; known when the attempt is over."""
+    longest_s: float = 0.0
+    notable_s: float = 0.0
+    """A gap beyond this is the longest so far, or a stall."""
+    stalls: list[tuple[int, int]] = []
+    """The first stalls: at which millisecond of the attempt each began, and how many it took."""
 
     def note(self, gap_s: float, at_s: float) -> None:
         """A gap is notable. It began `at_s` after the attempt did."""

@@ -29,17 +29,15 @@ from penstock.core.events import (
     Ending,
     Event,
     Fault,
-    Finish,
     ReasoningDelta,
     RefusalDelta,
     Repair,
-    Start,
     TextDelta,
     ToolCallStart,
     UsageReport,
 )
 from penstock.core.stream import Reader, StreamWriter
-from penstock.gateway.call import NO_LIMIT, Call, size_of
+from penstock.gateway.call import NO_LIMIT, NOTED, SPOKEN, Call, size_of
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
@@ -47,7 +45,6 @@ from penstock.gateway.tape import Tape
 from penstock.http.client import UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
-_NOTED = frozenset((Start, Finish, Repair, UsageReport))
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
@@ -312,9 +309,10 @@ class Relay:
                 self._uncounted_s = now
                 if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
                     self._watch_time()
-        if not kinds.isdisjoint(_NOTED):
+        if not kinds.isdisjoint(NOTED):
             self._call.watch(events)
-        self._count(size_of(events))
+        if not kinds.isdisjoint(SPOKEN):
+            self._count(size_of(events))
         if self._call.on_text is not None:
             self._call.on_text(events)
         if Fault in kinds:

@@ -29,13 +29,15 @@ class Health:
 
     def succeeded(self, target: Target) -> None:
         """The target has answered."""
-        self._probes.discard(target.name)
-        self._failures.pop(target.name, None)
-        self._cooling.pop(target.name, None)
+        if self._failures or self._cooling or self._probes:
+            name = target.name
+            self._probes.discard(name)
+            self._failures.pop(name, None)
+            self._cooling.pop(name, None)
 
     def tried(self, target: Target) -> bool:
         """The target is asked now. After a cool-down this one call is the probe, and is told so: others wait for it."""
-        if target.name not in self._cooling:
+        if not self._cooling or target.name not in self._cooling:
             return False
         self._probes.add(target.name)
         return True
@@ -61,6 +63,8 @@ class Health:
 
     def cooling_s(self, target: Target) -> float:
         """For how many more seconds the target is to be left alone; one more failure after that begins them anew."""
+        if not self._cooling:
+            return 0.0  # nearly always
         until = self._cooling.get(target.name)
         if until is None:
             return 0.0

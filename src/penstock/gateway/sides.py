@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from penstock.core.completion import Completion
 from penstock.http.client import Receiver
 
@@ -69,16 +71,11 @@ class Nobody:
         """Nobody waits for it."""
 
 
-class Patience:
+class Patience(Struct, eq=False, gc=False, kw_only=True):
     """How long an attempt may take, in seconds. `drain_s`: after its client has left; 0 if it is not heard out then."""
 
-    __slots__ = ("drain_s", "first_event_s", "gap_s", "heartbeat_s", "until")
-
-    def __init__(
-        self, *, first_event_s: float, gap_s: float, heartbeat_s: float, until: float, drain_s: float = 0.0
-    ) -> None:
-        self.first_event_s = first_event_s
-        self.gap_s = gap_s
-        self.heartbeat_s = heartbeat_s
-        self.until = until
-        self.drain_s = drain_s
+    first_event_s: float
+    gap_s: float
+    heartbeat_s: float
+    until: float
+    drain_s: float = 0.0

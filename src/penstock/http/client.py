@@ -86,7 +86,10 @@ class UpstreamConnection(asyncio.Protocol):
         whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append  # what llhttp calls for each piece of the body
+        self._fields: dict[bytes, bytes] = {}
+        # What llhttp calls for each header, and for each piece of the body.
+        self.on_header = self._fields.__setitem__
+        self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
         self._reset()
 
@@ -165,7 +168,7 @@ class UpstreamConnection(asyncio.Protocol):
             if defect:
                 self._keep_alive = False  # the answer is whole; what stands behind it is not ours
             self._finish()
-        elif defect or not self._headed:
+        elif defect or not self._headed or len(self._fields) > self._limits.max_headers:
             self._check(defect)
 
     def eof_received(self) -> bool:
@@ -200,17 +203,16 @@ class UpstreamConnection(asyncio.Protocol):
         if self._complete:
             raise ValueError("a second answer to one request")
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._headers[name.lower().decode("latin-1")] = value.decode("latin-1")
-        if len(self._headers) > self._limits.max_headers:
-            raise ValueError(f"more than {self._limits.max_headers} headers")
-
     def on_headers_complete(self) -> None:
         """The head is whole."""
+        if len(self._fields) > self._limits.max_headers:
+            raise ValueError(f"more than {self._limits.max_headers} headers")
         status = self._parser.get_status_code()
         if status < 200:
             return
+        self._headers = {
+            name.lower().decode("latin-1"): value.decode("latin-1") for name, value in self._fields.items()
+        }
         self._headed = True
         self._sized = (
             "content-length" in self._headers or "chunked" in self._headers.get("transfer-encoding", "").lower()
@@ -224,11 +226,11 @@ class UpstreamConnection(asyncio.Protocol):
         if self._headed:
             self._complete = True
         else:
-            self._headers = {}
+            self._fields.clear()
 
     def _reset(self) -> None:
         """Forget the answer before. The parser stands behind its end, or the connection would not have been kept."""
-        self._headers = {}
+        self._fields.clear()
         self._pieces.clear()
         self.between = False
         self.shortcut = None
@@ -239,6 +241,8 @@ class UpstreamConnection(asyncio.Protocol):
         """Fail if the answer has a defect, or a head without end."""
         if not defect and self._head_bytes > self._limits.max_head:
             defect = f"the head of the answer exceeds {self._limits.max_head} bytes"
+        if not defect and len(self._fields) > self._limits.max_headers:
+            defect = f"more than {self._limits.max_headers} headers"  # in its head, or behind its body
         if defect and self._receiver is not None:
             self._fail("upstream_bad_response", defect)
 

@@ -7,7 +7,7 @@ Counters lie where they outlive a worker (`tally.py`), and gauges are asked of t
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -39,6 +39,20 @@ _REASONS_BY_CODE = {
 }
 
 
+class _Places(NamedTuple):
+    """Where the most usual call to one model of one provider is counted."""
+
+    requests: int
+    attempts: int
+    input: int
+    output: int
+    cost: int | None
+    gaps: int
+    first: int
+    overhead: int
+    end: int
+
+
 class Metrics:
     """The metrics of one worker, and through it those of its gateway. Belongs to the event loop.
 
@@ -51,6 +65,7 @@ class Metrics:
         self._folder = folder
         self.tally = Tally(folder)
         self._names = Names(folder)
+        self._places: dict[tuple[tuple[str, str, str], bool], _Places] = {}
         self.siblings: Siblings | None = None
         self._answering: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
@@ -79,6 +94,10 @@ class Metrics:
 
     def settled(self, call: Call, entry: Entry) -> None:
         """A call is over."""
+        places = None if call.repairs else self._usual_places(entry)
+        if places is not None:
+            self._count_usual(places, call, entry)
+            return
         observe = self.tally.observe
         provider = self._count(entry)
         for tried in call.attempts:
@@ -93,6 +112,55 @@ class Metrics:
             observe(families.FIRST_CHUNK, (provider,), call.first_event_s)
             reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
             self.tally.add(families.STREAM_END, (reason,))
+
+    def _usual_places(self, entry: Entry) -> "_Places | None":
+        """Where a call is counted that is the most usual one: a stream that its first provider completed and billed."""
+        if entry.outcome != "completed" or not entry.stream or len(entry.attempts) != 1:
+            return None
+        (attempt,) = entry.attempts
+        if attempt.measure != "reported" or entry.first_event_ms is None or entry.status != 200:
+            return None
+        names = (entry.model, attempt.provider, attempt.model)
+        places = self._places.get((names, bool(attempt.cost)))
+        if places is None and self._told_as(entry) == names:  # so there are no more than there are names
+            places = self._places[names, bool(attempt.cost)] = self._place(*names, costs=bool(attempt.cost))
+        return places
+
+    def _told_as(self, entry: Entry) -> tuple[str, str, str]:
+        """What the model that was asked for, and who answered, are called."""
+        attempt = entry.attempts[-1]
+        names = self._names
+        return names.of("route", entry.model), names.of("provider", attempt.provider), names.of("model", attempt.model)
+
+    def _place(self, route: str, provider: str, model: str, *, costs: bool) -> "_Places":
+        place = self.tally.place
+        return _Places(
+            requests=place(families.REQUESTS, (route, model, provider, "2xx", "completed")),
+            attempts=place(families.ATTEMPTS, (provider, "completed")),
+            input=place(families.TOKENS, (provider, model, "input", "false")),
+            output=place(families.TOKENS, (provider, model, "output", "false")),
+            cost=place(families.COST, (provider, model)) if costs else None,
+            gaps=place(families.CHUNK_GAP, (provider,)),
+            first=place(families.FIRST_CHUNK, (provider,)),
+            overhead=place(families.OVERHEAD, ()),
+            end=place(families.STREAM_END, (_REASONS["completed"],)),
+        )
+
+    def _count_usual(self, places: "_Places", call: Call, entry: Entry) -> None:
+        """The same as what `settled` counts of any call, one by one."""
+        tally, values = self.tally, self.tally.values
+        (attempt,) = entry.attempts
+        gaps = call.attempts[0].gaps
+        values[places.requests] += 1
+        values[places.attempts] += 1
+        values[places.end] += 1
+        values[places.input] += attempt.tokens.input
+        values[places.output] += attempt.tokens.output
+        if places.cost is not None and attempt.cost is not None:
+            values[places.cost] += attempt.cost
+        tally.merge_at(places.gaps, gaps.counts, gaps.total_s)
+        tally.observe_at(places.first, families.FIRST_CHUNK.bounds, call.first_event_s or 0.0)
+        tally.observe_at(places.overhead, families.OVERHEAD.bounds, call.overhead_s or 0.0)
 
     def orphaned(self, entry: Entry) -> None:
         """A call was left open by a worker that died."""

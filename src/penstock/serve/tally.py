@@ -41,48 +41,56 @@ class Tally:
         self._next = 0
         self._keys: int | None = None
         if folder is None:
-            self._values = memoryview(bytearray(_SLOTS * 8)).cast("d")
+            self.values = memoryview(bytearray(_SLOTS * 8)).cast("d")
             return
         values, keys = _claim(folder)
         for family, labels in _read_keys(keys):
-            self._place(family, labels)
+            self._add(family, labels)
         self._keys = os.open(keys, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         # Never unmapped: it is the process's own until its end, and so is the lock that the open file holds.
-        self._values = memoryview(mmap.mmap(values, _SLOTS * 8)).cast("d")
+        self.values = memoryview(mmap.mmap(values, _SLOTS * 8)).cast("d")
 
     def add(self, family: Family, labels: Labels = (), value: float = 1.0) -> None:
         """So much more of a counter."""
-        self._values[self._slot(family, labels)] += value
+        self.values[self.place(family, labels)] += value
 
     def observe(self, family: Family, labels: Labels, value: float) -> None:
         """One more for a histogram."""
-        slot = self._slot(family, labels)
-        self._values[slot + bisect_left(family.bounds, value)] += 1
-        self._values[slot + family.width - 1] += value
+        self.observe_at(self.place(family, labels), family.bounds, value)
+
+    def observe_at(self, place: int, bounds: Sequence[float], value: float) -> None:
+        """The same, where its place is known."""
+        self.values[place + bisect_left(bounds, value)] += 1
+        self.values[place + len(bounds) + 1] += value
 
     def merge(self, family: Family, labels: Labels, counts: Sequence[int], total: float) -> None:
         """What was counted elsewhere, for the same bounds."""
-        slot = self._slot(family, labels)
-        for bucket, number in enumerate(counts):
+        self.merge_at(self.place(family, labels), counts, total)
+
+    def merge_at(self, place: int, counts: Sequence[int], total: float) -> None:
+        """The same, where its place is known."""
+        values = self.values
+        for slot, number in enumerate(counts, place):
             if number:
-                self._values[slot + bucket] += number
-        self._values[slot + family.width - 1] += total
+                values[slot] += number
+        values[place + len(counts)] += total
 
     def counts(self) -> Counts:
         """All that was counted."""
-        return {key: list(self._values[at : at + BY_NAME[key[0]].width]) for key, at in self._at.items()}
+        return {key: list(self.values[at : at + BY_NAME[key[0]].width]) for key, at in self._at.items()}
 
-    def _slot(self, family: Family, labels: Labels) -> int:
+    def place(self, family: Family, labels: Labels) -> int:
+        """Where the numbers of a series begin, in `values`. It stays there."""
         slot = self._at.get((family.name, labels))
         if slot is not None:
             return slot
         if self._series.get(family.name, 0) >= MOST_SERIES - 1 and labels != (OTHER,) * len(labels):
-            return self._slot(family, (OTHER,) * len(labels))
+            return self.place(family, (OTHER,) * len(labels))
         if self._keys is not None:
             os.write(self._keys, msgspec.json.encode((family.name, labels)) + b"\n")
-        return self._place(family, labels)
+        return self._add(family, labels)
 
-    def _place(self, family: Family, labels: Labels) -> int:
+    def _add(self, family: Family, labels: Labels) -> int:
         slot = self._at[family.name, labels] = self._next
         self._next += family.width
         self._series[family.name] = self._series.get(family.name, 0) + 1

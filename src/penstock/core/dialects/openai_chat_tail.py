@@ -163,7 +163,7 @@ class Tail:
             return False
         defects = Sink()
         usage = read_usage(chunk.usage, defects)
-        if usage.blank or defects.events or usage.doubts() or not self._fits(chunk):
+        if not usage.sound or defects.events or not self._fits(chunk):
             return False
         self._usage = usage.with_total()
         self._report = frame + b"\n\n"
