@@ -102,8 +102,20 @@ def test_a_stream_ends_for_one_reason(gateway: Served, upstream: Upstream, reaso
     upstream.play(script, "model")
     ask(gateway.port, "hasty/model")
     samples = settled(gateway, 1)
-    assert samples["penstock_stream_end_total"] == {frozenset({("reason", reason)}): 1}
+    assert value(samples, "penstock_stream_end_total", reason=reason) == 1
+    assert value(samples, "penstock_stream_end_total") == 1
     assert value(samples, REQUESTS, outcome=outcome, status_class="2xx") == 1
+
+
+def test_what_is_known_beforehand_begins_at_nothing(gateway: Served) -> None:
+    samples = gateway.scrape()
+    reasons = {"done", "client_gone", "truncated", "idle", "cut", "drained", "failed"}
+    assert samples["penstock_stream_end_total"] == {frozenset({("reason", reason)}): 0 for reason in reasons}
+    for family in FAMILIES:
+        if not family.labels:
+            name = f"{family.name}_count" if family.kind == "histogram" else family.name
+            assert samples[name].keys() == {frozenset()}
+            assert family.kind in ("sum", "histogram") or samples[name][frozenset()] == 0
 
 
 def test_a_client_that_leaves_is_told(gateway: Served, upstream: Upstream) -> None:
@@ -141,7 +153,7 @@ def test_unstreamed_answers_and_refusals_are_calls_too(gateway: Served, upstream
     assert ask(gateway.port, "nobody/at-all").status == 404
     samples = settled(gateway, 2)
     assert value(samples, REQUESTS, outcome="refused", status_class="4xx", route=OTHER, provider="") == 1
-    assert "penstock_stream_end_total" not in samples
+    assert value(samples, "penstock_stream_end_total") == 0
 
 
 def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -> None:

@@ -16,7 +16,7 @@ from penstock.gateway.config import Config
 from penstock.gateway.entry import Entry
 from penstock.http.exchange import Exchange
 from penstock.serve import families
-from penstock.serve.families import BY_NAME, Family
+from penstock.serve.families import BY_NAME, FAMILIES, Family
 from penstock.serve.names import MOST, Names
 from penstock.serve.responses import respond_json
 from penstock.serve.siblings import Siblings
@@ -37,6 +37,7 @@ _REASONS_BY_CODE = {
     "upstream_timeout_total": "cut",
     "budget_exceeded": "cut",
 }
+_ALL_REASONS = {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"}
 
 
 class _Places(NamedTuple):
@@ -70,6 +71,7 @@ class Metrics:
         self._answering: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
         self._look_at = 0.0
+        self._begin()
 
     def use(self, config: Config) -> None:
         """Know the names of this configuration."""
@@ -91,6 +93,14 @@ class Metrics:
             self._looking.cancel()
 
     # What is counted.
+
+    def _begin(self) -> None:
+        """Begin the series that are known beforehand: in one that appears with its first count, nobody sees a rise."""
+        for family in FAMILIES:
+            if not family.labels and family.kind in ("counter", "histogram"):
+                self.tally.begin(family)
+        for reason in sorted(_ALL_REASONS):
+            self.tally.begin(families.STREAM_END, (reason,))
 
     def settled(self, call: Call, entry: Entry) -> None:
         """A call is over."""

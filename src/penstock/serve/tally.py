@@ -50,6 +50,10 @@ class Tally:
         # Never unmapped: it is the process's own until its end, and so is the lock that the open file holds.
         self.values = memoryview(mmap.mmap(values, _SLOTS * 8)).cast("d")
 
+    def begin(self, family: Family, labels: Labels = ()) -> None:
+        """A series is there, though nothing was counted yet."""
+        self._slot(family, labels)
+
     def add(self, family: Family, labels: Labels = (), value: float = 1.0) -> None:
         """So much more of a counter."""
         self.values[self.place(family, labels)] += value

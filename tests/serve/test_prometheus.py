@@ -1,0 +1,158 @@
+"""A real Prometheus scrapes a gateway under mixed traffic, and every panel of the dashboard shows something true."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.gateway.config import LedgerSettings
+from penstock.gateway.keys import Key, digest_of
+from penstock.serve.families import FAMILIES
+from penstock.stores.books import open_book
+from tests.faults.client import body, post
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed
+from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
+from tests.serve.collectors import Collector
+from tests.serve.prometheus import Prometheus, complaints, program
+from tests.serve.test_admin import Served
+
+KEY = "sk-of-somebody-who-may-spend"
+DASHBOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text(encoding="utf-8"))
+TARGETS = [(panel, target) for panel in DASHBOARD["panels"] for target in panel["targets"]]
+# Nothing waits for the book here.
+MAY_BE_ZERO = {"sum(penstock_ledger_queue)", "sum(penstock_ledger_spooled)"}
+SCRIPTS = {
+    "main/good": [head(), sleep(0.06), chunk(HELLO), sleep(0.03), chunk(WORLD), sleep(0.03), chunk(REST), last_chunk()],
+    "main/odd": stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")),
+    "main/cut": [head(), chunk(HELLO), rst()],
+    "main/broken": [head(), chunk(HELLO), chunk(b"data: " + ERROR_BODY + b"\n\n"), last_chunk()],
+    "hasty/idle": [head(), chunk(HELLO), hang()],
+    "main/endless": [head(), chunk(HELLO), hang()],
+    "pair-0-a": [status(503, JSON, ERROR_BODY)],
+    "pair-0-b": spare(),
+    "main/plain": unstreamed(),
+}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    program("prometheus")
+    with Upstream() as upstream:
+        for model, script in SCRIPTS.items():
+            upstream.play(script, model.rpartition("/")[2])
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("scraped")
+    book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(folder / "state")})
+    book.put_keys(
+        [Key(id="key_a", name="", digest=digest_of(KEY), hint="", created_ms=1, budget=10**9, period="month")]
+    )
+    book.close()
+    with Collector(status=400) as collector:  # which takes nothing
+        configuration = settings(upstream.url, 1, telemetry={"otlp": collector.url, "interval_s": 0.2})
+        with Gateway(folder, upstream, configuration, arguments=("--workers", "2")) as gateway:
+            yield Served(gateway)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory, served: Served) -> Iterator[Prometheus]:
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), served.place, served.state / "admin-token") as prometheus:
+        yield prometheus
+
+
+def traffic(served: Served) -> int:
+    """One call of each kind; returns how many were over."""
+    gateway = served.gateway
+    for model in SCRIPTS:
+        if model not in ("main/endless", "main/plain") and "/" in model:
+            gateway.ask(model, stream=True)
+    gateway.ask("pair-0", stream=True)
+    gateway.ask("main/plain", stream=False)
+    assert gateway.ask("nobody/at-all", stream=True).status == 404
+    with gateway.begin("main/endless", stream=True) as leaves:
+        leaves.read_until(b"Hello")
+    with gateway.client() as client:
+        client.send(post(body("main/good", stream=True, max_tokens=9), headers={"Authorization": f"Bearer {KEY}"}))
+        assert client.response().done
+    with gateway.client() as client:  # no call: nobody has asked
+        client.send(post(body("main/good", stream=True), headers={"Authorization": "Bearer sk-of-nobody-at-all"}))
+        assert client.response().status == 401
+    return 10
+
+
+def scrape(served: Served) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=5)
+    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {served.token}"})
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
+
+
+def test_every_panel_shows_what_happened_and_no_counter_goes_down(served: Served, prometheus: Prometheus) -> None:
+    gateway = served.gateway
+    over = traffic(served)
+    prometheus.until(f"sum(penstock_requests_total) == {over}")
+    held = gateway.begin("main/endless", stream=True)  # one that is under way all the while
+    held.read_until(b"Hello")
+    gateway.signal(signal.SIGHUP)
+    gateway.says("the configuration was reloaded")
+    over += traffic(served)
+    prometheus.until(f"sum(penstock_requests_total) == {over}")
+    prometheus.until("sum(penstock_streams_open) == 1")
+    for panel, target in TARGETS:
+        shows(prometheus, panel, target)
+    os.kill(gateway.workers()[0], signal.SIGKILL)
+    gateway.says("another one takes its place")
+    over += traffic(served)
+    held.close()  # cut by the kill, or by us: it is over either way
+    prometheus.until(f"sum(penstock_requests_total) == {over + 1}")
+    time.sleep(0.5)
+    assert prometheus.ask("sum(penstock_requests_total)")[0][1] == over + 1
+    for family in FAMILIES:
+        for name in {"counter": [""], "histogram": ["_bucket", "_count", "_sum"]}.get(family.kind, []):
+            assert prometheus.ask(f"resets({family.name}{name}[1m])"), name
+            assert prometheus.ask(f"resets({family.name}{name}[1m]) > 0") == []
+
+
+def shows(prometheus: Prometheus, panel: Any, target: Any) -> None:
+    """A panel has a line for each thing that its legend tells apart, and in its unit."""
+    expression = target["expr"].replace("$__rate_interval", "1m")
+    found = prometheus.until(expression if target["expr"] in MAY_BE_ZERO else f"{expression} > 0")
+    told = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+    for labels, value in found:
+        assert labels.keys() == told, expression
+        assert all(labels.values()), (expression, labels)
+        if panel["fieldConfig"]["defaults"]["unit"] == "s":
+            assert value < 5, (expression, value)  # what takes milliseconds here, in seconds
+        if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
+            assert value <= 1, (expression, value)
+    if "outcome" in told:
+        assert {labels["outcome"] for labels, _ in found} == OUTCOMES
+    if "reason" in told:
+        assert {labels["reason"] for labels, _ in found} == {"done", "client_gone", "truncated", "idle", "failed"}
+
+
+OUTCOMES = {"completed", "truncated", "failed", "timed_out", "cancelled", "refused"}
+
+
+def test_promtool_has_nothing_against_a_scrape(served: Served) -> None:
+    program("promtool")
+    traffic(served)
+    text = scrape(served)
+    assert complaints(text) == ""
+    missing = {
+        family.name for family in FAMILIES if not re.search(rf"^{family.name}(_bucket)?[{{ ]", text, re.MULTILINE)
+    }
+    assert missing == set()
+    assert complaints("# TYPE penstock_wrong counter\npenstock_wrong 1\n")  # it would say so
