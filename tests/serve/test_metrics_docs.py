@@ -51,6 +51,34 @@ def test_the_legend_names_labels_that_are_grouped_by() -> None:
             assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= grouped
 
 
+UNITS = {"_seconds_bucket": "s", "_ratio": "percentunit", "_cost_usd_total": "currencyUSD", "_requests_total": "reqps"}
+
+
+def test_a_panel_has_the_unit_of_its_metric() -> None:
+    for panel in DASHBOARD["panels"]:
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        for target in panel["targets"]:
+            (sample,) = set(re.findall(r"penstock_\w+", target["expr"]))
+            expected = next((unit for end, unit in UNITS.items() if sample.endswith(end)), None)
+            assert unit == expected if expected else unit in ("short", "ops"), panel["title"]
+            assert unit != "ops" or "rate(" in target["expr"]
+
+
+def test_a_panel_has_what_grafana_wants_of_it() -> None:
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    (variable,) = DASHBOARD["templating"]["list"]
+    source = {"type": variable["query"], "uid": f"${{{variable['name']}}}"}
+    for panel in DASHBOARD["panels"]:
+        assert panel["description"]
+        assert panel["options"].keys() == {"legend", "tooltip"}
+        assert panel["options"]["legend"]["showLegend"]  # without it there is none, whatever the targets say
+        assert [target["refId"] for target in panel["targets"]] == list("ABCDEF")[: len(panel["targets"])]
+        for target in panel["targets"]:
+            assert target["datasource"] == panel["datasource"] == source
+            assert target["range"]
+
+
 def test_no_two_panels_lie_on_each_other() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
