@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import resource
 import signal
 import tempfile
 import time
@@ -22,6 +23,7 @@ from penstock.gateway.keys import Key, digest_of
 from penstock.gateway.prices import PricedModel
 from penstock.serve.families import BY_NAME, FAMILIES
 from penstock.serve.metrics import Metrics
+from penstock.serve.names import Names
 from penstock.serve.tally import MOST_SERIES, OTHER, Tally, read_all, total
 from penstock.stores.books import open_book
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
@@ -280,6 +282,37 @@ def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.values"))) == 3
     sums = total(read_all(tmp_path))
     assert {labels: numbers for (_, labels), numbers in sums.items()} == {("a",): [2], ("b",): [1], ("c",): [6]}
+
+
+def _count_without_room(folder: Path) -> None:
+    """Count in a process whose files may not grow, for a while."""
+    family = BY_NAME["penstock_fallbacks_total"]
+    tally, names = Tally(folder), Names(folder)
+    tally.add(family, (names.of("route", "a"),))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for room in (0, 10):  # nothing of a line, and half of one
+        resource.setrlimit(resource.RLIMIT_FSIZE, ((folder / "0.keys").stat().st_size + room, hard))
+        tally.add(family, ("lost",))
+        tally.add(family, (names.of("route", "a"),))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    tally.add(family, (names.of("route", "b"),))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    tally.add(family, (names.of("route", "c"),), 5)
+
+
+def test_a_full_disk_costs_a_series_and_no_call(tmp_path: Path) -> None:
+    family = BY_NAME["penstock_fallbacks_total"]
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            _count_without_room(tmp_path)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    (counts,) = read_all(tmp_path)
+    assert counts == {(family.name, ("a",)): [3], (family.name, ("c",)): [5]}
 
 
 # Several workers.

@@ -20,7 +20,7 @@ from penstock.serve.families import BY_NAME, FAMILIES, Family
 from penstock.serve.names import MOST, Names
 from penstock.serve.responses import respond_json
 from penstock.serve.siblings import Siblings
-from penstock.serve.tally import OTHER, Counts, Labels, Tally, read_all, total
+from penstock.serve.tally import LOST, OTHER, Counts, Labels, Tally, read_all, total
 
 # How a worker is: by gauge, the labels of each series and its value.
 Gauges: TypeAlias = Mapping[Family, Mapping[Labels, float]]
@@ -131,9 +131,12 @@ class Metrics:
         if attempt.measure != "reported" or entry.first_event_ms is None or entry.status != 200:
             return None
         names = (entry.model, attempt.provider, attempt.model)
-        places = self._places.get((names, bool(attempt.cost)))
+        costs = bool(attempt.cost)
+        places = self._places.get((names, costs))
         if places is None and self._told_as(entry) == names:  # so there are no more than there are names
-            places = self._places[names, bool(attempt.cost)] = self._place(*names, costs=bool(attempt.cost))
+            places = self._place(*names, costs=costs)
+            if LOST not in places:
+                self._places[names, costs] = places
         return places
 
     def _told_as(self, entry: Entry) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ lines of a file for each label, which whoever adds one holds alone.
 import fcntl
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.serve.tally import OTHER
@@ -44,7 +45,8 @@ class Names:
         if self._folder is None:
             known.add(value)
         else:
-            self._known[label] = known = _share(self._folder / f"{label}.names", value)
+            with suppress(OSError):  # the disk is full: it may get its name later
+                self._known[label] = known = _share(self._folder / f"{label}.names", value)
         return value if value in known else OTHER
 
 

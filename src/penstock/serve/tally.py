@@ -13,6 +13,7 @@ import mmap
 import os
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -28,7 +29,9 @@ Counts: TypeAlias = dict[tuple[str, Labels], list[float]]
 OTHER = "other"
 # A family with more series than this counts what is new under `other`.
 MOST_SERIES = 1_000
-_SLOTS = MOST_SERIES * sum(family.width for family in FAMILIES)
+# Where that is counted of which no series can be told, because the disk is full.
+LOST = MOST_SERIES * sum(family.width for family in FAMILIES)
+_SLOTS = LOST + max(family.width for family in FAMILIES)
 
 
 class Tally:
@@ -52,7 +55,7 @@ class Tally:
 
     def begin(self, family: Family, labels: Labels = ()) -> None:
         """A series is there, though nothing was counted yet."""
-        self._slot(family, labels)
+        self.place(family, labels)
 
     def add(self, family: Family, labels: Labels = (), value: float = 1.0) -> None:
         """So much more of a counter."""
@@ -84,14 +87,14 @@ class Tally:
         return {key: list(self.values[at : at + BY_NAME[key[0]].width]) for key, at in self._at.items()}
 
     def place(self, family: Family, labels: Labels) -> int:
-        """Where the numbers of a series begin, in `values`. It stays there."""
+        """Where the numbers of a series begin, in `values`. It stays there, unless it is `LOST`."""
         slot = self._at.get((family.name, labels))
         if slot is not None:
             return slot
         if self._series.get(family.name, 0) >= MOST_SERIES - 1 and labels != (OTHER,) * len(labels):
             return self.place(family, (OTHER,) * len(labels))
-        if self._keys is not None:
-            os.write(self._keys, msgspec.json.encode((family.name, labels)) + b"\n")
+        if self._keys is not None and not _append(self._keys, msgspec.json.encode((family.name, labels)) + b"\n"):
+            return LOST
         return self._add(family, labels)
 
     def _add(self, family: Family, labels: Labels) -> int:
@@ -131,6 +134,17 @@ def _read_keys(path: Path) -> list[tuple[Family, Labels]]:
     lines = path.read_bytes().split(b"\n")[:-1]
     found = (msgspec.json.decode(line, type=tuple[str, Labels]) for line in lines)
     return [(BY_NAME[name], labels) for name, labels in found]
+
+
+def _append(file: int, line: bytes) -> bool:
+    """Write a line, or nothing of it where there is no room: no call fails because it cannot be counted."""
+    size = os.fstat(file).st_size
+    with suppress(OSError):
+        if os.write(file, line) == len(line):
+            return True
+    with suppress(OSError):
+        os.ftruncate(file, size)
+    return False
 
 
 def _claim(folder: Path) -> tuple[int, Path]:
