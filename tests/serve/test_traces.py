@@ -200,6 +200,15 @@ def test_content_is_told_to_who_asks_for_it(
     ]
 
 
+def test_calls_that_end_together_are_told_together(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
+    upstream.play(whole(), "good")
+    with served(tmp_path, configuration(upstream, collector.url)) as gateway:
+        for _ in range(12):
+            ask(gateway, "main/good")
+        collector.until(lambda: len(collector.spans) == 24)
+    assert len(collector.resources) < 12  # one for each message
+
+
 def dropped(gateway: Served) -> float:
     return value(gateway.scrape(), "penstock_telemetry_dropped_total")
 
@@ -241,6 +250,8 @@ def test_a_collector_that_hangs_slows_nobody(tmp_path: Path, upstream: Upstream)
             for _ in range(30):
                 assert ask(gateway, "main/good").done
             assert time.monotonic() - began < 3
+            time.sleep(0.5)  # by now it hangs with what it took
+            assert ask(gateway, "main/good").done
             assert gateway.app is not None
             traces = gateway.app._traces
             assert traces is not None

@@ -14,7 +14,7 @@ LONGEST = 32_768
 
 
 def messages_in(messages: object) -> str:
-    """The client's messages, as JSON; empty where there are too many."""
+    """The client's messages, as JSON; empty where there are none, or too many."""
     given = messages if isinstance(messages, list) else []
     return _json([_message(message) for message in given if isinstance(message, dict)])
 
@@ -68,5 +68,7 @@ def _calls(calls: Iterable[object]) -> list[object]:
 
 
 def _json(messages: list[object]) -> str:
+    if not messages:
+        return ""
     encoded = msgspec.json.encode(messages).decode()
     return encoded if len(encoded) <= LONGEST else ""
