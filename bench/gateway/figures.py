@@ -32,6 +32,26 @@ class Figures:
         ]
         return statistics.median(values) if values else None
 
+    def more(self, gateway: str, than: str, scenario: str, less_us: float = 0.0) -> float | None:
+        """By what share one takes more CPU per event than another, of whose figure something is taken off.
+
+        The median of the rounds' own shares: the two ran within the same minute, and what the machine does in another
+        minute is in both or in neither.
+        """
+        rounds = zip(
+            *(
+                [row for row in self._rows if (row.gateway, row.scenario) == (name, scenario)]
+                for name in (gateway, than)
+            ),
+            strict=False,
+        )
+        shares = [
+            ours.cpu_us / (theirs.cpu_us - less_us) - 1
+            for ours, theirs in rounds
+            if ours.cpu_us is not None and theirs.cpu_us is not None and theirs.cpu_us > less_us
+        ]
+        return statistics.median(shares) if shares else None
+
     def added(self, gateway: str, figure: str, scenario: str) -> float | None:
         """What the gateway adds to the figure of none. That has no CPU, so of CPU it is all."""
         with_it, without = self.median(gateway, figure, scenario), self.median("direct", figure, scenario)

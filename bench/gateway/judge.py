@@ -6,6 +6,7 @@ repository.
 
 import json
 import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -14,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from bench.gateway.watcher import Watcher
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("PENSTOCK_BENCH") or ROOT.parent / "shared" / "bench")
@@ -40,8 +43,16 @@ output = 0.6
 enabled = {ledger}
 folder = "{folder}"
 """
-# Penstock a second time, so that one sees what its ledger costs.
+# Where somebody watches.
+ADMIN = """
+[admin]
+listen = "127.0.0.1:{port}"
+token = "{token}"
+content = true
+"""
+# Penstock a second time, so that one sees what its ledger costs; and a third, while its Live page is looked at.
 WITHOUT_LEDGER = "without ledger"
+WATCHED = "watched"
 
 
 class MissingError(Exception):
@@ -125,8 +136,14 @@ def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: boo
     """Run the judge on Penstock and its peers, in turns; its progress goes to stderr."""
     check()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        admin_port, token = free_port(), secrets.token_hex()
+        watched = configuration(Path(folder), log=log)
+        watched = watched.rename(watched.with_name("watched.toml"))
+        with watched.open("a") as file:
+            file.write(ADMIN.format(port=admin_port, token=token))
         gateways = [
             _penstock("penstock", configuration(Path(folder), log=log)),
+            _penstock(WATCHED, watched),
             _penstock(WITHOUT_LEDGER, configuration(Path(folder), log=log, ledger=False)),
             *peers,
         ]
@@ -135,7 +152,11 @@ def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: boo
         judge += [f"{gateway.name}={gateway.command}@{gateway.port}" for gateway in gateways]
         judge += [option for gateway in gateways for option in gateway.options]
         judge += ["--scen", ",".join(scenarios), "--reps", str(rounds), "--json", str(rows)]
-        subprocess.run(judge, check=True, stdout=subprocess.DEVNULL)
+        with Watcher(admin_port, token) as watcher:
+            subprocess.run(judge, check=True, stdout=subprocess.DEVNULL)
+        if not all(watcher.seen):
+            raise MissingError(f"nobody watched, though somebody should have: {watcher.seen}")
+        print("read along: {:,} messages of the live feed, {:,} pieces of text".format(*watcher.seen), file=sys.stderr)
         return [read_row(row) for row in json.loads(rows.read_text())]
 
 

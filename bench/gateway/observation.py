@@ -1,0 +1,84 @@
+"""Observation: what it takes to keep account of each event while nobody watches, in this process.
+
+No gateway can be run without it, so the code that relays a steady stream is compiled a second time without the lines
+that are there only to be looked at: the gaps between events, and whether somebody reads along. Both are run in turns
+on the same event; the difference is the figure. What is done once for each call is not in it: a look at the clock.
+"""
+
+import inspect
+import itertools
+import statistics
+import textwrap
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.gateway import relay
+from penstock.gateway.call import Attempt, Call
+from penstock.gateway.relay import Relay
+
+# What stands in `Relay._offer_shortcut` so that somebody may look, and what stands there without it.
+OBSERVING = (
+    (" or call.on_text is not None", ""),
+    ("        gap = now - self._progress\n", ""),
+    ("        counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
+    ("        if gap > gaps.notable_s:\n            gaps.note(gap, now - gap - begun)\n", ""),
+)
+_EVENTS = 20_000
+_ROUNDS = 25
+_APART_S = 0.005
+
+_Shortcut = Callable[[bytes, int, int], bool]
+
+
+def idle_us() -> float:
+    """Microseconds for each event, the median of the rounds."""
+    whole = textwrap.dedent(inspect.getsource(Relay._offer_shortcut))
+    with_it, without = _made(whole), _made(unobserved(whole))
+    differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
+    return statistics.median(differences) / _EVENTS * 1e6
+
+
+def unobserved(source: str) -> str:
+    """The code without what observes. Raises `ValueError` where that is not what it was."""
+    for words, instead in OBSERVING:
+        if source.count(words) != 1:
+            raise ValueError(f"{words!r} is not in the relay as it was: look at bench/gateway/observation.py")
+        source = source.replace(words, instead)
+    return source
+
+
+def _made(source: str) -> _Shortcut:
+    """The shortcut that this code offers, on a relay whose sockets and parser cost next to nothing."""
+    names = dict(vars(relay))
+    exec(compile(source, "<shortcut>", "exec"), names)
+    call = Call("req_1", "model", stream=True, started=0.0)
+    connection = SimpleNamespace(between=True, shortcut=None)
+    mould = SimpleNamespace(text=lambda _chunk, _start, _end: "word ", read=None)
+    offers: Any = SimpleNamespace(
+        _connection=connection,
+        _reader=SimpleNamespace(mould=mould, max_event=1_000),
+        _client=SimpleNamespace(chunk_writer=lambda: _nothing),
+        _tape=None,
+        _loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
+        _call=call,
+        _attempt=(attempt := Attempt("provider", "model")),
+        _gaps=attempt.gaps,
+        _begun=0.0,
+        _progress=0.0,
+    )
+    names["_offer_shortcut"](offers)
+    shortcut: _Shortcut | None = connection.shortcut
+    assert shortcut is not None
+    return shortcut
+
+
+def _nothing(_chunk: bytes) -> None: ...
+
+
+def _seconds(shortcut: _Shortcut) -> float:
+    began = time.process_time()
+    for _ in range(_EVENTS):
+        shortcut(b"", 0, 100)
+    return time.process_time() - began
