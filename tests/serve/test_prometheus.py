@@ -1,5 +1,6 @@
 """A real Prometheus scrapes a gateway under mixed traffic, and every panel of the dashboard shows something true."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from penstock.gateway.accounting import entry_of
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys import Key, digest_of
 from penstock.serve.families import FAMILIES
+from penstock.serve.metrics import Metrics
 from penstock.stores.books import open_book
 from tests.faults.client import body, post
 from tests.faults.gateway import Gateway, settings
@@ -22,7 +25,9 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, 
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
 from tests.serve.collectors import Collector
 from tests.serve.prometheus import Prometheus, complaints, program
+from tests.serve.scrapes import parse, value
 from tests.serve.test_admin import Served
+from tests.serve.test_metrics import call
 
 KEY = "sk-of-somebody-who-may-spend"
 DASHBOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text(encoding="utf-8"))
@@ -130,13 +135,13 @@ def shows(prometheus: Prometheus, panel: Any, target: Any) -> None:
     expression = target["expr"].replace("$__rate_interval", "1m")
     found = prometheus.until(expression if target["expr"] in MAY_BE_ZERO else f"{expression} > 0")
     told = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-    for labels, value in found:
+    for labels, number in found:
         assert labels.keys() == told, expression
         assert all(labels.values()), (expression, labels)
         if panel["fieldConfig"]["defaults"]["unit"] == "s":
-            assert value < 5, (expression, value)  # what takes milliseconds here, in seconds
+            assert number < 5, (expression, number)  # what takes milliseconds here, in seconds
         if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
-            assert value <= 1, (expression, value)
+            assert number <= 1, (expression, number)
     if "outcome" in told:
         assert {labels["outcome"] for labels, _ in found} == OUTCOMES
     if "reason" in told:
@@ -144,6 +149,53 @@ def shows(prometheus: Prometheus, panel: Any, target: Any) -> None:
 
 
 OUTCOMES = {"completed", "truncated", "failed", "timed_out", "cancelled", "refused"}
+
+
+# Names that a client may make up, to break the text or to fill it.
+HOSTILE = (
+    'a"b',
+    "a\\b",
+    "a\nb 1",
+    "a\r\nb",
+    'x"} 1\n# TYPE penstock_forged_total counter\npenstock_forged_total{a="',
+    "a\u2028b",
+    "a\x85b",
+    "a\x00b",
+    "\ud800",
+    "\u202eb",
+    "{{outcome}}",
+    "$__rate_interval",
+    "other",
+    " ",
+    "ü" * 5_000,
+)
+
+
+@pytest.mark.parametrize("tool", [False, True], ids=["ours", "promtool"])
+def test_what_hostile_clients_name_stays_few_and_readable(tmp_path: Path, tool: bool) -> None:
+    if tool:
+        program("promtool")
+    models = [f"main/{name}{number}" for number in range(20) for name in HOSTILE]
+    text = asyncio.run(tell(tmp_path, models))
+    samples = parse(text)
+    assert "penstock_forged_total" not in samples
+    assert value(samples, "penstock_requests_total") == 4 * len(models)
+    for label in ("route", "model"):
+        assert len({dict(labels)[label] for labels in samples["penstock_requests_total"]}) == 100
+    assert len(text) < 200_000
+    if tool:
+        assert complaints(text) == ""
+
+
+async def tell(folder: Path, models: list[str]) -> str:
+    """What two workers tell together: each has had every call twice, and only one of the two was answered."""
+    workers = [Metrics(dict, folder) for _ in range(2)]
+    for model in models:
+        for worker in workers:
+            for answered in (False, True):
+                made = call(model, answered=answered)
+                worker.settled(made, entry_of(made, lambda *_: 7))
+    return (await workers[0].text()).decode()
 
 
 def test_promtool_has_nothing_against_a_scrape(served: Served) -> None:
