@@ -20,7 +20,7 @@ import pytest
 GET_IT = "there is no {} on PATH. On Debian or Ubuntu: sudo apt install prometheus"
 _DOCUMENTED = re.compile(r"```yaml\n(scrape_configs:\n.*?)```", re.DOTALL)
 _PAGE = Path(__file__).parents[2] / "docs" / "admin.md"
-_SCRAPE_MS = 200
+_SCRAPE_MS = 400
 _START_S = 20.0
 
 # Of one series: its labels, and its value.
@@ -44,7 +44,7 @@ def complaints(text: str) -> str:
 
 
 class Prometheus:
-    """A Prometheus that scrapes one place, five times a second, and keeps what it finds in a folder of its own."""
+    """A Prometheus that scrapes one place, more than twice a second, and keeps what it finds in a folder of its own."""
 
     def __init__(self, folder: Path, place: str, token_file: Path) -> None:
         self._program = program("prometheus")
@@ -87,7 +87,7 @@ class Prometheus:
         assert data["resultType"] == "vector", expression
         return [(series["metric"], float(series["value"][1])) for series in data["result"]]
 
-    def until(self, expression: str, timeout_s: float = 5.0) -> Found:
+    def until(self, expression: str, timeout_s: float = 10.0) -> Found:
         """Wait until an expression has a series."""
         deadline = time.monotonic() + timeout_s
         while True:

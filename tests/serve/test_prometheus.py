@@ -122,7 +122,7 @@ def test_every_panel_shows_what_happened_and_no_counter_goes_down(served: Served
     over += traffic(served)
     held.close()  # cut by the kill, or by us: it is over either way
     prometheus.until(f"sum(penstock_requests_total) == {over + 1}")
-    time.sleep(0.5)
+    time.sleep(1)
     assert prometheus.ask("sum(penstock_requests_total)")[0][1] == over + 1
     for family in FAMILIES:
         for name in {"counter": [""], "histogram": ["_bucket", "_count", "_sum"]}.get(family.kind, []):
