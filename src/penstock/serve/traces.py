@@ -28,7 +28,7 @@ INSTALL = "pip install 'penstock[otel]'"
 MAX_WAITING = 2_048
 _MOST_AT_ONCE = 256
 _LOOK_S = 0.5
-# What comes within so long of a call is sent with it: a message costs as much as a dozen spans.
+# What comes within so long of a call is sent with it, so that there are fewer messages.
 _TOGETHER_S = 0.2
 _CLOSE_S = 1.0
 _PORTS = {"http": 80, "https": 443}
