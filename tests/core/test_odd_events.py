@@ -2,7 +2,23 @@
 
 import pytest
 
-from tests.streams import DONE, Json, begins, calls, chunk, completion, delta, finishes, piece, says, sse, tool_calls
+from penstock import Start
+from tests.invariants import LongWay
+from tests.streams import (
+    DONE,
+    Json,
+    begins,
+    calls,
+    chunk,
+    completion,
+    delta,
+    finishes,
+    piece,
+    read,
+    says,
+    sse,
+    tool_calls,
+)
 
 HEARTBEATS: dict[str, bytes] = {
     "a named event with a word": b"event: ping\ndata: ping\n\n",
@@ -155,3 +171,11 @@ def test_a_call_that_is_said_again_without_its_id_is_told_once() -> None:
     pieces = calls(piece(0, "x", "f", '{"a":1}')), calls(piece(0, None, "f", '{"a":1}'))
     answer = completion(sse(begins(), *pieces, finishes("tool_calls"), DONE))
     assert tool_calls(answer) == [("x", "f", '{"a":1}')]
+
+
+def test_a_usual_beginning_behind_a_fault_is_not_told() -> None:
+    wire = b"<html>\n" + sse(begins(), says("x"))
+    page = b"data: {\n\n" + sse(begins(), says("x"), finishes(), DONE)
+    for stream in (wire, page):
+        assert read(stream) == read(stream, reader=LongWay())
+        assert not any(isinstance(event, Start) for event in read(stream))

@@ -33,6 +33,7 @@ from penstock.core.usage import Usage
 
 _MIDST = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, Extra))
 _SPEECH = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
+_NO_START = Start("", "", None)
 # Extras that come before the answer begins wait for its Start; a provider that sends nothing else is not waited for.
 _MAX_WAITING_EXTRAS = 16
 
@@ -40,18 +41,18 @@ _MAX_WAITING_EXTRAS = 16
 class Grammar:
     """Events as seen → events in legal order."""
 
+    _start = _NO_START
+    _started = False
+    _finished = False
+    _usage: Usage | None = None
+    _fault: Fault | None = None
+    _usage_place = (0, 1)  # where the last usage was seen
+
     def __init__(self) -> None:
-        self._start = Start("", "", None)
-        self._started = False
         self._waiting: list[Event] = []
         self._choices: dict[int, Finish | None] = {}
         self._callers: dict[int, str] = {}
-        self._finished = False
-        self._usage: Usage | None = None
-        # Where the finish of each choice, and the last usage, were seen.
-        self._finish_places: dict[int, tuple[int, int]] = {}
-        self._usage_place = (0, 1)
-        self._fault: Fault | None = None
+        self._finish_places: dict[int, tuple[int, int]] = {}  # where the finish of each choice was seen
 
     @property
     def whole(self) -> bool:
@@ -67,6 +68,15 @@ class Grammar:
     def expects_end(self) -> bool:
         """Whether a finish and a report of usage, each the first, would be told as they are."""
         return self.expects_text and self._usage is None and not self._callers and len(self._choices) == 1
+
+    def begin(self, start: Start, choice: int) -> bool:
+        """Whether the first frame's events, these two and extras between them, are legal as they stand: as if seen."""
+        if self._fault is not None or not (start.id and start.model and start.created):
+            return False
+        self._start = start
+        self._started = True
+        self._choices[choice] = None
+        return True
 
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take in what a dialect saw; put what is legal now into the sink."""
@@ -92,7 +102,7 @@ class Grammar:
         if self._fault is None and not self._choices and not cut:
             message = f"the stream ended without an answer{f'; it holds {unread}' if unread else ''}"
             self._see(Fault("empty-stream", message, sink.offset, sink.line), sink)
-        if self._fault is None and (self._start != Start("", "", None) or self._waiting):
+        if self._fault is None and (self._start != _NO_START or self._waiting):
             self._tell_start(sink)
         if self._fault is None:
             for finish in self._choices.values():

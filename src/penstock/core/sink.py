@@ -1,17 +1,16 @@
 """Sink: where the stages of a reader put events, with the place in the bytes that repairs and faults need."""
 
+from msgspec import Struct
+
 from penstock.core.events import Event, Fault, Repair
 
 
-class Sink:
+class Sink(Struct, eq=False):
     """A list of events under construction, and where in the stream the reader stands."""
 
-    __slots__ = ("events", "line", "offset")
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.offset = 0
-        self.line = 1
+    events: list[Event] = []
+    offset: int = 0
+    line: int = 1
 
     def repair(self, code: str, detail: str = "") -> None:
         """Record a tolerated defect, here."""

@@ -10,7 +10,7 @@ from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.dialects.openai_chat_plain import Taken
 from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
-from penstock.core.events import Event, Fault, ReasoningDelta, Repair, TextDelta
+from penstock.core.events import ChoiceStart, Event, Fault, ReasoningDelta, Repair, Start, TextDelta
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
 from penstock.core.text import LINE_ENDS_TO_SOME
@@ -80,28 +80,28 @@ class StreamReader:
     others go the way that `docs/architecture.md` shows. All give the same events.
     """
 
+    closed = False
+    untouched = False
+    """Whether what was fed last is healthy text or the usual beginning, and nothing else: it may go on as it is."""
+    mould: Mould | None = None
+    """The mould of the next event, if all is well. Who has it may let it take events, in place of `feed`."""
+    tail: Tail | None = None
+    """The usual ending, as far as it has come; None before, and where it is another one."""
+    _idle = False  # whether the framer stood between two events when it was asked last
+    # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
+    _framed = 0
+    _plain = 0
+    _misses = 0
+    _usual = False  # whether the first one was the usual beginning
+
     def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
         _check(dialect)
-        self.closed = False
-        self.untouched = False
-        """Whether what was fed last is healthy text or the usual beginning, and nothing else: it may go on as it is."""
         self.max_event = max_event
         self._framer = Sniffer(max_event)
         self._seen = Sink()
         self._dialect = READERS[dialect](self._seen)
-        self._sentinel = self._dialect.sentinel.encode()
         self._grammar = Grammar()
         self._out = Sink()
-        self._idle = False  # whether the framer stood between two events when it was asked last
-        # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
-        self._framed = 0
-        self._usual = False  # whether the first one was the usual beginning
-        self._plain = 0
-        self._misses = 0
-        self.mould: Mould | None = None
-        """The mould of the next event, if all is well. Who has it may let it take events, in place of `feed`."""
-        self.tail: Tail | None = None
-        """The usual ending, as far as it has come; None before, and where it is another one."""
 
     @property
     def done(self) -> bool:
@@ -219,7 +219,10 @@ class StreamReader:
                 else:
                     if taken is Taken.NOT and (self._framed > 1 or not self._read_head(item)):
                         self._read_frame(item)
-                    self._grammar.order(seen.events, out)
+                    if self._framed == 1 and self._usual and self._begins(seen.events):
+                        out.events += seen.events
+                    else:
+                        self._grammar.order(seen.events, out)
                 seen.events = []
             elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
                 out.repair("data-after-done", item.message[:80])  # rubbish, when all has been said
@@ -249,8 +252,13 @@ class StreamReader:
         self._usual = not frame.event and self._dialect.read_head(frame.data)
         return self._usual
 
+    def _begins(self, events: list[Event]) -> bool:
+        """Whether the grammar takes the events of the usual beginning as they stand."""
+        start, begun = events[0], events[-1]
+        return isinstance(start, Start) and isinstance(begun, ChoiceStart) and self._grammar.begin(start, begun.choice)
+
     def _read_frame(self, frame: Frame) -> None:
-        if frame.data.strip() == self._sentinel:  # too common to be tried as JSON first
+        if frame.data.strip() == self._dialect.sentinel_bytes:  # too common to be tried as JSON first
             self._dialect.read_undecodable(frame.data, frame.event)
             return
         if is_too_deep(frame.data):

@@ -92,6 +92,8 @@ def _items(messages: object) -> int:
 def _message(message: object) -> int:
     if not isinstance(message, dict):
         return 0
+    if len(message) == 2 and "role" in message and type(text := message.get("content")) is str:
+        return _PER_MESSAGE + _text(text)  # most are so
     tokens = _PER_MESSAGE
     for name, value in message.items():
         if type(value) is str:

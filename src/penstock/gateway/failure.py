@@ -14,6 +14,8 @@
 "Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Struct, structs
 
@@ -105,7 +107,7 @@ def from_fault(fault: Fault) -> Failure:
     )
 
 
-def from_status(status: int, headers: dict[str, str], body: bytes) -> Failure:
+def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """The failure that an HTTP status of a provider is."""
     words = _words(body) or f"the provider answered {status}"
     retry_after = headers.get("retry-after", "")

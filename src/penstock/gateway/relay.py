@@ -20,7 +20,8 @@ dripping bytes do not keep a dead stream alive.
 import asyncio
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from penstock.core.completion import Accumulator
 from penstock.core.dialects.openai_chat_mould import Mould
@@ -60,37 +61,26 @@ _DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflat
 class Relay:
     """Takes a provider's answer, as it arrives, and gives it to the client."""
 
-    __slots__ = (
-        "_answer",
-        "_attempt",
-        "_beaten",
-        "_begun",
-        "_call",
-        "_client",
-        "_connection",
-        "_decoder",
-        "_error_body",
-        "_gaps",
-        "_headers",
-        "_held",
-        "_loop",
-        "_mould",
-        "_odd",
-        "_on_left",
-        "_on_outcome",
-        "_patience",
-        "_paused",
-        "_phase",
-        "_progress",
-        "_reader",
-        "_seen_event",
-        "_shortcut",
-        "_status",
-        "_tape",
-        "_timer",
-        "_uncounted_s",
-        "_writer",
-    )
+    _phase = "waiting"
+    _held = b""
+    _status = 0
+    _headers: Mapping[str, str] = MappingProxyType({})
+    # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
+    _odd = False
+    _error_body = b""
+    _decoder: "zlib._Decompress | None" = None
+    _connection: Connection | None = None
+    _tape: Tape | None = None
+    _paused = False
+    _seen_event = False
+    # What gaps are not made of: the time before the first event, and what the client holds up.
+    _uncounted_s = 0.0
+    _timer: asyncio.TimerHandle | None = None
+    # What takes chunks in place of the parser, and the mould in which they must be cast.
+    _shortcut: Callable[[bytes], bool] | None = None
+    _mould: Mould | None = None
+    # Called once, where the client has left and the provider was heard out without it.
+    _on_left: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -101,40 +91,21 @@ class Relay:
         patience: Patience,
         on_outcome: Callable[[Failure | None], None],
     ) -> None:
+        """`on_outcome` is called once: with None when the answer is committed or complete, with a failure when the next
+        target may be tried."""
         self._loop = asyncio.get_running_loop()
         self._call = call
-        self._attempt = call.attempts[-1]
-        self._gaps = self._attempt.gaps
-        self._attempt.reader = reader
-        self._attempt.stop = self.stop
+        self._attempt = attempt = call.attempts[-1]
+        self._gaps = attempt.gaps
+        attempt.reader = reader
+        attempt.stop = self.stop
         self._client = client
         self._reader = reader
         self._writer = writer
         self._patience = patience
-        self._phase = "waiting"
-        self._held = b""
-        self._answer = Accumulator()
-        self._status = 0
-        self._headers: dict[str, str] = {}
-        # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
-        self._odd = False
-        self._error_body = b""
-        self._decoder: zlib._Decompress | None = None
-        self._connection: Connection | None = None
-        self._tape: Tape | None = None
-        self._paused = False
+        self._answer = None if client.stream else Accumulator()
         self._begun = self._progress = self._beaten = self._loop.time()
-        self._seen_event = False
-        # What gaps are not made of: the time before the first event, and what the client holds up.
-        self._uncounted_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        # What takes chunks in place of the parser, and the mould in which they must be cast.
-        self._mould: Mould | None = None
-        self._shortcut: Callable[[bytes], bool] | None = None
-        # Called once: with None when the answer is committed or complete, a failure when the next target may be tried.
         self._on_outcome = on_outcome
-        # Called once, where the client has left and the provider was heard out without it.
-        self._on_left: Callable[[], None] | None = None
 
     def attach(self, connection: Connection, tape: Tape | None = None) -> None:
         """The connection that the answer will come on, and the tape that it passes, if it is recorded."""
@@ -345,7 +316,7 @@ class Relay:
 
     def _release(self, events: list[Event], data: bytes = b"") -> None:
         """Give events to the client. They are held until the commit point, which is when the model says something."""
-        if not self._client.stream:
+        if self._answer is not None:
             self._answer.extend(events)
             return
         if data:
@@ -369,7 +340,7 @@ class Relay:
             return
         self._commit()
         self._finish("completed")
-        if self._client.stream:
+        if self._answer is None:
             self._client.end(self._held + self._writer.write_end(self._reader.tail, events))
         else:
             self._answer.extend(events)

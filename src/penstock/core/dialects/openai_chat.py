@@ -45,16 +45,17 @@ class OpenAIChatReader:
     """The frames' JSON of one stream → what it says."""
 
     sentinel = "[DONE]"
+    sentinel_bytes = sentinel.encode()
+    done = False
+    unread = ""
+    """The first event that was neither answer nor error nor anything else that is known."""
+    _surrogates = False
+    _envelope: tuple[object, ...] = ()
+    _renamed = False  # since a choice began: what follows must not go on as it came
 
     def __init__(self, sink: Sink) -> None:
-        self.done = False
-        self.unread = ""
-        """The first event that was neither answer nor error nor anything else that is known."""
         self._sink = sink
         self._joiner = SurrogateJoiner()
-        self._surrogates = False
-        self._envelope: tuple[object, ...] = ()
-        self._renamed = False  # since a choice began: what follows must not go on as it came
         self._extras: dict[str, object] = {}
         self._choices: dict[int, ChoiceReader] = {}
 

@@ -68,18 +68,19 @@ TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
 class ChoiceReader:
     """One choice, from its first chunk to its last."""
 
+    started = False
+    whole_message = False
+    """Whether a whole message has spoken for this choice."""
+    _message: dict[str, object] | None = None
+    _calls: ToolCalls | None = None
+    _finished: tuple[int, int] | None = None
+
     def __init__(self, index: int, sink: Sink, joiner: SurrogateJoiner) -> None:
         self.index = index
-        self.started = False
-        self.whole_message = False
-        """Whether a whole message has spoken for this choice."""
         self.spoken: set[str] = set()
         """The fields through which deltas have spoken."""
         self._sink = sink
         self._joiner = joiner
-        self._message: dict[str, object] | None = None
-        self._calls: ToolCalls | None = None
-        self._finished: tuple[int, int] | None = None
 
     @property
     def expects_speech(self) -> bool:

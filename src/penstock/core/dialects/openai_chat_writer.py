@@ -51,6 +51,12 @@ _CHOICE_START, _CHOICE_EXTRA, _DELTA_EXTRA, _SPEECH = range(4)
 class OpenAIChatWriter:
     """Events of one stream → its bytes."""
 
+    _failed = False
+    # The chunk under construction, and the last step of the order above that it holds.
+    _step = -1
+    _choice: dict[str, object] | None = None
+    _delta: dict[str, object]
+
     def __init__(self, *, id: str, model: str, created: int, include_usage: bool) -> None:
         self._envelope: dict[str, object] = {
             "id": id,
@@ -60,16 +66,14 @@ class OpenAIChatWriter:
         }
         self._include_usage = include_usage
         self._kinds: dict[tuple[int, int], ToolKind] = {}
-        self._failed = False
+        self._noted: list[Iterable[Event]] = []
         self._out: list[bytes] = []
-        # The chunk under construction, and the last step of the order above that it holds.
-        self._step = -1
-        self._choice: dict[str, object] | None = None
-        self._delta: dict[str, object] = {}
         self._extras: dict[str, object] = {}
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events."""
+        while self._noted:
+            self._heed(self._noted.pop(0))
         for event in events:
             self._write(event)
         self._flush()
@@ -82,6 +86,9 @@ class OpenAIChatWriter:
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets by other means: what is written later goes with them."""
+        self._noted.append(events)  # of most answers nothing else is written
+
+    def _heed(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is Start:
                 self._name(event)

@@ -6,23 +6,22 @@ its state from one piece to the next, so that every byte is looked at once.
 
 import re
 
+from msgspec import Struct
+
 _OUTSIDE_STRING = re.compile(rb'[{}\[\]"]')
 _INSIDE_STRING = re.compile(rb'["\\]')
 _OPENING = b"{["
 
 
-class JsonScan:
+class JsonScan(Struct, eq=False, gc=False):
     """Follows brackets and strings through pieces of JSON text."""
 
-    __slots__ = ("_escaped", "closed", "deepest", "depth", "in_string", "started")
-
-    def __init__(self) -> None:
-        self.closed = 0
-        self.deepest = 0
-        self.depth = 0
-        self.in_string = False
-        self.started = False
-        self._escaped = False
+    closed: int = 0
+    deepest: int = 0
+    depth: int = 0
+    in_string: bool = False
+    started: bool = False
+    _escaped: bool = False
 
     @property
     def whole(self) -> bool:

@@ -36,32 +36,33 @@ _CR = ord("\r")
 class SseReader:
     """Bytes of an event stream → frames."""
 
+    name = "sse"
+    cut = False
+    _dead = False
+    # Whether the last line end was a CR that an LF may still follow.
+    _after_cr = False
+    # The open event: its bytes, how many of its lines `_scan` has seen, its name.
+    _size = 0
+    _scanned = 0
+    _event = ""
+    _next_event = ""
+    _begun = False
+    _bare = False
+    _continued = False
+    _blank_data = False
+    # The habits of this stream.
+    _frames = 0
+    _eager = False
+    _unseparated = False
+
     def __init__(self, max_event: int, *, offset: int = 0, line: int = 1) -> None:
-        self.name = "sse"
-        self.cut = False
         self._max_event = max_event
-        self._dead = False
-        # The bytes behind the last line end; whether that end was a CR that an LF may still follow.
-        self._tail = bytearray()
-        self._after_cr = False
+        self._tail = bytearray()  # the bytes behind the last line end
         self._offset = offset
         self._line = line
-        # The open event: its data lines, how many of them `_scan` has seen, its name, where it began.
-        self._data: list[bytes] = []
-        self._size = 0
+        self._data: list[bytes] = []  # the lines of the open event
         self._scan = JsonScan()
-        self._scanned = 0
-        self._event = ""
-        self._next_event = ""
-        self._begun = False
-        self._bare = False
-        self._continued = False
-        self._blank_data = False
-        self._at = (offset, line)
-        # The habits of this stream.
-        self._frames = 0
-        self._eager = False
-        self._unseparated = False
+        self._at = (offset, line)  # where it began
 
     @property
     def idle(self) -> bool:
