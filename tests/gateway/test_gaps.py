@@ -66,11 +66,13 @@ class Client:
 class Relayed:
     """A relay that is given events after so many seconds."""
 
-    def __init__(self, loop: Clock) -> None:
+    def __init__(self, loop: Clock, *, keep: bool = False) -> None:
         self.loop = loop
         self.call = Call("req_1", "m", stream=True, started=loop.time())
         self.attempt = Attempt("p", "m")
         self.call.attempts.append(self.attempt)
+        if keep:
+            self.attempt.keep()
         self.connection, self.client = Connection(), Client()
         patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, until=loop.time() + 9000)
         self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD
 from tests.faults.upstream import Gate, Op, Upstream, chunk, for_ever, hang, head, last_chunk, sleep
 from tests.serve.test_admin import Served
-from tests.streams import delta, says, sse
+from tests.streams import calls, delta, piece, says, sse
 
 _SOON_S = 3.0
 
@@ -191,7 +192,8 @@ def read_along(served: Served, upstream: Upstream) -> None:
     client, id = begin(served, model)
     client.read_until(b"eeee")
     with client, events(served, f"/admin/calls/{id}/text") as text:
-        assert text.next() == ("joined", {"missed": 25})
+        assert text.next() == ("joined", {"missed": 0})
+        assert text.next() == ("text", {"text": "Helloaaaabbbbccccddddeeee", "kind": "text"})
         gate.open()
         pieces = []
         while (told := text.next())[0] == "text":
@@ -211,6 +213,62 @@ def test_what_is_said_is_read_along_exactly(served: Served, upstream: Upstream) 
     read_along(served, upstream)
 
 
+def test_who_comes_late_reads_all_that_was_said(served: Served, upstream: Upstream) -> None:
+    arguments = [chunk(sse(calls(piece(0, arguments=part)))) for part in ('{"city"', ': "Wien"}')]
+    said: list[Op] = [
+        *(chunk(sse(delta({"reasoning_content": word}))) for word in ("Let ", "me ", "see")),
+        *(chunk(sse(says(word, index=index))) for word in ("one ", "two ", "three") for index in (0, 1)),
+        chunk(sse(calls(piece(0, "call_1", "weather", "")))),
+        *arguments,
+    ]
+    client, id = begin(served, upstream.play([head(), chunk(HELLO), *said, hang()]))
+    client.read_until(b"Wien")
+    with client, events(served, f"/admin/calls/{id}/text") as text:
+        told = [text.next() for _ in range(6)]
+        assert told == [
+            ("joined", {"missed": 0}),
+            ("text", {"text": "Hello", "kind": "text"}),
+            ("text", {"text": "Let me see", "kind": "reasoning"}),
+            ("text", {"text": "one two three", "kind": "text"}),
+            ("text", {"text": "one two three", "kind": "text", "choice": 1}),
+            ("text", {"text": 'weather{"city": "Wien"}', "kind": "tool"}),
+        ]
+        served.ask("POST", f"/admin/calls/{id}/stop")
+        assert text.next()[0] == "over"
+
+
+def test_of_a_very_long_answer_the_end_is_kept(served: Served, upstream: Upstream) -> None:
+    words = [f"{number:09} " for number in range(12_000)]
+    client, id = begin(served, upstream.play([head(), chunk(HELLO), *map(chunk, map(sse, map(says, words))), hang()]))
+    client.read_until(words[-1].encode())
+    with client, events(served, f"/admin/calls/{id}/text") as text:
+        name, joined = text.next()
+        kept = ""
+        while len(kept) + joined["missed"] < 120_005:
+            kept += text.next()[1]["text"]
+    assert name == "joined"
+    assert 65_536 <= len(kept) < 65_536 + 8_192 + 10
+    assert ("Hello" + "".join(words)).endswith(kept)
+
+
+def test_what_is_forbidden_by_a_reload_is_forgotten(tmp_path: Path, upstream: Upstream) -> None:
+    allowed = settings(upstream.url, 0, admin={"content": True})
+    with Gateway(tmp_path, upstream, allowed) as gateway:
+        served = Served(gateway)
+        client, id = begin(served, streams_for_ever(upstream))
+        with client:
+            for configuration, status in ((settings(upstream.url, 0), 403), (allowed, 200)):
+                gateway.output.clear()
+                gateway.file.write_text(configuration)
+                gateway.signal(signal.SIGHUP)
+                gateway.says("the configuration was reloaded")
+                stream = Events(served, f"/admin/calls/{id}/text")
+                assert stream.response.status == status
+                stream.close()
+            with events(served, f"/admin/calls/{id}/text") as text:
+                assert text.next()[1]["missed"] > 0  # nothing of what was said by then
+
+
 def test_who_stops_reading_along_changes_nothing(served: Served, upstream: Upstream) -> None:
     model = streams_for_ever(upstream, 0.002)
     client, id = begin(served, model)
@@ -218,6 +276,7 @@ def test_who_stops_reading_along_changes_nothing(served: Served, upstream: Upstr
         for _ in range(3):
             with events(served, f"/admin/calls/{id}/text") as text, events(served, f"/admin/calls/{id}/text") as other:
                 assert text.next()[0] == other.next()[0] == "joined"
+                assert text.next()[1]["text"].startswith("Helloword ")
                 assert text.next() == ("text", {"text": "word ", "kind": "text"})
                 assert other.next()[0] == "text"
         client.read_until(b"word")

@@ -8,7 +8,8 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page
 
 from tests.faults.gateway import Gateway, settings
-from tests.faults.upstream import Upstream
+from tests.faults.upstream import Upstream, chunk, hang, head
+from tests.streams import begins, says, sse
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
 from tests.web.traffic import endless, finite
@@ -54,12 +55,26 @@ def test_its_text_is_read_as_it_arrives(site: Site, visit: Visitor) -> None:
         assert "w79" not in log.inner_text()
         here = page.url
         page.reload()
-        log.get_by_text("said before you looked").wait_for()
+        log.get_by_text(re.compile(r"^w0 w1 w2 ")).wait_for()  # all of it, though it was opened late
+        assert "not kept" not in log.inner_text()
         assert page.url == here
         log.get_by_text("w78 w79").wait_for()
         client.response()
     page.get_by_role("link", name="It is over").click()
     page.get_by_role("heading", name="Attempts").wait_for()
+
+
+def test_what_each_choice_has_said_stands_together(site: Site, visit: Visitor) -> None:
+    said = [chunk(sse(says(f"{name}{number} ", index=index))) for number in range(9) for index, name in enumerate("ab")]
+    name = site.upstream.play([head(), chunk(sse(begins(), begins(1))), *said, hang()])
+    with site.begin(f"main/{name}") as client:
+        client.read_until(b"b8")
+        page = visit("live")
+        row_of(page, name).get_by_role("link").click()
+        log = page.get_by_role("log")
+        log.get_by_text("a0 a1 a2 a3 a4 a5 a6 a7 a8").wait_for()
+        log.get_by_role("heading", name="Choice 2").wait_for()
+        log.get_by_text("b0 b1 b2 b3 b4 b5 b6 b7 b8").wait_for()
 
 
 def test_stop_ends_the_upstream_within_a_tenth_of_a_second(site: Site, visit: Visitor) -> None:

@@ -25,6 +25,7 @@ from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
 from penstock.gateway.trace import Trace
+from penstock.gateway.transcript import TURN, Transcript
 
 NO_LIMIT = 1 << 60
 _TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
@@ -82,13 +83,53 @@ class Attempt(Struct, eq=False):
     events: int = 0
     said: int = 0
     """Characters that the model has said, thought and called tools with, so far."""
-    limit: int = NO_LIMIT
-    """Of `said`: when it is reached, `on_limit` is called once."""
+    _limit: int = NO_LIMIT
+    due: int = NO_LIMIT
+    """Of `said`: when it is reached, `see_to_it` is to be called."""
+    transcript: Transcript | None = None
+    """What was said, where somebody may read along."""
     on_limit: Callable[[], None] | None = None
     reader: Framed | None = None
     """What reads the answer, while it comes."""
     stop: Callable[[Failure, Ending], None] | None = None
     """Ends the answer, while it comes, and tells the client why."""
+
+    @property
+    def limit(self) -> int:
+        """Of `said`: when it is reached, `on_limit` is called once."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, said: int) -> None:
+        self._limit = said
+        self.due = min(self.due, said)
+
+    def keep(self) -> None:
+        """Keep what is said."""
+        self.transcript = Transcript()
+        self.due = min(self.due, self.said + TURN)
+
+    def forget(self) -> None:
+        """Keep nothing of what was said, nor of what will be."""
+        if self.transcript is not None:
+            self.transcript.clear()
+            self.transcript = None
+            self.due = 0
+
+    @property
+    def hear(self) -> Callable[[list[Event]], int]:
+        """What counts how much is said in events, and keeps it where that is wanted. To be asked for anew when due."""
+        return size_of if self.transcript is None else self.transcript.hear
+
+    def see_to_it(self, soon: Callable[[Callable[[], None]], object]) -> None:
+        """So much has been said that something is due: the limit, or the transcript."""
+        if self.said >= self._limit and self.on_limit is not None:
+            self._limit = NO_LIMIT
+            soon(self.on_limit)
+        self.due = self._limit
+        if self.transcript is not None:
+            self.transcript.turn()
+            self.due = min(self.due, self.said + TURN)
 
     @property
     def reached(self) -> tuple[int, int]:

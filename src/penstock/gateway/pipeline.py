@@ -403,6 +403,8 @@ class ChatAttempts(Attempts):
             created=int(time.time()),
         )
         patience = self._gateway.patience(call, target)
+        if self._gateway.config.admin.content and self._gateway.config.admin.enabled:
+            call.attempts[-1].keep()
         if call.messages is not None:
             call.attempts[-1].heard = reader = Heard(reader)
         relay = Relay(call, self._client, reader, writer, patience, self._on_outcome)

@@ -38,7 +38,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.stream import Reader, StreamWriter
-from penstock.gateway.call import NO_LIMIT, NOTED, SPOKEN, Call, size_of
+from penstock.gateway.call import NOTED, SPOKEN, Call
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
@@ -97,6 +97,7 @@ class Relay:
         self._call = call
         self._attempt = attempt = call.attempts[-1]
         self._gaps = attempt.gaps
+        self._hear = attempt.hear
         attempt.reader = reader
         attempt.stop = self.stop
         self._client = client
@@ -149,7 +150,7 @@ class Relay:
             if gap > gaps.notable_s:
                 gaps.note(gap, now - gap - self._begun)
             self._client.write(data)
-            self._count(size_of(events))
+            self._count(self._hear(events))
             if self._call.on_text is not None:
                 self._call.on_text(events)
             self._offer_shortcut()
@@ -187,12 +188,14 @@ class Relay:
         connection, mould = self._connection, self._reader.mould
         if connection is None or not connection.between or mould is None or self._tape is not None:
             return
-        if mould is not self._mould:
+        kept = self._attempt.transcript
+        if mould is not self._mould or kept is not None:  # what is kept may go to another place now
             write = self._client.chunk_writer()
             if write is None:
                 return
+            keep = len if kept is None else kept.writer(mould.said(""))  # both say how much it is
             self._mould = mould
-            self._shortcut = self._make_shortcut(mould.chunk_reader(), write)
+            self._shortcut = self._make_shortcut(mould.chunk_reader(keep), write)
         connection.shortcut = self._shortcut
 
     def _make_shortcut(self, read: Callable[[bytes], int], write: Callable[[bytes], None]) -> Callable[[bytes], bool]:
@@ -214,7 +217,7 @@ class Relay:
                 gaps.note(gap, now - gap - begun)
             write(chunk)
             attempt.said += size
-            if attempt.said >= attempt.limit:
+            if attempt.said >= attempt.due:
                 self._count(0)
             return True
 
@@ -283,7 +286,7 @@ class Relay:
         if not kinds.isdisjoint(NOTED):
             self._call.watch(events)
         if not kinds.isdisjoint(SPOKEN):
-            self._count(size_of(events))
+            self._count(self._hear(events))
         if self._call.on_text is not None:
             self._call.on_text(events)
         if Fault in kinds:
@@ -310,9 +313,12 @@ class Relay:
         """The model has said so much more. What is due then is done when this read has been dealt with."""
         attempt = self._attempt
         attempt.said += size
-        if attempt.said >= attempt.limit and attempt.on_limit is not None:
-            attempt.limit = NO_LIMIT
-            self._loop.call_soon(attempt.on_limit)
+        if attempt.said >= attempt.due:
+            attempt.see_to_it(self._loop.call_soon)
+            self._hear = attempt.hear
+            self._mould = None  # its shortcut writes where nothing is written any more
+            if self._connection is not None:
+                self._connection.shortcut = None
 
     def _release(self, events: list[Event], data: bytes = b"") -> None:
         """Give events to the client. They are held until the commit point, which is when the model says something."""
@@ -391,6 +397,7 @@ class Relay:
         attempt.events = self._reader.frames
         attempt.reader = attempt.on_limit = attempt.stop = None
         self._shortcut = None
+        attempt.forget()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -138,7 +138,7 @@ class App:
             self._configured = KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1))
         self.metrics.use(config)
         self._trace(config)
-        self.live.content = config.admin.content
+        self._allow(content=config.admin.content)
         self._here = self._models_here(config)
         health = Health(config.retries, loop.time, time.time)
         self._record(config)
@@ -147,6 +147,14 @@ class App:
             return replays.get(provider.name, self._remote)
 
         self._gateway = Gateway(config, upstream, self._here, health, self._ledger, self._recorder)
+
+    def _allow(self, *, content: bool) -> None:
+        """Let it be read what models say, or no more."""
+        self.live.content = content
+        if not content:
+            for client in self._calls:
+                for attempt in client.call.attempts:
+                    attempt.forget()
 
     def _record(self, config: Config) -> None:
         """Have a recorder, if anything is to be recorded."""

@@ -1,16 +1,17 @@
-"""Overhearing: whoever may see content reads along with a call of this process, from the moment they begin to.
+"""Overhearing: whoever may see content reads along with a call of this process.
 
-A reader who is slow is waited for, up to a point, and then dropped: a call never waits for them. What was said before
-somebody reads is not kept, and is not told: how many characters that were is.
+They are told first what was said before, as far as its transcript has it, and how many characters it has not. A reader
+who is slow is waited for, up to a point, and then dropped: a call never waits for them.
 """
 
 import asyncio
 
 import msgspec
 
-from penstock.core.events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
+from penstock.core.events import Event
 from penstock.gateway.call import Call
 from penstock.gateway.entry import Entry
+from penstock.gateway.transcript import Piece, piece_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import STREAM_HEADERS
 
@@ -39,8 +40,10 @@ class Overhearing:
         exchange.on_gone = lambda: self._leave(call, reader)
         exchange.on_resume = reader.go_on
         exchange.start(200, STREAM_HEADERS | headers)
-        missed = call.attempts[-1].said if call.attempts else 0
-        reader.send(frame("joined", {"missed": missed}))
+        attempt = call.attempts[-1] if call.attempts else None
+        kept = attempt.transcript.told() if attempt is not None and attempt.transcript is not None else []
+        missed = (attempt.said if attempt is not None else 0) - sum(len(piece.text) for piece in kept)
+        reader.send(frame("joined", {"missed": missed}) + _frames(kept))
         call.on_text = lambda events: self._say(call, events)
         if self._beating is None:
             self._beating = self._loop.call_later(_HEARTBEAT_S, self._beat)
@@ -63,7 +66,7 @@ class Overhearing:
             self._beating.cancel()
 
     def _say(self, call: Call, events: list[Event]) -> None:
-        data = b"".join(frame("text", piece) for piece in pieces(events))
+        data = _frames([piece for event in events if (piece := piece_of(event)) is not None])
         if data:
             for reader in list(self._readers.get(call.id, ())):
                 if not reader.send(data):
@@ -116,23 +119,15 @@ class _Reader:
         self._exchange.end(self._waiting + last)
 
 
-def pieces(events: list[Event]) -> list[dict[str, object]]:
-    """What the model says in these events, as it is told; of a choice beside the first, with its number."""
-    told: list[dict[str, object]] = []
-    for event in events:
-        match event:
-            case TextDelta(choice=choice, text=text) | RefusalDelta(choice=choice, text=text):
-                kind = "text"
-            case ReasoningDelta(choice=choice, text=text):
-                kind = "reasoning"
-            case ToolCallStart(choice=choice, name=text) | ToolCallDelta(choice=choice, arguments=text):
-                kind = "tool"
-            case _:
-                continue
-        if text:
-            text = text.encode(errors="replace").decode()  # halves of characters are no text
-            told.append({"text": text, "kind": kind} | ({"choice": choice} if choice else {}))
-    return told
+def _frames(pieces: list[Piece]) -> bytes:
+    """These pieces, as they are told; of a choice beside the first, with its number."""
+    told = []
+    for piece in pieces:
+        if piece.text:
+            text = piece.text.encode(errors="replace").decode()  # halves of characters are no text
+            choice = {"choice": piece.choice} if piece.choice else {}
+            told.append(frame("text", {"text": text, "kind": piece.kind} | choice))
+    return b"".join(told)
 
 
 def frame(event: str, data: object) -> bytes:

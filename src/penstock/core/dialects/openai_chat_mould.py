@@ -27,7 +27,7 @@ class Mould:
     empty. `extras` are those of the stream so far, of which the padding is one.
     """
 
-    __slots__ = ("_before", "_behind", "_chunks", "_extras", "_frames", "_last", "_rest", "_said", "_size", "_tail")
+    __slots__ = ("_before", "_behind", "_chunks", "_extras", "_frames", "_last", "_rest", "_size", "_tail", "said")
 
     def __init__(
         self, before: bytes, behind: bytes, tail: bytes, said: Callable[[str], Event], extras: dict[str, object]
@@ -35,7 +35,8 @@ class Mould:
         self._before = before
         self._behind = behind
         self._tail = tail
-        self._said = said
+        self.said = said
+        """What makes an event of a text."""
         self._extras = extras
         # What stood behind the text of the last event; empty when others have read events since.
         self._rest = self._padded()
@@ -49,21 +50,19 @@ class Mould:
 
     def hand_over(self) -> tuple[int, int, int]:
         """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
-        if self._chunks is not None:
-            frames, size, last = self._chunks.taken(reset=True)
-            if frames:
-                self._frames += frames
-                self._size += size
-                self._last = last
+        self._absorb()
         frames, size = self._frames, self._size
         self._frames = self._size = 0
         self._rest = b""
         return frames, size, self._last
 
-    def chunk_reader(self) -> Callable[[bytes], int]:
-        """Who reads events each of which comes as one HTTP chunk: how many characters it says; 0 if it is not so."""
-        if self._chunks is None:
-            self._chunks = _read_chunks(self._before, self._behind, self._tail, self._padded(), self._extras)
+    def chunk_reader(self, keep: Callable[[str], int] = len) -> Callable[[bytes], int]:
+        """Who reads events each of which comes as one HTTP chunk: how many characters it says; 0 if it is not so.
+
+        `keep` is given the text of each, and says how long it is. Whoever had a reader before uses it no more.
+        """
+        self._absorb()
+        self._chunks = _read_chunks(self._before, self._behind, self._tail, self._padded(), self._extras, keep)
         return self._chunks.read
 
     def read(self, data: bytes) -> list[Event]:
@@ -72,7 +71,7 @@ class Mould:
         Texts with escapes, and with characters that somebody takes for a line end, are left to the decoder.
         """
         text = self.text(data, 0, len(data))
-        return [self._said(text)] if text else self._read_all(data)
+        return [self.said(text)] if text else self._read_all(data)
 
     def text(self, data: bytes, start: int, end: int) -> str:
         """The common case: what one event says that stands in the data, and has the same padding as the last one."""
@@ -88,6 +87,14 @@ class Mould:
             self._size += end - start
             self._last = end - start
         return text
+
+    def _absorb(self) -> None:
+        """Count what was read in chunks as its own."""
+        frames, size, last = self._chunks.taken(reset=True) if self._chunks is not None else (0, 0, 0)
+        if frames:
+            self._frames += frames
+            self._size += size
+            self._last = last
 
     def _padded(self) -> bytes:
         """What stands behind a text, with the padding of the last event."""
@@ -116,7 +123,7 @@ class Mould:
                     padding = new.decode()
                     events.append(Extra("chunk", {"obfuscation": padding}))
                 end = closing + len(tail)
-            events.append(self._said(text))
+            events.append(self.said(text))
             frames += 1
             if end == len(data):
                 if padding is not told:
@@ -142,7 +149,9 @@ class _Chunks(NamedTuple):
     taken: _Taken
 
 
-def _read_chunks(before: bytes, behind: bytes, tail: bytes, rest: bytes, extras: dict[str, object]) -> _Chunks:
+def _read_chunks(
+    before: bytes, behind: bytes, tail: bytes, rest: bytes, extras: dict[str, object], keep: Callable[[str], int]
+) -> _Chunks:
     """The same as `Mould.text`, of whole HTTP chunks. It is called for nearly every event there is: hence its form.
 
     A chunk of some length that was cast in this mould can begin in one way only.
@@ -186,7 +195,7 @@ def _read_chunks(before: bytes, behind: bytes, tail: bytes, rest: bytes, extras:
         frames += 1
         last = len(chunk) - len(opening)
         size += last
-        return len(text)
+        return keep(text)
 
     def taken(*, reset: bool = False) -> tuple[int, int, int]:
         nonlocal frames, size

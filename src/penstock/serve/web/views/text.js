@@ -6,7 +6,7 @@ import { count, duration, money, plural } from '../kit/format.js';
 import { complain, events, open, ticked } from '../kit/http.js';
 
 const NEAR = 40;
-const NOT_ALLOWED = 'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and still not kept.';
+const NOT_ALLOWED = 'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and kept only while the call runs.';
 
 export function reader(id, { halt, onclose }) {
   const ending = new AbortController();
@@ -17,6 +17,7 @@ export function reader(id, { halt, onclose }) {
   const stop = h('button', { type: 'button', class: 'stop', onclick: () => halt(id, stop) }, 'Stop');
   const element = h('aside', { class: 'panel', 'aria-label': 'The chosen call' },
     h('header', {}, name, state, h('span', { class: 'grow' }), stop, h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: onclose }, '✕')), text, foot);
+  const places = new Map();
   let over = false;
   let reading = false;
 
@@ -24,21 +25,13 @@ export function reader(id, { halt, onclose }) {
     reading = true;
     try {
       const stream = await open(`/admin/calls/${encodeURIComponent(id)}/text`, ending.signal);
-      let kind = '';
-      let piece = null;
       for await (const { event, data } of events(stream)) {
         const told = JSON.parse(data);
-        if (event === 'joined' && told.missed) text.append(h('p', { class: 'soft missed' }, `${plural(told.missed, 'character')} said before you looked, and not kept`));
+        if (event === 'joined' && told.missed) text.append(h('p', { class: 'soft missed' }, `${plural(told.missed, 'character')} said before this, and not kept`));
         if (event === 'over') finish(told.outcome);
         if (event !== 'text') continue;
         const follow = text.scrollTop + text.clientHeight > text.scrollHeight - NEAR;
-        if (told.kind !== kind || !piece) {
-          kind = told.kind;
-          piece = h('span', { class: kind });
-          if (text.querySelector('span')) text.append('\n\n');
-          text.append(piece);
-        }
-        piece.append(told.text);
+        add(told);
         if (follow) text.scrollTop = text.scrollHeight;
       }
     } catch (error) {
@@ -48,6 +41,22 @@ export function reader(id, { halt, onclose }) {
       else text.replaceChildren(complain(error));
       text.setAttribute('aria-busy', 'false');
     }
+  }
+
+  // Each choice has a place of its own, in which what it says stands in order.
+  function add({ text: more, kind, choice = 0 }) {
+    let place = places.get(choice);
+    if (!place) {
+      place = h('div', {}, choice > 0 && h('h3', {}, `Choice ${choice + 1}`));
+      const next = [...places.keys()].filter((other) => other > choice);
+      text.insertBefore(place, next.length ? places.get(Math.min(...next)) : null);
+      places.set(choice, place);
+    }
+    if (place.lastChild?.className !== kind) {
+      if (place.querySelector('span')) place.append('\n\n');
+      place.append(h('span', { class: kind }));
+    }
+    place.lastChild.append(more);
   }
 
   function forbid() {

@@ -1,0 +1,147 @@
+"""The transcript: what was said is kept in every lane, in order, and no more of it than there is room for."""
+
+import sys
+
+import pytest
+
+from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
+from penstock.gateway.call import Attempt, size_of
+from penstock.gateway.transcript import MOST, TURN, Transcript
+from tests.gateway.test_gaps import LANES, Clock, Relayed
+from tests.streams import delta, says, sse
+
+SAID: list[Event] = [
+    ReasoningDelta(0, "hm"),
+    TextDelta(0, "one "),
+    TextDelta(1, "eins "),
+    Extra("chunk", {}),
+    TextDelta(0, "two"),
+    RefusalDelta(1, "zwei"),
+    ToolCallStart(0, 0, None, "weather"),
+    ToolCallDelta(0, 0, "{}"),
+    TextDelta(0, ""),
+    TextDelta(0, "three"),
+]
+
+
+def told(transcript: Transcript | None) -> list[tuple[str, str, int]]:
+    assert transcript is not None
+    return [(piece.text, piece.kind, piece.choice) for piece in transcript.told()]
+
+
+@pytest.mark.parametrize("size", [1, 2, len(SAID)])
+def test_what_choices_say_is_kept_apart_and_in_order(size: int) -> None:
+    transcript = Transcript()
+    heard = [transcript.hear(SAID[start : start + size]) for start in range(0, len(SAID), size)]
+    assert sum(heard) == size_of(SAID)
+    assert told(transcript) == [
+        ("hm", "reasoning", 0),
+        ("one two", "text", 0),
+        ("eins zwei", "text", 1),
+        ("weather{}", "tool", 0),
+        ("three", "text", 0),
+    ]
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_every_lane_is_taken_down(lane: str) -> None:
+    loop = Clock()
+
+    async def run() -> None:
+        made = Relayed(loop, keep=True)
+        for _ in range(3 * TURN // 5):
+            made.in_lane(lane, 0.001)
+        said = made.attempt.said
+        kept = "".join(piece[0] for piece in told(made.attempt.transcript))
+        words = (said - len("Hello")) // len(" word")
+        assert kept == "Hello" + " word" * words
+        assert len(kept) == said
+        if lane == "shortcut":
+            assert made.client.chunks >= 3 * TURN // 5 - 4  # it is made anew at each turn, and no more often
+        made.end()
+        assert made.attempt.transcript is None
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+def test_the_last_words_are_kept() -> None:
+    attempt = Attempt("p", "m")
+    attempt.keep()
+    words = [f"{number:07} " for number in range(40_000)]
+    for word in words:
+        attempt.said += attempt.hear([TextDelta(0, word)])
+        if attempt.said >= attempt.due:
+            attempt.see_to_it(lambda _: None)
+            assert sum(len(text) for text, _, _ in told(attempt.transcript)) <= MOST
+    kept = "".join(text for text, _, _ in told(attempt.transcript))
+    assert MOST <= len(kept) <= MOST + TURN
+    assert "".join(words).endswith(kept)
+
+
+def test_one_word_that_is_too_long_is_cut() -> None:
+    transcript = Transcript()
+    transcript.hear([TextDelta(0, "a" * 10), TextDelta(0, "b" * (3 * MOST) + "c")])
+    transcript.turn()
+    assert told(transcript) == [("b" * (MOST - 1) + "c", "text", 0)]
+
+
+def test_a_stream_that_changes_its_mind_with_every_word_is_kept_small() -> None:
+    transcript = Transcript()
+    for number in range(20_000):
+        transcript.hear([TextDelta(number % 7, "x"), ReasoningDelta(number % 7, "y")])
+    assert 100 < len(transcript.told()) <= 256
+    assert sum(map(sys.getsizeof, transcript.told())) < 64_000
+
+
+def test_a_limit_is_reached_beside_the_turns() -> None:
+    attempt, reached = Attempt("p", "m"), 0
+
+    def on_limit() -> None:
+        nonlocal reached
+        reached = attempt.said
+        attempt.limit = attempt.said + 2 * TURN
+
+    attempt.on_limit, attempt.limit = on_limit, 100
+    attempt.keep()
+    seen = []
+    for _ in range(5 * TURN):
+        attempt.said += attempt.hear([TextDelta(0, "x")])
+        if attempt.said >= attempt.due:
+            attempt.see_to_it(lambda call: call())
+            seen.append(reached)
+    assert sorted(set(seen)) == [100, 100 + 2 * TURN, 100 + 4 * TURN]
+
+
+def test_nothing_is_kept_unless_it_is_wanted() -> None:
+    attempt = Attempt("p", "m")
+    assert attempt.hear([TextDelta(0, "x")]) == 1
+    assert attempt.transcript is None
+    attempt.keep()
+    heard = attempt.transcript
+    attempt.hear([TextDelta(0, "x")])
+    attempt.forget()
+    assert attempt.transcript is None
+    assert told(heard) == []
+
+
+def test_lanes_that_take_turns_write_in_order() -> None:
+    loop = Clock()
+
+    async def run() -> None:
+        made = Relayed(loop, keep=True)
+        for _ in range(3):
+            made.in_lane("shortcut", 0.001)
+            made.after(0.001, sse(delta({"reasoning": "hm"})))
+            made.after(0.001, sse(says(" back")))
+        kinds = [(kind, "back" in text) for text, kind, _ in told(made.attempt.transcript)]
+        assert kinds == [("text", False), *[("reasoning", False), ("text", True)] * 3]
+        assert sum(len(text) for text, _, _ in told(made.attempt.transcript)) == made.attempt.said
+        made.end()
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
