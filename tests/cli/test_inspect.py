@@ -55,9 +55,9 @@ id        foaicmpl-503ab14f-3f22-46ab-9f91-3fb44773be38
 framing   sse, 23 frames
 repairs   26 of 4 kinds
   missing-blank-line  ×22  line 2   byte 282   There is no blank line between two events.
-  json-on-next-line   ×2   line 5   byte 848   `data:` stands alone; its JSON is on the next line, without a prefix.
-  usage-placeholder   ×1   line 22  byte 5608  A usage report holds nothing but zeros.
-  no-final-newline    ×1   line 25  byte 6714  The last line lacks its newline.
+  json-on-next-line   ×2   line 4   byte 842   `data:` stands alone; its JSON is on the next line, without a prefix.
+  usage-placeholder   ×1   line 22  byte 5858  A usage report holds nothing but zeros.
+  no-final-newline    ×1   line 25  byte 6726  The last line lacks its newline.
 """
 
 CALLING = sse(
@@ -123,10 +123,19 @@ def test_json_has_exactly_the_documented_fields() -> None:
             "code": "provider-error",
             "message": ERROR["message"],
             "line": 11,
-            "offset": len(wire),
+            "offset": len(wire + b"data: {"),
+            "length": len(sse({"error": ERROR}).strip()) - len("data: {}"),
             "provider": ERROR,
         },
-        "repairs": [{"code": "finish-mapped", "count": 1, "line": 7, "offset": CALLING.rindex(b"data:")}],
+        "repairs": [
+            {
+                "code": "finish-mapped",
+                "count": 1,
+                "line": 7,
+                "offset": CALLING.rindex(b'"finish_reason"'),
+                "length": len('"finish_reason":"tool_use"'),
+            }
+        ],
         "frames": 6,
         "capture": None,
     }
@@ -167,7 +176,7 @@ CASES: dict[str, tuple[bytes, list[str]]] = {
         FAILED,
         [
             "ending    failed\n",
-            f"fault     provider-error, line 5, byte {len(SAID)}\n",
+            f"fault     provider-error, line 5, byte {len(SAID + b'data: {')}\n",
             "          The provider says that it failed: Overloaded,\n          try: later\n",
             'details   {"code":529}\n',
         ],

@@ -33,7 +33,7 @@ def test_a_seed_is_shown_in_colour_and_fits_the_window(columns: int) -> None:
         "ending completed",
         "usage 8 input, 18 output, 26 total",
         "provider reseller, guessed",
-        "json-on-next-line ×2 line 5",
+        "json-on-next-line ×2 line 4",
         "its JSON is on the next line, without a prefix.",
     ):
         assert expected in words

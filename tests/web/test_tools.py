@@ -49,6 +49,25 @@ def test_findings_of_one_kind_stand_together(visit: Visitor) -> None:
     assert page.locator("mark.at").locator("xpath=ancestor::div[1]/span[1]").inner_text() == "4"
 
 
+@pytest.mark.parametrize(
+    ("code", "marked"),
+    [
+        ("missing-blank-line", "data:"),
+        ("json-on-next-line", "data:"),
+        ("role-repeated", '"role":"assistant"'),
+        ("finish-mapped", '"finish_reason":"end_turn"'),
+        ("no-done", ""),
+    ],
+)
+def test_no_more_than_what_is_wrong_is_marked(visit: Visitor, code: str, marked: str) -> None:
+    page = visit("inspect")
+    page.get_by_label("A file of a stream").set_input_files(CAPTURES / f"{code}.sse")
+    page.get_by_role("button", name=code).first.click()
+    at = page.locator("mark.at")
+    at.wait_for(state="attached")
+    assert at.inner_text() == marked
+
+
 def test_a_mark_covers_the_bytes_that_are_wrong(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_label("A captured stream").fill("data: {broken\n\n")

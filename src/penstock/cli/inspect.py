@@ -8,13 +8,14 @@ from penstock import Choice
 from penstock.capture import Capture
 from penstock.cli import plain
 from penstock.cli.marks import marks
-from penstock.cli.reading import Reading, read_all, takes_files
+from penstock.cli.reading import KEPT, Reading, read_all, takes_files
 from penstock.cli.summary import summarize
 from penstock.cli.text import to_json
 from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
 DIALECT = "openai_chat"
+_PLACE = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
 
@@ -27,7 +28,8 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findin
     """Explain streams and captures that were recorded in files, or piped in (-).
 
     Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
-    bytes, how the stream ended, and every defect that was repaired, with its line and byte; of a capture, its times.
+    bytes, how the stream ended, and every defect that was repaired, with its line and byte; of a capture,
+    its times.
 
     \b
     Exit status:  0  every stream is completed
@@ -37,9 +39,9 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findin
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     if findings and not as_json:
         raise click.UsageError("--findings goes with --json.", ctx)
-    show = _show_json if as_json else _show_pretty if on_terminal else _show_plain
+    show = (_show_findings if findings else _show_json) if as_json else _show_pretty if on_terminal else _show_plain
     status = COMPLETED
-    for reading in read_all(files, kept=findings):
+    for reading in read_all(files, kept=sys.maxsize if findings else KEPT):
         if reading is None:
             status = UNREADABLE
         else:
@@ -50,7 +52,7 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findin
 
 def describe(reading: Reading) -> dict[str, object]:
     """What `--json` prints of one stream."""
-    completion = reading.completion
+    completion, spot = reading.completion, reading.spots()
     usage, fault = completion.usage, completion.fault
     return {
         "file": reading.file,
@@ -62,11 +64,11 @@ def describe(reading: Reading) -> dict[str, object]:
         "created": completion.created,
         "choices": [_describe_choice(choice) for choice in completion.choices],
         "usage": usage and _fields(usage, "input", "output", "total", "cached", "reasoning", "source"),
-        "fault": fault and _fields(fault, "code", "message", "line", "offset", "provider"),
-        "repairs": [_fields(repair, "code", "count", "line", "offset") for repair in completion.repairs],
+        "fault": fault and _fields(fault, "code", "message", "provider") | _fields(spot(fault), *_PLACE),
+        "repairs": [_fields(each, "code", "count") | _fields(spot(each), *_PLACE) for each in completion.repairs],
         "frames": reading.frames,
         "capture": reading.capture and _describe_capture(reading.capture, reading.times),
-    } | (_describe_marks(reading.data) if reading.data is not None else {})
+    }
 
 
 def _describe_marks(data: bytes) -> dict[str, object]:
@@ -109,6 +111,11 @@ def _status(reading: Reading) -> int:
 
 def _show_json(reading: Reading, _one_of_several: bool) -> None:
     click.echo(to_json(describe(reading)))
+
+
+def _show_findings(reading: Reading, _one_of_several: bool) -> None:
+    assert reading.data is not None
+    click.echo(to_json(describe(reading) | _describe_marks(reading.data)))
 
 
 def _show_plain(reading: Reading, one_of_several: bool) -> None:

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from penstock import Fault, Repair, StreamReader
+from penstock.cli.spots import Spots
 from penstock.cli.text import one_line
 from penstock.core.repairs import FAULTS, REPAIRS
 
@@ -11,14 +12,14 @@ _MOST = 2_000
 
 
 class Mark(Struct, frozen=True):
-    """One defect, and where it is: `length` bytes from `offset` on, to the end of its line."""
+    """One defect, and where it is: `length` bytes from `offset` on."""
 
     code: str
     meaning: str
     what_is_done: str
     offset: int
     line: int
-    length: int
+    length: int | None
     detail: str
 
 
@@ -27,17 +28,17 @@ def marks(data: bytes) -> tuple[list[Mark], int]:
     reader = StreamReader()
     found = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
     found.sort(key=lambda event: event.offset)
-    return [_mark(event, data) for event in found[:_MOST]], max(0, len(found) - _MOST)
+    spots = Spots(data)
+    return sorted((_mark(event, spots) for event in found[:_MOST]), key=_place), max(0, len(found) - _MOST)
 
 
-def _mark(event: Repair | Fault, data: bytes) -> Mark:
+def _mark(event: Repair | Fault, spots: Spots) -> Mark:
     row, detail = (
         (FAULTS[event.code], event.message) if isinstance(event, Fault) else (REPAIRS[event.code], event.detail)
     )
-    length = _length(data, event.offset)
-    return Mark(event.code, row.wrong, row.done, event.offset, event.line, length, one_line(detail))
+    spot = spots.spot(event)
+    return Mark(event.code, row.wrong, row.done, spot.offset, spot.line, spot.length, one_line(detail))
 
 
-def _length(data: bytes, offset: int) -> int:
-    ends = [end for end in (data.find(mark, offset) for mark in (b"\r", b"\n")) if end >= 0]
-    return max(0, min(ends, default=len(data)) - offset)
+def _place(mark: Mark) -> int:
+    return mark.offset

@@ -6,15 +6,15 @@ standard error, with what to do about it, and the others are read all the same.
 """
 
 import sys
-from collections.abc import Iterator
-from io import BytesIO
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import click
 from msgspec import Struct, structs
 
-from penstock import Accumulator, Completion, Ending, Fault, StreamReader
+from penstock import Accumulator, Completion, Ending, Fault, RepairCount, StreamReader
 from penstock.capture import Capture, is_capture, locate
+from penstock.cli.spots import Spot, Spots
 from penstock.cli.text import file_name, one_line
 from penstock.cli.times import Stopwatch, Times
 from penstock.errors import CaptureError
@@ -22,6 +22,8 @@ from penstock.errors import CaptureError
 STDIN = "-"
 # Large enough that the calls cost nothing, small enough that nobody notices the memory.
 BLOCK = 1 << 18
+# Of a stream that is not larger the bytes are kept, where somebody wants to know exactly where things are in them.
+KEPT = 5_000_000
 # After these faults nothing that follows can count, not even usage.
 HOPELESS = frozenset(("binary", "html-page", "event-too-large"))
 
@@ -61,6 +63,12 @@ class Reading(Struct, frozen=True):
         """Whether the bytes are no text at all."""
         return self.completion.fault is not None and self.completion.fault.code == "binary"
 
+    def spots(self) -> Callable[[RepairCount | Fault], Spot]:
+        """What says where in the stream a defect is: exactly, if its bytes were kept, else where its event begins."""
+        if self.data is not None:
+            return Spots(self.data).spot
+        return lambda found: Spot(found.offset, None, found.line)
+
     def line_in_file(self, line: int, offset: int) -> int:
         """Where in the file a place in the stream is: in a capture, other lines stand between those of the stream."""
         if self.capture is None:
@@ -94,12 +102,15 @@ def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[st
 takes_files = click.argument("files", metavar="FILE...|-", nargs=-1, type=click.Path(), callback=_check_files)
 
 
-def read_all(files: tuple[str, ...], *, kept: bool = False) -> Iterator[Reading | None]:
-    """Read each file in turn; None stands for one that could not be opened or read, once that has been told."""
+def read_all(files: tuple[str, ...], *, kept: int = 0) -> Iterator[Reading | None]:
+    """Read each file in turn; None stands for one that could not be opened or read, once that has been told.
+
+    Streams of `kept` bytes or less are kept.
+    """
     for path in files:
         try:
             with click.open_file(path, "rb") as source:
-                reading = _read_and_keep(file_name(path), source.read()) if kept else read(file_name(path), source)
+                reading = read(file_name(path), source, kept)
         except (OSError, CaptureError) as error:
             advice = _advice(error) if isinstance(error, OSError) else one_line(str(error))
             click.echo(f"penstock: {one_line(file_name(path))}: {advice}", err=True)
@@ -108,25 +119,26 @@ def read_all(files: tuple[str, ...], *, kept: bool = False) -> Iterator[Reading 
             yield reading
 
 
-def read(name: str, source: Readable) -> Reading:
+def read(name: str, source: Readable, kept: int = 0) -> Reading:
     """Read a stream to its end, or to where nothing more can count; raises `CaptureError` for a bad capture."""
     first = source.read(BLOCK)
-    if is_capture(first):
-        return _read_capture(name, first + b"".join(iter(lambda: source.read(BLOCK), b"")))
-    return _read_bare(name, first, source)
+    if not is_capture(first):
+        return _read_bare(name, first, source, kept)
+    reading = _read_capture(name, first + b"".join(iter(lambda: source.read(BLOCK), b"")))
+    return structs.replace(reading, data=reading.capture.data) if kept and reading.capture is not None else reading
 
 
-def _read_and_keep(name: str, data: bytes) -> Reading:
-    reading = read(name, BytesIO(data))
-    return structs.replace(reading, data=reading.capture.data if reading.capture is not None else data)
-
-
-def _read_bare(name: str, data: bytes, source: Readable) -> Reading:
+def _read_bare(name: str, data: bytes, source: Readable, kept: int) -> Reading:
     reader, answer = StreamReader(), Accumulator()
     size = ends = 0
     last = b""
+    blocks: list[bytes] = []
     while data:
         size += len(data)
+        if size <= kept:
+            blocks.append(data)
+        else:
+            blocks.clear()
         # A line ends with LF, CR or CRLF, also where one block ends with the CR and the next begins with the LF.
         ends += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n") - (last == b"\r" and data[:1] == b"\n")
         last = data[-1:]
@@ -137,7 +149,8 @@ def _read_bare(name: str, data: bytes, source: Readable) -> Reading:
         data = source.read(BLOCK)
     answer.extend(reader.close())
     lines = ends + (last not in (b"\n", b"\r"))
-    return Reading(name, answer.completion, reader.framing, reader.frames, size, lines)
+    whole = b"".join(blocks) if size <= kept else None
+    return Reading(name, answer.completion, reader.framing, reader.frames, size, lines, data=whole)
 
 
 def _read_capture(name: str, data: bytes) -> Reading:

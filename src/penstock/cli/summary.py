@@ -12,6 +12,7 @@ from penstock import Choice, Completion, Ending, Fault, Usage
 from penstock.capture import Capture, How
 from penstock.cli.explain import explain_fault, explain_repair
 from penstock.cli.reading import Reading
+from penstock.cli.spots import Spot
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
 from penstock.cli.times import Times
 from penstock.providers.evidence import guess
@@ -80,12 +81,13 @@ def summarize(reading: Reading) -> Summary:
     """Put a stream into words."""
     completion = reading.completion
     alone = len(completion.choices) == 1
+    spot = reading.spots()
     return Summary(
         file=one_line(reading.file),
         passages=[passage for choice in completion.choices for passage in _passages(choice, alone=alone)],
         facts=_facts(reading),
         repairs=[
-            Defect(repair.code, repair.count, repair.line, repair.offset, explain_repair(repair))
+            Defect(repair.code, repair.count, (at := spot(repair)).line, at.offset, explain_repair(repair))
             for repair in completion.repairs
         ],
     )
@@ -111,7 +113,7 @@ def _facts(reading: Reading) -> list[Fact]:
     completion = reading.completion
     facts = [_ending(completion)]
     if completion.fault is not None:
-        facts += _fault(completion.fault)
+        facts += _fault(completion.fault, reading.spots()(completion.fault))
     if completion.choices:
         facts.append(Fact("finish", _finish(completion)))
     if reading.frames:
@@ -159,8 +161,8 @@ def _ending(completion: Completion) -> Fact:
     return Fact("ending", ending, detail, TONES[ending])
 
 
-def _fault(fault: Fault) -> list[Fact]:
-    where = f"line {fault.line}, byte {fault.offset}"
+def _fault(fault: Fault, spot: Spot) -> list[Fact]:
+    where = f"line {spot.line}, byte {spot.offset}"
     facts = [Fact("fault", fault.code, f"{where}\n{explain_fault(fault)}", "bad")]
     more = {key: value for key, value in (fault.provider or {}).items() if value not in (None, fault.message)}
     if more:
