@@ -53,6 +53,15 @@ def test_filters_stand_in_the_address_and_survive_a_reload(visit: Visitor) -> No
     page.get_by_role("link", name="Older").wait_for()
 
 
+def test_what_is_in_the_book_is_offered(visit: Visitor) -> None:
+    page = visit("calls")
+    for label, expected in (("Model", WHOLE), ("Provider", "main")):
+        page.get_by_label(label).focus()
+        offered = page.locator(f"datalist#known-{label.lower()} option")
+        offered.first.wait_for(state="attached")
+        assert expected in offered.evaluate_all("options => options.map(({value}) => value)")
+
+
 def test_each_filter_finds_its_calls(site: Site, visit: Visitor) -> None:
     page = visit("calls")
     for query, model in (
@@ -193,6 +202,8 @@ def test_health_shows_what_each_provider_does(visit: Visitor) -> None:
     cut.locator("table").get_by_role("link", name="1", exact=True).click()
     page.get_by_role("heading", name="Calls").wait_for()
     assert "until=" in page.url
+    assert rows(page) == 1  # of this model alone, though many others were asked then
+    assert page.get_by_label("Target").input_value() == "main/cut"
     page.go_back()
     page.get_by_role("link", name="7 days").click()
     page.get_by_role("region", name="main repaired").get_by_role("link", name="no-done").click()

@@ -26,6 +26,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     """Calls that tried any of them."""
+    targets: tuple[str, ...] = ()
+    """The same of models of providers: `provider/model`, as the provider names it."""
     outcomes: tuple[str, ...] = ()
     repair: str = ""
     tags: Mapping[str, str] = {}

@@ -22,6 +22,10 @@ class Selection:
                 self.add(f"c.{column} IN {marks(names)}", *map(text, names))
         if wanted.providers:
             self.add(_has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
+        if wanted.targets:
+            pairs = [target.partition("/")[::2] for target in wanted.targets]
+            either = " OR ".join(["x.provider = ? AND x.model = ?"] * len(pairs))
+            self.add(_has("attempts", f"({either})"), *(text(name) for pair in pairs for name in pair))
         if wanted.repair:
             self.add(_has("call_repairs", "x.code = ?"), text(wanted.repair))
         for name, value in wanted.tags.items():

@@ -14,7 +14,7 @@ from penstock.gateway.key_terms import parse_moment, parse_tag, parse_while
 MOST = 500
 _USUAL = 100
 _MOST_PARAMETERS = 100
-_FILTERS = frozenset({"since", "until", "key", "model", "provider", "outcome", "repair", "tag"})
+_FILTERS = frozenset({"since", "until", "key", "model", "provider", "target", "outcome", "repair", "tag"})
 _LARGEST = 2**62
 # A week in parts of five minutes has 2,016.
 _MOST_BUCKETS = 2_100
@@ -76,6 +76,7 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         keys=tuple(query.values.get("key", [])),
         models=tuple(query.values.get("model", [])),
         providers=tuple(query.values.get("provider", [])),
+        targets=tuple(query.values.get("target", [])),
         outcomes=tuple(outcomes),
         repair=query.one("repair"),
         tags=dict(map(parse_tag, query.values.get("tag", []))),

@@ -54,8 +54,9 @@ function rowOf(row, told, since) {
   const span = SPAN_MS[since];
   const step = told.bucket_ms;
   const buckets = complete(row.buckets, told, span);
-  const calls = (more = {}) => link('calls', { provider: row.provider, since, ...more });
-  const pick = ({ at_ms }, more = {}) => { location.hash = link('calls', { provider: row.provider, since: stamp(at_ms), until: stamp(at_ms + step), ...more }); };
+  const target = `${row.provider}/${row.model}`;
+  const calls = (more = {}) => link('calls', { target, since, ...more });
+  const pick = ({ at_ms }, more = {}) => { location.hash = link('calls', { target, since: stamp(at_ms), until: stamp(at_ms + step), ...more }); };
   const bad = row.attempts - (row.outcomes.completed ?? 0) - (row.outcomes.cancelled ?? 0);
   const columns = buckets.map((bucket) => ({ at_ms: bucket.at_ms, parts: bucket.outcomes ?? {}, title: `${exactly(bucket.at_ms)}: ${inWords(bucket.outcomes)}` }));
   return h('section', { class: 'provider', 'aria-label': `${row.provider} ${row.model}` },
@@ -93,7 +94,7 @@ function figuresOf(buckets, step, span, row) {
   return h('div', { class: 'scroll' }, h('table', {}, h('caption', { class: 'unseen' }, `${row.provider} ${row.model} over time`),
     h('thead', {}, h('tr', {}, h('th', {}, 'From'), h('th', { class: 'number' }, 'Attempts'), h('th', {}, 'Endings'), h('th', { class: 'number' }, 'First event p50'), h('th', { class: 'number' }, 'p95'), h('th', {}, 'Repairs'))),
     h('tbody', {}, busy.map((bucket) => h('tr', {}, h('td', { class: 'tight' }, tick(bucket.at_ms, span)),
-      h('td', { class: 'number' }, h('a', { href: link('calls', { provider: row.provider, since: stamp(bucket.at_ms), until: stamp(bucket.at_ms + step) }) }, count(bucket.attempts))),
+      h('td', { class: 'number' }, h('a', { href: link('calls', { target: `${row.provider}/${row.model}`, since: stamp(bucket.at_ms), until: stamp(bucket.at_ms + step) }) }, count(bucket.attempts))),
       h('td', {}, inWords(bucket.outcomes)), h('td', { class: 'number' }, duration(bucket.p50)), h('td', { class: 'number' }, duration(bucket.p95)), h('td', {}, inWords(bucket.repairs) || '–'))))));
 }
 
