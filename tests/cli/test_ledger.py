@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from penstock.gateway.keys import Key
 from penstock.stores.sqlite import SqliteBook
 from tests.cli.books import CALLS, at, fill
 from tests.cli.support import command, invoke, on_terminal
@@ -115,6 +116,22 @@ def test_it_follows_until_it_is_interrupted(ledger: Path) -> None:
             assert json.loads(process.stdout.readline())["id"] == "next"
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
+        finally:
+            process.kill()
+    book.close()
+
+
+def test_a_key_that_is_made_while_it_follows_has_its_name(ledger: Path) -> None:
+    book = SqliteBook.open(ledger / "ledger.db")
+    with subprocess.Popen(command("ledger", "-f", "-n", "1"), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "call_d" in process.stdout.readline() + process.stdout.readline()
+            book.put_keys([Key(id="key_new", name="Newcomer", digest=b"3", hint="ijkl", created_ms=3)])
+            book.append([replace(CALLS[0], id="next", key="key_new")])
+            line = process.stdout.readline()
+            assert "Newcomer" in line
+            assert "key_new" not in line
         finally:
             process.kill()
     book.close()

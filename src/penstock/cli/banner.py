@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import click
+from msgspec import Struct
 
 from penstock.cli.text import one_line
 from penstock.gateway.config import Config, Provider
@@ -19,16 +20,25 @@ _MORE = """\
   penstock.toml (docs/configuration.md), and start again."""
 
 
-def banner(config: Config, port: int, environment: Mapping[str, str], admin: str = "", link: str = "") -> str:
-    """What is said once the port is open; `admin` is where the admin API is, if there is one, `link` opens its page."""
+class Page(Struct, frozen=True):
+    """The page: where the admin API is, a link that opens it, and what to type for another one."""
+
+    admin: str = ""
+    link: str = ""
+    command: str = "penstock open"
+
+
+def banner(config: Config, port: int, environment: Mapping[str, str], page: Page | None = None) -> str:
+    """What is said once the port is open."""
+    page = page or Page()
     host = config.server.address.host
     names = ", ".join(sorted(config.providers))
     by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
     lines = [f"penstock listens on {_url(host, port)}{by}"]
-    if admin:
-        lines.append(f"penstock listens on {admin}")
-    if link:
-        lines.append(f"penstock has a page: {link}   (once, for 15 minutes; then: penstock open)")
+    if page.admin:
+        lines.append(f"penstock listens on {page.admin}")
+    if page.link:
+        lines.append(f"penstock has a page: {page.link}   (once, for 15 minutes; then: {page.command})")
     if config.server.record:
         lines.append(f"captures of every stream go to {config.server.record}: they hold what is asked and said")
     for provider in config.providers.values():

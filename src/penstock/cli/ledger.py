@@ -79,9 +79,13 @@ def command(ctx: click.Context, asked: Asked, number: int, *, follow: bool, as_j
         if follow:
             # One may have been booked just between the two looks.
             seen = {entry.id for entry in listed}
-            _follow(
-                book, wanted, last, lambda new: _show([entry for entry in new if entry.id not in seen], table, names)
-            )
+
+            def show_new(new: list[Entry]) -> None:
+                if any(entry.key not in names for entry in new):  # a key was made since
+                    names.update(named(book.keys()))
+                _show([entry for entry in new if entry.id not in seen], table, names)
+
+            _follow(book, wanted, last, show_new)
 
 
 def _follow(book: Book, wanted: Filter, last: int, show: Callable[[list[Entry]], None]) -> NoReturn:

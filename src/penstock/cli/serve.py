@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.banner import banner
+from penstock.cli.banner import Page, banner
 from penstock.cli.fetching import obtain
+from penstock.cli.invocation import invocation
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
 
@@ -52,7 +53,8 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         obtain(config, os.environ)
 
     def ready(bound: int, admin: str, link: str) -> None:
-        click.echo(banner(config, bound, os.environ, admin, link), err=True)
+        another = invocation("open", *(("--config", str(file)) if file is not None else ()))
+        click.echo(banner(config, bound, os.environ, Page(admin, link, another)), err=True)
 
     try:
         status = run(config, read, os.environ, ready)
