@@ -84,3 +84,11 @@ def test_the_commands_on_the_page_say_what_the_page_says() -> None:
 def test_the_page_lists_every_manner() -> None:
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \|$", MIMICRY, re.MULTILINE)
     assert dict(rows) == {name: manner(name).about for name in names()}
+
+
+def test_the_picture_in_the_readme_is_there_and_is_told_in_words() -> None:
+    ((words, path),) = re.findall(r"!\[([^]]*)\]\((docs/images/[^)]+)\)", (ROOT / "README.md").read_text())
+    picture = (ROOT / path).read_bytes()
+    assert len(words) > 60
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(picture) <= 200_000

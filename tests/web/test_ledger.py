@@ -132,7 +132,7 @@ def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
 def test_repairs_are_told_with_their_meaning(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.get_by_role("link", name=REPAIRED).click()
-    page.get_by_text("There is no `[DONE]`. The end of the bytes is the end.").wait_for()
+    page.get_by_text("There is no [DONE]. The end of the bytes is the end.").wait_for()
     assert page.get_by_text("estimated: the provider has reported none").count() == 1
 
 
@@ -179,6 +179,15 @@ def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:
     budget.get_by_role("link", name="ci").click()
     page.get_by_role("heading", name="Calls").wait_for()
     assert rows(page) == 1
+
+
+def test_code_in_the_meaning_of_a_repair_is_shown_as_code(visit: Visitor) -> None:
+    page = visit("calls?repair=no-done")
+    page.locator("tbody tr").first.get_by_role("link").first.click()
+    meaning = page.locator("dl.meanings dd", has_text="There is no")
+    meaning.wait_for()
+    assert "`" not in meaning.inner_text()
+    assert meaning.locator("code").inner_text() == "[DONE]"
 
 
 def test_health_shows_what_each_provider_does(visit: Visitor) -> None:

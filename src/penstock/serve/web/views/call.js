@@ -3,7 +3,7 @@
 import { link } from '../kit/address.js';
 import { announce, copy, facts, h, outcome, s } from '../kit/dom.js';
 import { count, duration, exactly, money, plural } from '../kit/format.js';
-import { fail, get } from '../kit/http.js';
+import { fail, get, ticked } from '../kit/http.js';
 import { FAULTS, REPAIRS } from '../repairs.js';
 
 const MEASURES = {
@@ -53,7 +53,7 @@ function waterfall(entry) {
     h('div', { class: 'number' }, outcome(one.outcome)),
     h('div', { class: 'axis' }, h('span', {}, story(one))),
   ]);
-  return section('Attempts', h('div', { class: 'fall' }, lines, h('div', { class: 'axis', 'aria-hidden': 'true' }, h('span', {}, '0'), h('span', {}, duration(whole / 2)), h('span', {}, duration(whole)))),
+  return section('Attempts', h('div', { class: 'fall' }, lines, h('div', { class: 'axis', 'aria-hidden': 'true' }, h('span', {}, '0'), h('span', {}, whole > 3 && duration(whole / 2)), h('span', {}, duration(whole)))),
     h('p', { class: 'legend' }, h('span', {}, 'Pale: waiting for the first event, or stalled. Solid: streaming. The mark is where it ended.')));
 }
 
@@ -94,8 +94,8 @@ function repairs(entry) {
   const found = Object.entries(entry.repairs);
   const fault = entry.code && FAULTS[entry.code.replaceAll('_', '-')];
   if (!found.length && !fault) return section('Repairs', h('p', { class: 'soft' }, 'Nothing had to be repaired.'));
-  return section('Repairs', h('dl', { class: 'meanings' }, fault && [h('dt', {}, entry.code), h('dd', {}, `${fault.wrong} ${fault.done}`)],
-    found.map(([code, times]) => [h('dt', {}, h('a', { href: link('calls', { repair: code }) }, code), times > 1 ? ` ×${times}` : ''), h('dd', {}, REPAIRS[code] ? `${REPAIRS[code].wrong} ${REPAIRS[code].done}` : '')])));
+  return section('Repairs', h('dl', { class: 'meanings' }, fault && [h('dt', {}, entry.code), h('dd', {}, ticked(`${fault.wrong} ${fault.done}`))],
+    found.map(([code, times]) => [h('dt', {}, h('a', { href: link('calls', { repair: code }) }, code), times > 1 ? ` ×${times}` : ''), h('dd', {}, REPAIRS[code] ? ticked(`${REPAIRS[code].wrong} ${REPAIRS[code].done}`) : '')])));
 }
 
 function tags(entry) {
