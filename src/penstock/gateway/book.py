@@ -121,6 +121,12 @@ class Book(Protocol):
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
         """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
 
+    def sum_up(self, most: int) -> bool:
+        """Take the next calls into the sums that `usage` and `health` are made of, if so many wait; whether they did.
+
+        What these tell does not depend on it, only how soon.
+        """
+
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
         """What a key has spent by calls admitted since a time, in one snapshot with the ids of its calls that settled
         since another.

@@ -24,6 +24,9 @@ class Words(Protocol):
     def refuse(self, table: str, *, but: str) -> tuple[str, ...]:
         """Statements that make a table refuse changes, and removals but of rows of which `but` is true."""
 
+    def removed(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
+        """Statements that have others run whenever rows of a table were removed."""
+
 
 class Reader(Protocol):
     """Who can be asked."""
@@ -49,6 +52,9 @@ class Database(Reader, Protocol):
     """As people are told; never has a password in it."""
     words: Words
     readonly: bool
+
+    def look(self, work: Callable[[Reader], T]) -> T:
+        """Do work that only reads, all of it in one snapshot. It may be done anew after a loss."""
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Do work in a transaction, durably. Writers wait for each other; work may be done anew after a loss."""

@@ -18,13 +18,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from penstock.errors import BookError
 from penstock.providers.secret import Secret
-from penstock.stores.database import Row, T, Transaction, Value, Words
+from penstock.stores.database import Reader, Row, T, Transaction, Value, Words
 from penstock.stores.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.sql_book import SqlBook
 
 SCHEMA = "penstock"
 # Any number will do, as long as every version of Penstock takes the same.
 _TURN = f"SELECT pg_advisory_xact_lock({0x70656E73746F636B})"
+_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _TRIES = 3
 # Hosts with their ports, and the name of a database.
 _CLEAR = re.compile(r"(?:(?:[\w.-]+|\[[0-9a-f:]+\])(?::\d+)?,?)+(?:/[\w.-]*)?", re.IGNORECASE | re.ASCII)
@@ -63,6 +64,23 @@ class PostgresWords:
             """,
         )
 
+    def removed(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
+        """A trigger, and the function that it calls."""
+        return (
+            f"""
+            CREATE FUNCTION {table}_removed() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+            BEGIN
+                {"; ".join(statements)};
+                RETURN NULL;
+            END
+            $$
+            """,
+            f"""
+            CREATE TRIGGER {table}_removed AFTER DELETE ON {table}
+            FOR EACH STATEMENT EXECUTE FUNCTION {table}_removed()
+            """,
+        )
+
 
 class PostgresDatabase:
     """One connection at a time, made when it is needed."""
@@ -90,19 +108,24 @@ class PostgresDatabase:
         """Run one statement."""
         return self._use(lambda connection: _Transaction(connection, self._runner).fetch(sql, parameters))
 
+    def look(self, work: Callable[[Reader], T]) -> T:
+        """Do work in one snapshot."""
+        return self._use(lambda connection: self._transact(connection, work, _LOOK))
+
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Do work in a transaction."""
-        return self._use(lambda connection: self._transact(connection, work))
+        return self._use(lambda connection: self._transact(connection, work, "BEGIN", _TURN))
 
     def close(self) -> None:
         """Let go of it."""
         self._drop()
         self._runner.close()
 
-    def _transact(self, connection: Any, work: Callable[[Transaction], T]) -> T:
-        self._run(connection.execute("BEGIN"))
+    def _transact(self, connection: Any, work: "Callable[[_Transaction], T]", begin: str, *first: str) -> T:
+        self._run(connection.execute(begin))
         try:
-            self._run(connection.execute(_TURN))
+            for statement in first:
+                self._run(connection.execute(statement))
             done = work(_Transaction(connection, self._runner))
             self._run(connection.execute("COMMIT"))
         except BaseException:

@@ -5,7 +5,9 @@
     call_tags     the tags of calls once more, to look calls up by
     call_repairs  and their repairs
     keys          the clients' keys
-    meta          numbers: the version of the `schema`, of the `keys`, and from when on calls are `kept`
+    meta          numbers: the version of the `schema`, of the `keys`, from when on calls are `kept`, and up to which
+                  place they are `summed`
+    summed_…      sums of calls, and `call_traits`, by which they are found: `summary.py`, and nothing else, writes them
 
 Rules:
 
@@ -151,8 +153,87 @@ def _third(_words: Words) -> Sequence[str]:
     )
 
 
+def _fourth(words: Words) -> Sequence[str]:
+    """Sums, and traits in the order of time, in place of three indexes. They are empty: the scribe fills them."""
+    bins = ", ".join(f"b{number} BIGINT NOT NULL" for number in range(83))  # as many as `bins.py` has
+    return (
+        "INSERT INTO meta (name, value) VALUES ('summed', 0)",
+        f"""
+        CREATE TABLE summed_names (
+            number {words.serial},
+            provider TEXT NOT NULL,
+            model TEXT NOT NULL,
+            what TEXT NOT NULL
+        )
+        """,
+        # Not by all three: together they may be longer than PostgreSQL's indexes take.
+        "CREATE INDEX summed_names_by_model ON summed_names (model)",
+        f"""
+        CREATE TABLE summed_answers (
+            width BIGINT NOT NULL,
+            slot BIGINT NOT NULL,
+            name BIGINT NOT NULL,
+            count BIGINT NOT NULL,
+            estimated BIGINT NOT NULL,
+            PRIMARY KEY (width, slot, name)
+        ) {words.clustered}
+        """,
+        f"""
+        CREATE TABLE summed_times (
+            width BIGINT NOT NULL,
+            slot BIGINT NOT NULL,
+            name BIGINT NOT NULL,
+            least BIGINT NOT NULL,
+            most BIGINT NOT NULL,
+            {bins},
+            PRIMARY KEY (width, slot, name)
+        ) {words.clustered}
+        """,
+        f"""
+        CREATE TABLE summed_usage (
+            kind TEXT NOT NULL,
+            hour BIGINT NOT NULL,
+            name TEXT NOT NULL,
+            calls BIGINT NOT NULL,
+            input BIGINT NOT NULL,
+            output BIGINT NOT NULL,
+            cached BIGINT NOT NULL,
+            cache_write BIGINT NOT NULL,
+            reasoning BIGINT NOT NULL,
+            cost BIGINT NOT NULL,
+            unpriced BIGINT NOT NULL,
+            estimated BIGINT NOT NULL,
+            PRIMARY KEY (kind, hour, name)
+        ) {words.clustered}
+        """,
+        f"""
+        CREATE TABLE call_traits (
+            kind TEXT NOT NULL,
+            name TEXT NOT NULL,
+            at_ms BIGINT NOT NULL,
+            call BIGINT NOT NULL,
+            PRIMARY KEY (kind, name, at_ms, call)
+        ) {words.clustered}
+        """,
+        "DROP INDEX IF EXISTS attempts_by_provider",
+        "DROP INDEX IF EXISTS call_tags_by_name",
+        "DROP INDEX IF EXISTS call_repairs_by_code",
+        *words.removed(
+            "calls",
+            (
+                "UPDATE meta SET value = 0 WHERE name = 'summed'",  # first: whoever sums up holds it
+                "DELETE FROM summed_answers",
+                "DELETE FROM summed_times",
+                "DELETE FROM summed_names",
+                "DELETE FROM summed_usage",
+                "DELETE FROM call_traits",
+            ),
+        ),
+    )
+
+
 # The n-th leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

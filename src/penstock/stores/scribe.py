@@ -1,5 +1,7 @@
 """Scribe: books entries, many at a time, in a thread of its own; and reads the keys again whenever they change.
 
+In between it sums up what is booked, so that no view has to count it: some thousand calls at a time, once as many wait.
+
 The book belongs to this thread: nobody else waits for the disk or the database. While the book cannot take entries they
 wait here and in the journal, and are tried again until it can.
 """
@@ -24,6 +26,12 @@ _MOST_AT_ONCE = 2_000
 _LOOK_S = 1.0
 # Calls that were booked so long ago are nobody's any more.
 _RECENT_MS = 300_000
+# Calls that are summed up together. Fewer would cost more for each; the last that are not yet are counted by who asks.
+_SUMMED_AT_ONCE = 2_000
+# Between two such while more wait, as after an upgrade: others have something to do, too.
+_BREATH_S = 0.05
+# If that fails, it is tried again after so long. Views are right without, but slow.
+_SUM_AGAIN_S = 60.0
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
 
@@ -58,6 +66,8 @@ class Scribe:
         self._known: set[str] = set()
         self._again_s = again_s
         self._asked_s = 0.0
+        self._sum_at_s = 0.0
+        self._behind = False
         self._ending = threading.Event()
         self._began = threading.Event()
         self._unusable: BookUnusableError | None = None
@@ -118,6 +128,7 @@ class Scribe:
                 wait_s = _FIRST_WAIT_S
             if self._unusable is not None or self._book is not None:
                 self._began.set()
+            self._behind = not self.trouble and not self._ending.is_set() and self._sum_up()
             if self._ending.is_set() and (not waiting or self.trouble) and self._queue.empty():
                 break
             if self.trouble:
@@ -130,7 +141,7 @@ class Scribe:
         """Wait for an entry; then take those that come with it."""
         if not waiting and self._began.is_set() and not self._ending.is_set():
             try:
-                first = self._queue.get(timeout=_LOOK_S)
+                first = self._queue.get(timeout=_BREATH_S if self._behind else _LOOK_S)
             except queue.Empty:
                 return
             if first is not None:
@@ -182,6 +193,17 @@ class Scribe:
         self._keys_version = version
         self._asked_s = time.monotonic()
         self._tell(self._on_keys, Keys(keys, spent))
+
+    def _sum_up(self) -> bool:
+        """Sum up calls, if enough wait for it; whether they did."""
+        if time.monotonic() < self._sum_at_s:
+            return False
+        try:
+            return self._opened().sum_up(_SUMMED_AT_ONCE)
+        except Exception as error:  # noqa: BLE001 - entries are booked all the same
+            self._say(f"the ledger is not summed up, so that views of it are slow: {error}")
+            self._sum_at_s = time.monotonic() + _SUM_AGAIN_S
+            return False
 
     def _opened(self) -> Book:
         if self._book is None:

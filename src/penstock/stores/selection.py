@@ -1,35 +1,69 @@
-"""Selection: which calls a filter means, as SQL. What is looked for goes in as parameters alone, and matches whole."""
+"""Selection: which calls a filter means, as SQL. What is looked for goes in as parameters alone, and matches whole.
+
+Where a filter has several conditions, the calls are looked up by one of them, the *lead*, and tried for the others.
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from penstock.gateway.book import Filter
 from penstock.stores.database import Value
 from penstock.stores.rows import LONGEST_NAME, number, text
 
+_COLUMNS = ("key", "model", "outcome")
+
+
+class Lead(NamedTuple):
+    """One condition: a column of `calls` and its value, or a trait's kind and name."""
+
+    kind: str
+    name: str
+
+    @property
+    def trait(self) -> bool:
+        """Whether calls are found by it in `call_traits`."""
+        return self.kind not in _COLUMNS
+
+
+def leads(wanted: Filter) -> list[Lead]:
+    """By what the calls that are meant can be looked up."""
+    names = {"key": wanted.keys, "model": wanted.models, "outcome": wanted.outcomes, "provider": wanted.providers}
+    found = [Lead(kind, text(values[0])) for kind, values in names.items() if len(values) == 1]
+    if wanted.repair:
+        found.append(Lead("repair", text(wanted.repair)))
+    return found + [Lead(f"tag:{text(name, most=LONGEST_NAME)}", text(value)) for name, value in wanted.tags.items()]
+
 
 class Selection:
-    """Conditions on `calls c`, and their parameters, in the same order."""
+    """Conditions on `calls c`, and their parameters, in the same order. `at` is where the time of a call stands.
 
-    def __init__(self, wanted: Filter) -> None:
+    Those of a lead that is a trait are left out: `c` is joined to it. No index is used for other columns than the lead.
+    """
+
+    def __init__(self, wanted: Filter, *, at: str = "c.at_ms", lead: Lead | None = None) -> None:
         self._conditions: list[str] = []
         self.parameters: list[Value] = []
         if wanted.since_ms is not None:
-            self.add("c.at_ms >= ?", number(wanted.since_ms))
+            self.add(f"{at} >= ?", number(wanted.since_ms))
         if wanted.until_ms is not None:
-            self.add("c.at_ms < ?", number(wanted.until_ms))
-        for column, names in (("key", wanted.keys), ("model", wanted.models), ("outcome", wanted.outcomes)):
+            self.add(f"{at} < ?", number(wanted.until_ms))
+        for column, names in zip(_COLUMNS, (wanted.keys, wanted.models, wanted.outcomes), strict=True):
             if names:
-                self.add(f"c.{column} IN {marks(names)}", *map(text, names))
-        if wanted.providers:
+                hidden = " || ''" if lead is not None and lead.kind != column else ""
+                self.add(f"c.{column}{hidden} IN {marks(names)}", *map(text, names))
+        led = lead.kind if lead is not None else ""
+        if wanted.providers and led != "provider":
             self.add(_has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
-        if wanted.targets:
+        if wanted.targets and led != "target":
             pairs = [target.partition("/")[::2] for target in wanted.targets]
             either = " OR ".join(["x.provider = ? AND x.model = ?"] * len(pairs))
             self.add(_has("attempts", f"({either})"), *(text(name) for pair in pairs for name in pair))
-        if wanted.repair:
+        if wanted.repair and led != "repair":
             self.add(_has("call_repairs", "x.code = ?"), text(wanted.repair))
         for name, value in wanted.tags.items():
-            self.add(_has("call_tags", "x.name = ? AND x.value = ?"), text(name, most=LONGEST_NAME), text(value))
+            stored = text(name, most=LONGEST_NAME)
+            if led != f"tag:{stored}":
+                self.add(_has("call_tags", "x.name = ? AND x.value = ?"), stored, text(value))
 
     def add(self, condition: str, *parameters: Value) -> None:
         """One condition more."""

@@ -1,4 +1,4 @@
-"""SqlBook: the ledger in any database. All its SQL is here, in `selection.py`, `sums.py` and `health.py`."""
+"""SqlBook: the ledger in any database. Its SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
@@ -8,6 +8,7 @@ from penstock.gateway.entry import Entry
 from penstock.gateway.keys import Key
 from penstock.stores.database import Database, Row, Transaction
 from penstock.stores.health import health
+from penstock.stores.listing import AS_BOOKED, Place, in_order, newest
 from penstock.stores.rows import (
     ATTEMPT,
     CALL,
@@ -22,6 +23,7 @@ from penstock.stores.rows import (
     text,
 )
 from penstock.stores.selection import Selection, marks
+from penstock.stores.summary import SUMMED, sum_up
 from penstock.stores.sums import read_sums, sums
 
 _BOOK_CALL = (
@@ -35,15 +37,7 @@ _PUT_KEY = (
     f"INSERT INTO keys (replaced_by, {', '.join(KEY)}) VALUES ('', {', '.join('?' * len(KEY))}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
-# The limit is written out, not a parameter: PostgreSQL plans for a few rows only if it knows that they are few.
-_ENTRIES = (
-    f"SELECT c.place, {', '.join(f'c.{column}' for column in CALL)}, {', '.join(f'a.{column}' for column in ATTEMPT)} "
-    "FROM (SELECT * FROM calls c {where} ORDER BY {order} LIMIT {limit}) c "
-    "LEFT JOIN attempts a ON a.call = c.place ORDER BY {order}, a.number"
-)
 _KEYS = f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id"
-_NEWEST_FIRST = "c.at_ms DESC, c.place DESC"
-_AS_BOOKED = "c.place"
 # One statement is one snapshot: the sum, then the ids of what it may or may not have in it.
 _SPENT = """
 SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE key = ? AND at_ms >= ?
@@ -69,29 +63,25 @@ class SqlBook:
 
     def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
         """Entries, newest first, each with its place in the book; `before` goes on from such a place."""
-        selection = Selection(wanted)
+        at = None
         if before is not None:
             found = self.database.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
             if not found:
                 return []
-            selection.add("(c.at_ms, c.place) < (?, ?)", found[0][0], number(before))
-        return self._entries(selection, _NEWEST_FIRST, limit)
+            at = Place(found[0][0], number(before))
+        return read_entries(self.database.fetch(*newest(self.database, wanted, at, limit)))
 
     def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
         """Entries in the order in which they were booked, from behind a place on."""
         selection = Selection(wanted)
         selection.add("c.place > ?", number(after))
-        return self._entries(selection, _AS_BOOKED, limit)
-
-    def _entries(self, selection: Selection, order: str, limit: int) -> list[tuple[int, Entry]]:
-        sql = _ENTRIES.format(where=selection.where, order=order, limit=number(limit))
-        return read_entries(self.database.fetch(sql, selection.parameters))
+        return read_entries(self.database.fetch(*in_order(selection, AS_BOOKED, limit)))
 
     def entry(self, id: str) -> Entry | None:
         """One entry."""
         selection = Selection(Filter())
         selection.add("c.id = ?", text(id))
-        found = self._entries(selection, _AS_BOOKED, 1)
+        found = read_entries(self.database.fetch(*in_order(selection, AS_BOOKED, 1)))
         return found[0][1] if found else None
 
     def last(self) -> int:
@@ -104,7 +94,17 @@ class SqlBook:
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
         """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
-        return health(self.database, number(since_ms), number(until_ms), number(bucket_ms))
+        span = number(since_ms), number(until_ms), number(bucket_ms)
+        return self.database.look(lambda reader: health(reader, *span))
+
+    def sum_up(self, most: int) -> bool:
+        """Take the next calls into the sums that views are made of, so many at a time; whether there were as many."""
+        return self._waiting(most) and self.database.write(lambda transaction: sum_up(transaction, most)) == most
+
+    def _waiting(self, most: int) -> bool:
+        return bool(
+            self.database.fetch(f"SELECT 1 FROM calls WHERE place > {SUMMED} LIMIT 1 OFFSET {number(most) - 1}")
+        )
 
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
         """What a key has spent since a time, in one snapshot with the ids of its calls that ended after another."""

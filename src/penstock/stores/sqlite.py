@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.entry import Entry
-from penstock.stores.database import Row, T, Transaction, Value, Words
+from penstock.stores.database import Reader, Row, T, Transaction, Value, Words
 from penstock.stores.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.sql_book import SqlBook
 
@@ -52,6 +52,10 @@ class SqliteWords:
             f"CREATE TRIGGER {table}_stay BEFORE UPDATE ON {table} {stop}",
             f"CREATE TRIGGER {table}_remain BEFORE DELETE ON {table} WHEN NOT ({but}) {stop}",
         )
+
+    def removed(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
+        """A trigger."""
+        return (f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN {'; '.join(statements)}; END",)
 
 
 class SqliteDatabase:
@@ -92,10 +96,17 @@ class SqliteDatabase:
         with self._told():
             self._connection.executemany(sql, rows)
 
+    def look(self, work: Callable[[Reader], T]) -> T:
+        """Do work in one snapshot."""
+        return self._transact("BEGIN", work)
+
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Do work in a transaction."""
+        return self._transact("BEGIN IMMEDIATE", work)
+
+    def _transact(self, begin: str, work: "Callable[[SqliteDatabase], T]") -> T:
         try:
-            self.fetch("BEGIN IMMEDIATE")
+            self.fetch(begin)
             done = work(self)
             self.fetch("COMMIT")
         finally:

@@ -5,6 +5,8 @@ the one in UTC on which the call was admitted, and a call without the tag is in 
 
 `provider` is of the attempts. A call that tried two is counted with both, each with what it used itself, and one that
 tried none is in the group "". Where the filter names providers, only they are groups.
+
+Where nothing but a time is asked for, by one of these or by day, whole hours are taken from the summary.
 """
 
 from collections.abc import Sequence
@@ -12,8 +14,9 @@ from datetime import date, timedelta
 
 from penstock.gateway.book import Filter, Grouping, UsageRow
 from penstock.stores.database import Row, Value
-from penstock.stores.rows import LONGEST_NAME, text
+from penstock.stores.rows import LONGEST_NAME, number, text
 from penstock.stores.selection import Selection, marks
+from penstock.stores.summary import COUNTED, HOUR_MS, OF_ATTEMPTS, OF_CALLS, USED, counted, span
 
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
@@ -25,58 +28,75 @@ _GROUPS: dict[Grouping, str] = {
     "tag": "COALESCE(t.value, '')",
     "outcome": "c.outcome",
 }
-_TOKENS = ("input", "output", "cached", "cache_write", "reasoning", "cost")
-_OF_CALLS = (
-    "COUNT(*)",
-    *(f"COALESCE(SUM(c.{column}), 0)" for column in _TOKENS),
-    "COALESCE(SUM(c.unpriced), 0)",
-    "COUNT(CASE WHEN c.measure = 'estimated' THEN 1 END)",
-)
-_OF_ATTEMPTS = (
-    "COUNT(DISTINCT c.place)",
-    *(f"COALESCE(SUM(a.{column}), 0)" for column in _TOKENS),
-    "COUNT(DISTINCT CASE WHEN a.number IS NOT NULL AND a.cost IS NULL THEN c.place END)",
-    "COUNT(DISTINCT CASE WHEN a.measure = 'estimated' THEN c.place END)",
-)
+_ATTEMPTS = "LEFT JOIN attempts a ON a.call = c.place"
+# Of these the summary knows, by itself and by day. By day alone, any will do: the one with the fewest names.
+_SUMMED: tuple[Grouping, ...] = ("key", "model", "provider", "outcome")
+_FEWEST: Grouping = "outcome"
 
 
 def sums(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, list[Value]]:
-    """The query, and its parameters."""
+    """The query, and its parameters. A group may come in several rows."""
+    kinds = [group for group in by if group != "day"]
+    timed = Filter(since_ms=wanted.since_ms, until_ms=wanted.until_ms)
+    if wanted == timed and (not kinds or (len(kinds) == 1 and kinds[0] in _SUMMED)):
+        return _summed(wanted, by, kinds[0] if kinds else _FEWEST)
+    return _counted(wanted, by, tag)
+
+
+def _summed(wanted: Filter, by: Sequence[Grouping], kind: Grouping) -> tuple[str, list[Value]]:
+    """Whole hours from the summary, and the calls around them and since."""
+    bounds = (None if moment is None else number(moment) for moment in (wanted.since_ms, wanted.until_ms))
+    asked = span(*bounds)
+    hours = asked.whole(HOUR_MS)
+    groups = ", ".join(f"hour / {_DAY_MS // HOUR_MS}" if group == "day" else "name" for group in by)
+    query = f"""
+    WITH chosen AS ({COUNTED})
+    SELECT {groups}{"," if by else ""} {", ".join(f"SUM({column})" for column in USED)} FROM summed_usage
+    WHERE kind = ? AND hour >= ? AND hour < ? {_grouped(by)}
+    UNION ALL
+    SELECT {_columns(by)} FROM chosen h CROSS JOIN calls c {_ATTEMPTS if "provider" in by else ""}
+    WHERE c.place = h.place {_grouped(by)}
+    """
+    return query, [*counted(asked, hours), kind, *hours.slots(HOUR_MS)]
+
+
+def _counted(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, list[Value]]:
+    """Every call."""
     tables, parameters = ["calls c"], list[Value]()
     if "provider" in by:
         only = f" AND a.provider IN {marks(wanted.providers)}" if wanted.providers else ""
-        tables.append(f"LEFT JOIN attempts a ON a.call = c.place{only}")
+        tables.append(f"{_ATTEMPTS}{only}")
         parameters += map(text, wanted.providers)
     if "tag" in by:
         tables.append("LEFT JOIN call_tags t ON t.call = c.place AND t.name = ?")
         parameters.append(text(tag, most=LONGEST_NAME))
     selection = Selection(wanted)
-    columns = ", ".join((*(_GROUPS[group] for group in by), *(_OF_ATTEMPTS if "provider" in by else _OF_CALLS)))
-    groups = f"GROUP BY {', '.join(str(1 + index) for index in range(len(by)))}" if by else ""
-    return f"SELECT {columns} FROM {' '.join(tables)} {selection.where} {groups}", parameters + selection.parameters
+    query = f"SELECT {_columns(by)} FROM {' '.join(tables)} {selection.where} {_grouped(by)}"
+    return query, parameters + selection.parameters
+
+
+def _columns(by: Sequence[Grouping]) -> str:
+    return ", ".join((*(_GROUPS[group] for group in by), *(OF_ATTEMPTS if "provider" in by else OF_CALLS)))
+
+
+def _grouped(by: Sequence[Grouping]) -> str:
+    return f"GROUP BY {', '.join(str(1 + index) for index in range(len(by)))}" if by else ""
 
 
 def read_sums(by: Sequence[Grouping], rows: Sequence[Row]) -> list[UsageRow]:
     """What the query says, in the order of the groups' names."""
-    return sorted((_read(by, row) for row in rows), key=lambda row: row.group)
+    groups: dict[Row, list[int]] = {}
+    for row in rows:
+        group, used = row[: len(by)], row[len(by) :]
+        added = groups.setdefault(group, [0] * len(used))
+        for index, value in enumerate(used):
+            added[index] += int(value or 0)
+    return sorted((_read(by, group, used) for group, used in groups.items()), key=lambda row: row.group)
 
 
-def _read(by: Sequence[Grouping], row: Row) -> UsageRow:
-    calls, input, output, cached, cache_write, reasoning, cost, unpriced, estimated = (
-        int(value or 0) for value in row[len(by) :]
-    )
-    return UsageRow(
-        group=tuple(_name(group, value) for group, value in zip(by, row, strict=False)),
-        calls=calls,
-        input=input,
-        output=output,
-        cached=cached,
-        cache_write=cache_write,
-        reasoning=reasoning,
-        cost=cost,
-        unpriced=unpriced,
-        estimated=estimated,
-    )
+def _read(by: Sequence[Grouping], group: Row, used: Sequence[int]) -> UsageRow:
+    names = tuple(_name(kind, value) for kind, value in zip(by, group, strict=True))
+    return UsageRow(group=names, **dict(zip(USED, used, strict=True)))
 
 
 def _name(group: Grouping, value: Value) -> str:

@@ -1,0 +1,92 @@
+"""Listing: entries in the order in which they are listed, a page at a time, as SQL.
+
+A page of a hundred is never the fruit of a search through all calls. Each column that one may filter by has an index
+in the order of the list. Providers, repairs and tags have theirs in `call_traits`, up to the place to which calls are
+summed up (`summary.py`); the few calls behind that are looked at one by one. Of several conditions, the rarest leads.
+"""
+
+from typing import NamedTuple
+
+from penstock.gateway.book import Filter
+from penstock.stores.database import Reader, Value
+from penstock.stores.rows import ATTEMPT, CALL, number
+from penstock.stores.selection import Lead, Selection, leads
+from penstock.stores.summary import SUMMED
+
+NEWEST_FIRST = "c.at_ms DESC, c.place DESC"
+AS_BOOKED = "c.place"
+_FOUND = f"c.place, {', '.join(f'c.{column}' for column in CALL)}, {', '.join(f'a.{column}' for column in ATTEMPT)}"
+# The limit is written out, not a parameter: PostgreSQL plans for a few rows only if it knows that they are few.
+_ENTRIES = (
+    f"SELECT {_FOUND} FROM (SELECT * FROM calls c {{where}} ORDER BY {{order}} LIMIT {{limit}}) c "
+    "LEFT JOIN attempts a ON a.call = c.place ORDER BY {order}, a.number"
+)
+# The join is written as one that SQLite does not turn round; the plus keeps it from going through all calls by time.
+_BY_TRAIT = f"""
+SELECT {_FOUND} FROM (
+    SELECT * FROM (
+        SELECT c.place AS place, c.at_ms AS at_ms FROM call_traits t CROSS JOIN calls c {{where}}
+        ORDER BY t.at_ms DESC, t.call DESC LIMIT {{limit}}
+    ) summed
+    UNION ALL
+    SELECT * FROM (
+        SELECT c.place AS place, c.at_ms AS at_ms FROM calls c {{since}}
+        ORDER BY +c.at_ms DESC, c.place DESC LIMIT {{limit}}
+    ) since
+    ORDER BY at_ms DESC, place DESC LIMIT {{limit}}
+) p JOIN calls c ON c.place = p.place LEFT JOIN attempts a ON a.call = c.place ORDER BY {NEWEST_FIRST}, a.number
+"""
+# Of two that are more frequent than that, either may lead.
+_ENOUGH = 10_000
+
+
+class Place(NamedTuple):
+    """Where a page goes on: behind this call."""
+
+    at_ms: Value
+    place: int
+
+
+def in_order(selection: Selection, order: str, limit: int) -> tuple[str, list[Value]]:
+    """A query of entries, and its parameters."""
+    return _ENTRIES.format(where=selection.where, order=order, limit=number(limit)), selection.parameters
+
+
+def newest(reader: Reader, wanted: Filter, before: Place | None, limit: int) -> tuple[str, list[Value]]:
+    """A query of the newest entries that are meant, and its parameters."""
+    lead = _lead(reader, wanted, before)
+    if lead is None or not lead.trait:
+        selection = Selection(wanted, lead=lead)
+        if before is not None:
+            selection.add("(c.at_ms, c.place) < (?, ?)", *before)
+        return in_order(selection, NEWEST_FIRST, limit)
+    summed, since = Selection(wanted, at="t.at_ms", lead=lead), Selection(wanted, at="+c.at_ms")
+    summed.add("t.kind = ? AND t.name = ? AND c.place = t.call", *lead)
+    since.add(f"c.place > {SUMMED}")
+    if before is not None:
+        summed.add("(t.at_ms, t.call) < (?, ?)", *before)
+        since.add("(+c.at_ms, c.place) < (?, ?)", *before)
+    query = _BY_TRAIT.format(where=summed.where, since=since.where, limit=number(limit))
+    return query, summed.parameters + since.parameters
+
+
+def _lead(reader: Reader, wanted: Filter, before: Place | None) -> Lead | None:
+    """The rarest condition; None where there is none."""
+    found = leads(wanted)
+    if len(found) < 2:
+        return found[0] if found else None
+    return min(found, key=lambda lead: _frequency(reader, lead, wanted, before))
+
+
+def _frequency(reader: Reader, lead: Lead, wanted: Filter, before: Place | None) -> int:
+    """How many calls it has in the time that is meant, as far as it matters."""
+    timed = Selection(Filter(since_ms=wanted.since_ms, until_ms=wanted.until_ms))
+    if before is not None:
+        timed.add("c.at_ms <= ?", before.at_ms)
+    if lead.trait:
+        timed.add("c.kind = ? AND c.name = ?", *lead)
+    else:
+        timed.add(f"c.{lead.kind} = ?", lead.name)
+    table = "call_traits" if lead.trait else "calls"
+    query = f"SELECT COUNT(*) FROM (SELECT 1 FROM {table} c {timed.where} LIMIT {_ENOUGH}) few"
+    return int(reader.fetch(query, timed.parameters)[0][0] or 0)

@@ -1,0 +1,303 @@
+"""What is summed up changes no answer, only how soon it comes; and no view searches through all of very many calls."""
+
+import asyncio
+import multiprocessing
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from bench.page.book import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
+from penstock.gateway.book import Book, Filter, Grouping
+from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.stores.bins import BINS, BOUNDS
+from penstock.stores.database import Reader, Row, Value
+from penstock.stores.schema import MIGRATIONS
+from penstock.stores.scribe import Scribe
+from penstock.stores.sql_book import SqlBook
+from penstock.stores.sqlite import SqliteDatabase
+from tests.stores.entries import DAY_MS, FULL, entry
+from tests.stores.places import Place, SqlitePlace
+
+_HALF_HOUR = 1_800_000
+_DAYS = 3
+_GROUPS: tuple[list[Grouping], ...] = ([], ["key"], ["model"], ["provider"], ["outcome"], ["day"], ["day", "key"])
+_FILTERS = (
+    Filter(),
+    Filter(providers=("openai",)),
+    Filter(repair="no-done"),
+    Filter(tags={"team": "search"}),
+    Filter(tags={"team": "search"}, providers=("groq",), repair="no-done"),
+    Filter(outcomes=("failed",), providers=("groq",)),
+    Filter(keys=("key_000000000001",), models=("fast",), since_ms=DAY_MS, until_ms=2 * DAY_MS),
+    Filter(repair="no-done", since_ms=DAY_MS, until_ms=2 * DAY_MS),
+)
+
+
+def calls(number: int, seed: int = 1) -> list[Entry]:
+    """Calls of three days, in any order, as late ones come in."""
+    chance = random.Random(seed)
+    made = [replace(call, at_ms=chance.randrange(_DAYS * DAY_MS)) for call in entries(number, 0)]
+    chance.shuffle(made)
+    return made
+
+
+def answers(book: Book) -> list[object]:
+    """All that views ask for, over times that begin and end anywhere."""
+    spans = ((0, _DAYS * DAY_MS), (7, 7 + _HALF_HOUR), (12_345_678, 2 * DAY_MS + 1), (DAY_MS, DAY_MS + 10), (9, 9))
+    buckets = (60_000, _HALF_HOUR, 3 * 3_600_000, 43_200_000, 7 * DAY_MS)
+    told: list[object] = [book.health(*span, bucket) for span, bucket in product(spans, buckets)]
+    times = [Filter(), *(Filter(since_ms=since, until_ms=until) for since, until in spans), Filter(until_ms=DAY_MS)]
+    told += [book.usage(wanted, by) for wanted, by in product(times, _GROUPS)]
+    return told + [pages(book, wanted) for wanted in _FILTERS]
+
+
+def pages(book: Book, wanted: Filter) -> list[str]:
+    seen: list[str] = []
+    before = None
+    while page := book.entries(wanted, limit=50, before=before):
+        before = page[-1][0]
+        seen += [found.id for _, found in page]
+    return seen
+
+
+def test_nothing_is_told_differently_however_far_it_is_summed_up(book: Book) -> None:
+    book.append(calls(600))
+    expected = answers(book)
+    for most in (1, 150, 300):
+        assert book.sum_up(most)
+        assert answers(book) == expected
+    assert not book.sum_up(600), "so many do not wait"
+    assert book.sum_up(149)
+    assert not book.sum_up(1)
+    assert answers(book) == expected
+
+
+def test_what_comes_late_or_twice_counts_once(book: Book) -> None:
+    made = calls(300)
+    for start in range(0, 300, 50):
+        book.append(made[start : start + 50])
+        book.append(made[: start + 20])  # again
+        book.sum_up(40)
+    while book.sum_up(1):
+        pass
+    (total,) = book.usage(Filter(), [])
+    assert (total.calls, total.cost) == (300, sum(call.priced for call in made))
+    rows = book.health(0, _DAYS * DAY_MS, _HALF_HOUR)
+    attempts = Counter((attempt.provider, attempt.outcome) for call in made for attempt in call.attempts)
+    told = Counter({(row.provider, word): 0 for row in rows for word in row.outcomes})
+    for row in rows:
+        for word, count in row.outcomes.items():
+            told[row.provider, word] += count
+    assert told == attempts
+    repairs = Counter[str]()
+    for call in made:
+        repairs.update(call.repairs)
+    assert sum((Counter(row.repairs) for row in rows), Counter()) == repairs
+
+
+def test_where_calls_are_removed_it_is_summed_up_anew(place: Place, book: Book) -> None:
+    made = calls(200)
+    book.append(made)
+    assert book.sum_up(150)
+    kept = 2 * DAY_MS
+    place.execute(f"UPDATE meta SET value = {kept} WHERE name = 'kept'", f"DELETE FROM calls WHERE settled_ms < {kept}")
+    left = [call for call in made if call.at_ms + call.duration_ms >= kept]
+    expected = answers(book)
+    assert book.usage(Filter(), [])[0].calls == len(left)
+    assert book.sum_up(len(left))
+    assert answers(book) == expected
+
+
+def test_a_book_of_an_earlier_version_is_summed_up_bit_by_bit(place: Place) -> None:
+    old = place.open(migrations=MIGRATIONS[:3])
+    old.append(calls(120))
+    old.close()
+    book = place.open()
+    expected = answers(book)
+    assert [book.sum_up(50) for _ in range(3)] == [True, True, False]
+    assert answers(book) == expected
+    book.close()
+
+
+def _sum_up(place: Place) -> None:
+    book = place.open()
+    while book.sum_up(7):
+        pass
+    book.close()
+
+
+def test_several_processes_may_sum_up_and_book_at_once(place: Place, book: Book) -> None:
+    made = calls(280)
+    book.append(made[:140])
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_sum_up, args=(place,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for start in range(140, 280, 20):
+        book.append(made[start : start + 20])
+    for process in processes:
+        process.join(30)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    while book.sum_up(7):
+        pass
+    (total,) = book.usage(Filter(), [])
+    assert (total.calls, total.cost) == (280, sum(call.priced for call in made))
+
+
+def test_all_that_is_looked_at_together_is_of_one_moment(place: Place) -> None:
+    one, other = place.open(), place.open()
+
+    def look(reader: Reader) -> Sequence[Row]:
+        before = reader.fetch("SELECT COUNT(*) FROM calls")
+        other.append([entry("meanwhile")])
+        assert reader.fetch("SELECT COUNT(*) FROM calls") == before
+        return before
+
+    assert one.database.look(look) == [(0,)]
+    assert one.usage(Filter(), [])[0].calls == 1
+    one.close()
+    other.close()
+
+
+def test_names_as_long_as_they_may_be_are_summed_up(book: Book) -> None:
+    long = AttemptEntry(provider="ü" * 600, model="\U0001f600" * 600, outcome="completed", cost=1)
+    book.append([replace(FULL, attempts=(long,), repairs={"\U0001f600" * 600: 1}, tags={"ü" * 90: "\U0001f600" * 600})])
+    expected = answers(book)
+    assert book.sum_up(1)
+    assert answers(book) == expected
+
+
+def test_the_scribe_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
+    place, said = SqlitePlace(tmp_path), list[str]()
+
+    async def run() -> None:
+        scribe = Scribe(place.open, lambda _booked: None, lambda _keys: None, said.append)
+        scribe.start(calls(2_100), 10)
+        try:
+            wait(place)
+        finally:
+            scribe.close(5)
+
+    asyncio.run(run())
+    assert place_of(place) == 2_000
+    assert not said
+
+
+def wait(place: SqlitePlace) -> None:
+    deadline = time.monotonic() + 10
+    while not place_of(place):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def place_of(place: SqlitePlace) -> int:
+    book = place.open(readonly=True)
+    (summed,) = book.database.fetch("SELECT value FROM meta WHERE name = 'summed'")[0]
+    book.close()
+    return int(summed or 0)
+
+
+def test_there_is_a_column_for_each_bin(book: SqlBook) -> None:
+    (row,) = book.database.fetch("SELECT COUNT(*) FROM summed_times")
+    assert row == (0,)
+    assert BINS == len(BOUNDS) == 83
+    book.database.fetch(f"SELECT b{BINS - 1} FROM summed_times")
+
+
+# At very many calls: what would take long is to search through all of them, or to sort them.
+
+
+class Watched(SqliteDatabase):
+    """Says how each question is answered, and how many steps of SQLite's machine that takes."""
+
+    plans: list[str]
+    steps: int
+
+    def watch(self) -> None:
+        """From now on."""
+        self.plans, self.steps = [], 0
+        self._connection.set_progress_handler(self._count, 100)
+
+    def _count(self) -> None:
+        self.steps += 100
+
+    def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
+        if sql.lstrip().startswith(("SELECT", "WITH")):
+            self.plans += [str(row[-1]) for row in super().fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+        return super().fetch(sql, parameters)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlBook]:
+    """A book of 30,000 calls, all but the last thousand summed up."""
+    place = SqlitePlace(tmp_path_factory.mktemp("many"))
+    book = place.open()
+    book.append(list(entries(_MANY, 30 * DAY_MS)))
+    assert all(book.sum_up(2_900) for _ in range(10))
+    book.close()
+    watched = Watched(place.path, readonly=True)
+    yield SqlBook(watched)
+    watched.close()
+
+
+_MANY = 30_000
+_LATE = 29 * DAY_MS
+_TRAIT = "SEARCH t USING PRIMARY KEY (kind=? AND name=?"
+# How each is looked up, and what is asked.
+LISTS: dict[str, tuple[str, Filter]] = {
+    "nothing": ("SCAN c USING INDEX calls_by_time", Filter()),
+    "time": ("calls_by_time (at_ms>? AND at_ms<?)", Filter(since_ms=DAY_MS, until_ms=2 * DAY_MS)),
+    "an outcome": ("calls_by_outcome (outcome=?)", Filter(outcomes=("timed_out",))),
+    "an outcome that never was": ("calls_by_outcome (outcome=?)", Filter(outcomes=("orphaned",))),
+    "a model": ("calls_by_model (model=?)", Filter(models=("fast",))),
+    "a key": ("calls_by_key (key=?)", Filter(keys=("key_000000000001",))),
+    "a provider": (_TRAIT, Filter(providers=("groq",))),
+    "a provider of long ago": (_TRAIT, Filter(providers=(OLD_PROVIDER,))),
+    "a provider that never was": (_TRAIT, Filter(providers=("nobody",))),
+    "a repair": (_TRAIT, Filter(repair="no-done")),
+    "a repair that is rare": (_TRAIT, Filter(repair=RARE_REPAIR)),
+    "a tag": (_TRAIT, Filter(tags={"team": "search"})),
+    "a tag that never was": (_TRAIT, Filter(tags={"team": "nobody"})),
+    "a provider and an outcome": ("calls_by_outcome", Filter(providers=("groq",), outcomes=("timed_out",))),
+    "a provider, a repair and time": (_TRAIT, Filter(providers=("groq",), repair="no-done", since_ms=_LATE)),
+    "a rare key and an outcome": ("calls_by_key", Filter(keys=(RARE_KEY,), outcomes=("completed",))),
+}
+
+
+@pytest.mark.parametrize("before", [None, 9_000], ids=["first page", "deep in"])
+@pytest.mark.parametrize(("how", "wanted"), LISTS.values(), ids=LISTS)
+def test_a_list_is_looked_up_by(many: SqlBook, how: str, wanted: Filter, before: int | None) -> None:
+    database = many.database
+    assert isinstance(database, Watched)
+    database.watch()
+    many.entries(wanted, limit=100, before=before)
+    # To look at each of 30,000 calls takes at least ten times as many steps.
+    assert database.steps < _MANY * 4, database.plans
+    assert before or any(how in plan for plan in database.plans), database.plans
+
+
+SUMS: dict[str, Callable[[SqlBook], object]] = {
+    "health of a day": lambda book: book.health(_LATE + 77, 30 * DAY_MS + 1, _HALF_HOUR),
+    "health of a month": lambda book: book.health(77, 30 * DAY_MS + 1, 43_200_000),
+    "spend by key": lambda book: book.usage(Filter(since_ms=77), ["key"]),
+    "spend by model": lambda book: book.usage(Filter(since_ms=77), ["model"]),
+    "spend by provider": lambda book: book.usage(Filter(since_ms=77), ["provider"]),
+    "spend by day": lambda book: book.usage(Filter(since_ms=77), ["day"]),
+}
+
+
+@pytest.mark.parametrize("ask", SUMS.values(), ids=SUMS)
+def test_a_sum_is_not_made_of_all_calls(many: SqlBook, ask: Callable[[SqlBook], object]) -> None:
+    database = many.database
+    assert isinstance(database, Watched)
+    database.watch()
+    ask(many)
+    scanned = [plan for plan in database.plans if plan.startswith("SCAN") and "USING" in plan]
+    assert not scanned, database.plans
+    assert any("SEARCH calls USING INTEGER PRIMARY KEY (rowid>?)" in plan for plan in database.plans), database.plans
