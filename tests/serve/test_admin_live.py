@@ -5,9 +5,10 @@ import json
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -372,7 +373,67 @@ def test_what_is_not_running_is_not_stopped(id: str, served: Served) -> None:
     assert served.ask("GET", f"/admin/calls/{id}/text")[0] in (400, 404)
 
 
+def test_a_call_is_found_by_its_names(served: Served, upstream: Upstream) -> None:
+    one_model, other = streams_for_ever(upstream, 0.2), streams_for_ever(upstream, 0.2)
+    (mine, id), (second, _) = begin(served, one_model), begin(served, other)
+    with mine, second:
+        for text in (one_model, f"MAIN/{one_model}".upper(), id, id[-12:]):
+            with events(served, f"/admin/live?find={quote(text)}") as live:
+                data = live.until(lambda data: data["found"])
+                assert (data["found"], data["total"]) == (1, 2)
+                assert [call["id"] for call in data["calls"] if call["phase"] != "over"] == [id]
+                assert data["next"] is None
+        with events(served, "/admin/live?find=nobody") as live:
+            _, data = live.next()
+            assert (data["found"], data["total"], data["calls"]) == (0, 2, [])
+
+
+@pytest.mark.parametrize(
+    "query", ["before=x", "before=1e9-a", "before=99999999999999999999-a", "fnid=a", "find=a&find=b"]
+)
+def test_what_cannot_be_looked_for_is_refused(query: str, served: Served) -> None:
+    status, told = served.ask("GET", f"/admin/live?{query}")
+    assert (status, told["error"]["code"]) == (400, "invalid_parameter")
+
+
+def reach_all(served: Served, number: int) -> None:
+    """Each of more calls than are told at a time is on one page, and on one only."""
+    with events(served, "/admin/live") as live:
+        data = live.until(lambda data: data["total"] == number and data["next"])
+    ids: list[str] = []
+    while True:
+        page = [call["id"] for call in data["calls"] if call["phase"] != "over"]
+        assert page
+        assert data["found"] == number
+        ids += page
+        if not data["next"]:
+            break
+        with events(served, f"/admin/live?before={quote(data['next'])}") as live:
+            _, data = live.next()
+    assert len(ids) == len(set(ids)) == number
+
+
+def test_calls_that_are_not_told_at_first_are_on_further_pages(served: Served, upstream: Upstream) -> None:
+    with events(served, "/admin/live") as live:
+        live.until(lambda data: not data["total"])
+    with ExitStack() as streams:
+        model = streams_for_ever(upstream, 5.0)
+        for _ in range(430):
+            streams.enter_context(served.gateway.begin(f"main/{model}", stream=True))
+        reach_all(served, 430)
+
+
 # Several workers
+
+
+def test_of_several_workers_too_each_call_is_on_one_page(workers: Served, upstream: Upstream) -> None:
+    with events(workers, "/admin/live") as live:
+        live.until(lambda data: not data["total"])
+    with ExitStack() as streams:
+        model = streams_for_ever(upstream, 5.0)
+        for _ in range(430):
+            streams.enter_context(workers.gateway.begin(f"main/{model}", stream=True))
+        reach_all(workers, 430)
 
 
 def test_every_worker_tells_of_all_calls_and_stops_any(workers: Served, upstream: Upstream) -> None:

@@ -146,6 +146,34 @@ def test_more_than_can_be_listed_stay_usable(site: Site, visit: Visitor) -> None
         page.get_by_role("log").get_by_text("drop").wait_for()
 
 
+def test_any_of_more_than_can_be_listed_is_reached(site: Site, visit: Visitor) -> None:
+    page, many, wanted = visit("live"), endless(site, gap_s=1.0), endless(site, gap_s=0.1)
+    rows = page.locator("tbody tr:not(.over)")
+    with ExitStack() as streams:
+        streams.enter_context(site.begin(wanted))
+        for _ in range(_MANY):
+            streams.enter_context(site.begin(many))
+        page.get_by_text(f"The newest 200 of {_MANY + 1} are listed.").wait_for()
+        assert not row_of(page, wanted).count()
+        page.get_by_role("link", name="Older").click()
+        row_of(page, wanted).wait_for()
+        until(page, f"document.querySelectorAll('tbody tr:not(.over)').length === {_MANY + 1 - 200}")
+        assert page.get_by_role("link", name="Older").count() == 0
+        page.reload()
+        reach(page, row_of(page, wanted), 2)
+        page.get_by_role("link", name="Newest").click()
+        page.get_by_text(f"The newest 200 of {_MANY + 1} are listed.").wait_for()
+        page.get_by_label("Find").fill(wanted.upper())
+        row_of(page, wanted).wait_for()
+        until(page, "document.querySelectorAll('tbody tr:not(.over)').length === 1")
+        page.get_by_text(f"1 of {_MANY + 1} are listed.").wait_for()
+        row_of(page, wanted).get_by_role("link").click()
+        page.get_by_role("log").get_by_text("drop").wait_for()
+        assert rows.count() == 1
+        page.get_by_label("Find").fill("nobody")
+        page.get_by_text("No running call is like that.").wait_for()
+
+
 def row_of(page: Page, model: str) -> Locator:
     return page.locator("tbody tr", has_text=model)
 

@@ -26,7 +26,7 @@ from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
 from penstock.serve import families
 from penstock.serve.bookkeeping import Bookkeeping
-from penstock.serve.live import Live
+from penstock.serve.live import Live, View
 from penstock.serve.log import Log
 from penstock.serve.metrics import Gauges, Metrics, bounded
 from penstock.serve.overhearing import Overhearing
@@ -416,7 +416,7 @@ class App:
         return {
             ("GET", "/gauges"): self.metrics.handle_gauges,
             ("GET", "/metrics"): self.metrics.handle,
-            ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot()),
+            ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot(_view(exchange))),
             ("GET", "/text"): self._overhear,
             ("POST", "/stop"): lambda exchange: respond_json(exchange, 200 if self.stop(_named(exchange)) else 404, {}),
         }
@@ -466,6 +466,12 @@ def _unreadable(headers: dict[str, str]) -> Failure | None:
 def _named(exchange: Exchange) -> str:
     """The id of the call that another worker asks for."""
     return parse_qs(exchange.request.query).get("id", [""])[0]
+
+
+def _view(exchange: Exchange) -> View:
+    """The calls that another worker looks at."""
+    query = parse_qs(exchange.request.query)
+    return View.read(*(query.get(name, [""])[0] for name in ("find", "before")))
 
 
 def _plain_path(path: str) -> str:

@@ -1,13 +1,15 @@
 """Live: the calls of one process that are under way, as somebody who watches is told of them.
 
 Nothing is counted for it: it looks at what calls keep account of anyway, when it is asked, twice a second at most, and
-at the newest of them. While nobody asks, it does nothing.
+closely only at those that are told: a page of those that somebody looks for. While nobody asks, it does nothing.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
+from heapq import nlargest
+from typing import TypeAlias
+from urllib.parse import urlencode
 
 from msgspec import Struct
 
@@ -18,7 +20,7 @@ from penstock.gateway.entry import Entry
 from penstock.gateway.key_report import money
 from penstock.serve.surfaces.client import SurfaceClient
 
-# How many calls are told at a time; the newest are.
+# How many calls are told at a time.
 MOST = 200
 # So many half-seconds are told of each.
 _RATES = 24
@@ -30,8 +32,48 @@ _OVER_S = 2.0
 # Over so many looks, and so many seconds, it is said how fast something is.
 _LOOKS = 5
 _PACE_S = 5.0
+_LONGEST = 200
+_MOST_DIGITS = 16
 
 Told = dict[str, object]
+# Where a call stands in the list: when it was made, and its id.
+Rank: TypeAlias = tuple[int, str]
+
+
+class View(Struct, frozen=True):
+    """Which calls somebody looks at: the newest of those in whose names a text is, before another one of them."""
+
+    find: str = ""
+    before: Rank | None = None
+
+    @classmethod
+    def read(cls, find: str, before: str) -> "View":
+        """A view as a query says it. Raises `ValueError`."""
+        at, _, id = before.partition("-")
+        if before and not (at.isascii() and at.isdigit() and len(at) < _MOST_DIGITS):
+            raise ValueError("before is the `next` of the page before")
+        return cls(find[:_LONGEST], (int(at), id[:_LONGEST]) if before else None)
+
+    @property
+    def query(self) -> str:
+        """As it is read again."""
+        return urlencode({"find": self.find, "before": place(self.before) if self.before is not None else ""})
+
+    def means(self, told: Told) -> bool:
+        """Whether a call is one of them."""
+        words = " ".join(str(told[name]) for name in ("model", "target", "key_name", "key", "id"))
+        return self.find.lower() in words.lower() and (self.before is None or rank(told) < self.before)
+
+
+def place(rank: Rank) -> str:
+    """A place in the list, as `View.read` reads it."""
+    return f"{rank[0]}-{rank[1]}"
+
+
+def rank(told: Told) -> Rank:
+    """Where a call stands in the list."""
+    at = told["at_ms"]
+    return (at if isinstance(at, int) else 0, str(told["id"]))
 
 
 class Over(Struct, frozen=True):
@@ -42,9 +84,12 @@ class Over(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """What is told of one process: how many calls there are, how many ended per second, the newest, and who ended."""
+    """What is told of one process: how many calls there are, and how many are looked for; how many ended per second; a
+    page of those that are looked for; and who ended.
+    """
 
     total: int
+    found: int
     pace: float
     calls: list[Told]
     over: list[Over]
@@ -61,11 +106,11 @@ class Live:
         self._over: deque[tuple[float, Told]] = deque(maxlen=MOST)
         self._ended: deque[float] = deque(maxlen=10_000)
         self._looked = self._watched_until = float("-inf")
-        self._told: list[Told] = []
+        self._told: dict[View, tuple[int, list[Told]]] = {}
         self.content = False
         """Whether it may be watched what calls say."""
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, view: View) -> Snapshot:
         """How things are now, or were less than half a second ago."""
         now = self._loop.time()
         if now >= self._watched_until:  # it is looked at for the first time in a while
@@ -75,11 +120,15 @@ class Live:
         self._watched_until = now + _WATCHED_S
         if now - self._looked >= _LEAST_S:
             self._looked = now
-            self._look(now)
+            self._told.clear()
+            self._seen = {id: seen for id, seen in self._seen.items() if now - seen.at < _WATCHED_S}
+        if view not in self._told:
+            self._told[view] = self._look(view)
         while self._ended and now - self._ended[0] > _PACE_S:
             self._ended.popleft()
         over = [Over(now - at, told) for at, told in self._over if now - at <= _OVER_S]
-        return Snapshot(len(self._calls), len(self._ended) / _PACE_S, self._told, over)
+        found, told = self._told[view]
+        return Snapshot(len(self._calls), found, len(self._ended) / _PACE_S, told, over)
 
     def settled(self, call: Call, entry: Entry) -> None:
         """A call is over."""
@@ -100,17 +149,19 @@ class Live:
         """A call that is under way."""
         return next((client for client in self._calls if client.call.id == id), None)
 
-    def _look(self, now: float) -> None:
-        seen: dict[str, _Seen] = {}
+    def _look(self, view: View) -> tuple[int, list[Told]]:
+        """How many calls are looked for, and a page of them."""
+        find, before = view.find.lower(), view.before
+        found = [client.call for client in self._calls if not find or find in _words(client.call)]
+        listed = found if before is None else [call for call in found if (call.at_ms, call.id) < before]
         told = []
-        for client in islice(reversed(self._calls), MOST):
-            call = client.call
-            seen[call.id] = at = self._seen.get(call.id) or _Seen()
-            if call.attempts:
+        for call in nlargest(MOST, listed, key=lambda call: (call.at_ms, call.id)):
+            seen = self._seen.setdefault(call.id, _Seen())
+            if call.attempts and seen.at != self._looked:
                 attempt = call.attempts[-1]
-                at.note(now, attempt.reached[0], self._output(attempt))
-            told.append(self._tell(call, at))
-        self._seen, self._told = seen, told
+                seen.note(self._looked, attempt.reached[0], self._output(attempt))
+            told.append(self._tell(call, seen))
+        return len(found), told
 
     def _tell(self, call: Call, seen: "_Seen") -> Told:
         attempt = call.attempts[-1] if call.attempts else None
@@ -142,9 +193,11 @@ class Live:
 class _Seen:
     """What was seen of one call so far."""
 
-    __slots__ = ("_events", "_looks", "rates", "tokens")
+    __slots__ = ("_events", "_looks", "at", "rates", "tokens")
 
     def __init__(self) -> None:
+        self.at = float("-inf")
+        """When it was last looked at."""
         self._events: int | None = None
         self._looks: deque[tuple[float, int]] = deque(maxlen=_LOOKS)
         self.rates: deque[int] = deque(maxlen=_RATES)
@@ -156,6 +209,7 @@ class _Seen:
         if self._events is not None:
             self.rates.append(max(0, events - self._events))
         self._events = events
+        self.at = now
         self.tokens = tokens
         self._looks.append((now, tokens))
 
@@ -165,6 +219,13 @@ class _Seen:
             return None
         (began, before), (now, after) = self._looks[0], self._looks[-1]
         return round(max(0, after - before) / (now - began), 1)
+
+
+def _words(call: Call) -> str:
+    """What a call is found by, as `View` has it."""
+    target = f"{call.attempts[-1].provider}/{call.attempts[-1].model}" if call.attempts else ""
+    key = f"{call.key.name} {call.key.id}" if call.key is not None else ""
+    return f"{call.model} {target} {key} {call.id}".lower()
 
 
 def _cost(call: Call, attempt: Attempt, tokens: int) -> int | None:

@@ -8,13 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from penstock.errors import KeyTermsError
 from penstock.gateway.key_report import money
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.answers import HEADERS, Answer, refusal, refuse_method
 from penstock.serve.admin.inspection import Inspector
 from penstock.serve.admin.place import Place
+from penstock.serve.admin.queries import Query
 from penstock.serve.admin.routes import Reply
-from penstock.serve.admin.watching import TOO_MANY, Watching
+from penstock.serve.admin.watching import TOO_MANY, Watching, read_view
 from penstock.serve.app import App
 from penstock.serve.responses import new_request_id
 from penstock.serve.siblings import Siblings
@@ -73,7 +75,12 @@ class Direct:
         elif self._watching.full:
             answer(TOO_MANY)
         else:
-            self._watching.watch(exchange, _streamed())
+            try:
+                view = read_view(Query.parse(exchange.request.query))
+            except KeyTermsError as error:
+                answer(error)
+            else:
+                self._watching.watch(exchange, _streamed(), view)
 
     def _overhear(self, name: str, exchange: Exchange, answer: Answer) -> None:
         if not self._app.config.admin.content:

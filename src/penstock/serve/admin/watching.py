@@ -12,7 +12,8 @@ import msgspec
 from penstock.gateway.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
-from penstock.serve.live import MOST, Live, Snapshot, Told
+from penstock.serve.admin.queries import Query, wrong
+from penstock.serve.live import MOST, Live, Snapshot, Told, View, place, rank
 from penstock.serve.overhearing import HEARTBEAT, Overhearing, frame
 from penstock.serve.responses import STREAM_HEADERS
 from penstock.serve.siblings import Siblings
@@ -42,7 +43,7 @@ class Watching:
         self._live = live
         self._overhearing = overhearing
         self._siblings = siblings
-        self._watchers: dict[Exchange, int] = {}  # for how many messages each has been slow
+        self._watchers: dict[Exchange, _Watcher] = {}
         self._piped = 0
         self._ticking: asyncio.Task[None] | None = None
         self._told_over: dict[str, int] = {}
@@ -53,12 +54,12 @@ class Watching:
         """Whether nobody else may watch."""
         return len(self._watchers) + len(self._overhearing) + self._piped >= MOST_WATCHERS
 
-    def watch(self, exchange: Exchange, headers: dict[str, str]) -> None:
-        """Tell somebody of the calls under way, from now on."""
+    def watch(self, exchange: Exchange, headers: dict[str, str], view: View) -> None:
+        """Tell somebody of the calls under way that they look for, from now on."""
         exchange.on_gone = lambda: self._leave(exchange)
         exchange.start(200, STREAM_HEADERS | headers)
         exchange.flush()
-        self._watchers[exchange] = 0
+        self._watchers[exchange] = _Watcher(view)
         if self._ticking is None:
             self._begin()
 
@@ -101,15 +102,16 @@ class Watching:
         """Twice a second, while anybody watches."""
         while self._watchers:
             self._tick += 1
-            message = await self._message()
-            if self._tick % _TICKS_PER_HEARTBEAT == 0:
-                message += HEARTBEAT
-            for exchange, slow in list(self._watchers.items()):
+            messages = await self._messages({watcher.view for watcher in self._watchers.values()})
+            for exchange, watcher in list(self._watchers.items()):
+                message = messages.get(watcher.view)
+                if message is None:
+                    continue  # who came meanwhile is told the next time
                 if not exchange.paused:
-                    self._watchers[exchange] = 0
+                    watcher.slow = 0
                     exchange.write(message)
-                elif slow < _PATIENCE_TICKS:
-                    self._watchers[exchange] = slow + 1
+                elif watcher.slow < _PATIENCE_TICKS:
+                    watcher.slow += 1
                 else:
                     self._leave(exchange)
                     exchange.forget()
@@ -130,30 +132,35 @@ class Watching:
         elif self._watchers:
             self._begin()  # somebody came at the last moment
 
-    async def _message(self) -> bytes:
-        snapshots = [self._live.snapshot()]
-        if self._siblings is not None:
-            snapshots += map(_SNAPSHOT.decode, await self._siblings.ask("GET", "/live"))
-        over = {ended.call["id"] for snapshot in snapshots for ended in snapshot.over}
-        calls = [call for snapshot in snapshots for call in snapshot.calls if call["id"] not in over]
-        calls.sort(key=_began, reverse=True)
-        return frame(
-            "calls",
-            {
-                "now": time.time_ns() // 1_000_000,
-                "total": sum(snapshot.total for snapshot in snapshots),
-                "streams_per_s": round(sum(snapshot.pace for snapshot in snapshots), 1),
-                "calls": self._newly_over(snapshots) + calls[:MOST],
-            },
-        )
+    async def _messages(self, views: set[View]) -> dict[View, bytes]:
+        """What those are told who look at the same."""
+        snapshots = {view: await self._snapshots(view) for view in views}
+        over = self._newly_over([snapshot for each in snapshots.values() for snapshot in each])
+        beat = HEARTBEAT if self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
+        return {view: _message(view, each, over) + beat for view, each in snapshots.items()}
+
+    async def _snapshots(self, view: View) -> list[Snapshot]:
+        """One for each worker."""
+        if self._siblings is None:
+            return [self._live.snapshot(view)]
+        others = await self._siblings.ask("GET", f"/live?{view.query}")
+        return [self._live.snapshot(view), *map(_SNAPSHOT.decode, others)]
 
     def _newly_over(self, snapshots: list[Snapshot]) -> list[Told]:
         """Calls that ended since the last message, each once."""
         self._told_over = {id: at for id, at in self._told_over.items() if self._tick - at < _TOLD_TICKS}
-        over = [ended.call for snapshot in snapshots for ended in snapshot.over]
-        new = [call for call in over if call["id"] not in self._told_over]
-        self._told_over |= {str(call["id"]): self._tick for call in new}
-        return sorted(new, key=_began, reverse=True)
+        over = {str(ended.call["id"]): ended.call for snapshot in snapshots for ended in snapshot.over}
+        new = {id: call for id, call in over.items() if id not in self._told_over}
+        self._told_over |= dict.fromkeys(new, self._tick)
+        return list(new.values())
+
+
+class _Watcher:
+    """One who watches: what they look at, and for how many messages they have been slow."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.slow = 0
 
 
 class _Pipe:
@@ -191,6 +198,29 @@ class _Pipe:
             self.over.set_result(None)
 
 
-def _began(call: Told) -> int:
-    at = call["at_ms"]
-    return at if isinstance(at, int) else 0
+def _message(view: View, snapshots: list[Snapshot], over: list[Told]) -> bytes:
+    gone = {ended.call["id"] for snapshot in snapshots for ended in snapshot.over}
+    calls = [call for snapshot in snapshots for call in snapshot.calls if call["id"] not in gone]
+    calls.sort(key=rank, reverse=True)
+    page = calls[:MOST]
+    further = len(calls) > MOST or (len(page) == MOST and any(len(snapshot.calls) == MOST for snapshot in snapshots))
+    return frame(
+        "calls",
+        {
+            "now": time.time_ns() // 1_000_000,
+            "total": sum(snapshot.total for snapshot in snapshots),
+            "found": sum(snapshot.found for snapshot in snapshots),
+            "streams_per_s": round(sum(snapshot.pace for snapshot in snapshots), 1),
+            "next": place(rank(page[-1])) if page and further else None,
+            "calls": sorted(filter(view.means, over), key=rank, reverse=True) + page,
+        },
+    )
+
+
+def read_view(query: Query) -> View:
+    """Which calls somebody looks at: `find=TEXT`, and `before`, the `next` of the page before."""
+    query.only({"find", "before"})
+    try:
+        return View.read(query.one("find"), query.one("before"))
+    except ValueError as error:
+        raise wrong("before", str(error)) from None

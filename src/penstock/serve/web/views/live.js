@@ -1,8 +1,8 @@
 // Live: the calls that run now. Told about twice a second; a row is made once, and then changed in place while it can be seen.
 
-import { link } from '../kit/address.js';
+import { changed, link } from '../kit/address.js';
 import { spark } from '../kit/chart.js';
-import { announce, figures, h, outcome, tell } from '../kit/dom.js';
+import { announce, field, figures, h, outcome, tell } from '../kit/dom.js';
 import { brief, count, duration, money, plural } from '../kit/format.js';
 import { complain, events, open, post } from '../kit/http.js';
 import { reader } from './text.js';
@@ -10,10 +10,13 @@ import { reader } from './text.js';
 export const title = 'Live';
 
 const LINGER_MS = 4000; // how long a call that is over stays, so that its end can be seen
+const TYPING_MS = 250;
+const FEW = 20; // so many are found without a search
 const AGAIN_MS = [500, 1000, 2000, 5000];
 
-export function mount(root, address) {
-  const ending = new AbortController();
+export function mount(root, first) {
+  let address = first;
+  let ending = new AbortController();
   const rows = new Map();
   const sight = new IntersectionObserver(onsight, { rootMargin: '200px' });
   let chosen = address.id;
@@ -30,6 +33,11 @@ export function mount(root, address) {
   const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: onpause }, 'Pause');
   const body = h('tbody');
   const more = h('p', { class: 'soft after', hidden: true });
+  const newest = h('a', { class: 'button', hidden: true }, 'Newest');
+  const older = h('a', { class: 'button', hidden: true }, 'Older');
+  const find = h('input', { type: 'search', placeholder: 'model, provider, key or id', autocomplete: 'off', spellcheck: 'false', value: address.query.get('find') ?? '', oninput: onfind });
+  const search = h('div', { class: 'filters', role: 'search', 'aria-label': 'Which calls' }, field('Find', find));
+  const none = h('div', { class: 'empty', hidden: true }, h('p', { class: 'big' }, 'No running call is like that.'), h('p', {}, h('a', { href: link('live') }, 'Show all that run')));
   const table = h('div', { class: 'scroll' }, h('table', { class: 'live fixed stack' },
     h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
     h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name }))),
@@ -42,25 +50,29 @@ export function mount(root, address) {
     h('p', {}, 'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.'),
     h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'));
   const sheet = figures([['Running', running], ['Calls over / s', rate], ['Tokens / s', tokens]]);
-  const side = h('div', { class: 'beside' }, h('div', {}, table, more, empty));
+  const side = h('div', { class: 'beside' }, h('div', {}, search, table, more, h('div', { class: 'row after' }, newest, older), none, empty));
   table.hidden = true;
+  search.hidden = !find.value;
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Live'), h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
   if (chosen) choose(chosen);
   listen();
 
   async function listen() {
-    for (let tries = 0; !ending.signal.aborted; tries++) {
+    const { signal } = ending;
+    const asked = new URLSearchParams();
+    for (const name of ['find', 'before']) if (address.query.get(name)) asked.set(name, address.query.get(name));
+    for (let tries = 0; !signal.aborted; tries++) {
       try {
-        const stream = await open('/admin/live', ending.signal);
+        const stream = await open(`/admin/live?${asked}`, signal);
         for await (const { event, data } of events(stream)) {
-          if (event !== 'calls') continue;
+          if (event !== 'calls' || signal.aborted) continue;
           tries = 0;
           if (trouble.firstChild) trouble.replaceChildren();
           last = JSON.parse(data);
           if (!paused) draw(last);
         }
       } catch (error) {
-        if (ending.signal.aborted) return;
+        if (signal.aborted) return;
         trouble.replaceChildren(complain(error));
         if (error.status === 401 || error.status === 403 || error.status === 404) return;
       }
@@ -102,10 +114,17 @@ export function mount(root, address) {
     tell(running, count(told.total));
     tell(rate, told.streams_per_s === undefined ? '–' : Number(told.streams_per_s).toFixed(1));
     tell(tokens, brief(Math.round(flow)));
-    more.hidden = told.total <= listed;
-    if (!more.hidden) tell(more, `The newest ${count(listed)} of ${count(told.total)} are listed.`);
-    empty.hidden = rows.size > 0 || told.total > 0;
-    table.hidden = !empty.hidden;
+    const looking = address.query.has('find') || address.query.has('before');
+    more.hidden = !looking && told.total <= listed;
+    if (!more.hidden) tell(more, inWords(listed, told));
+    newest.hidden = !address.query.has('before');
+    newest.href = changed(address, { before: '' });
+    older.hidden = !told.next;
+    if (told.next) older.href = changed(address, { before: told.next });
+    search.hidden = !looking && told.total < FEW && document.activeElement !== find;
+    none.hidden = rows.size > 0 || !looking;
+    empty.hidden = rows.size > 0 || told.total > 0 || looking;
+    table.hidden = rows.size === 0;
     if (panel) hand(told);
     if (said !== told.total && now - saidAt > 8000) {
       if (saidAt) announce(plural(told.total, 'call runs', 'calls run'));
@@ -118,7 +137,38 @@ export function mount(root, address) {
     panel.told(told.calls.find(({ id }) => id === chosen), told.total <= runningIn(told));
   }
 
+  function inWords(listed, told) {
+    const of = told.found === told.total ? count(told.total) : `${count(told.found)} that are like that, among ${count(told.total)}`;
+    if (told.found <= listed) return `${count(listed)} of ${count(told.total)} are listed.`;
+    return `${address.query.has('before') ? '' : 'The newest '}${count(listed)} of ${of} are listed.`;
+  }
+
+  let typing = 0;
+  function onfind() {
+    clearTimeout(typing);
+    typing = setTimeout(() => { location.hash = changed(address, { find: find.value.trim(), before: '' }); }, TYPING_MS);
+  }
+
+  // Another page of them, or others: the list begins anew, and is told by another stream.
+  function turn(next) {
+    const same = ['find', 'before'].every((name) => (next.query.get(name) ?? '') === (address.query.get(name) ?? ''));
+    address = next;
+    if (same) return;
+    if (document.activeElement !== find) find.value = address.query.get('find') ?? '';
+    ending.abort();
+    ending = new AbortController();
+    for (const [id, row] of rows) {
+      sight.unobserve(row.element);
+      row.element.remove();
+      rows.delete(id);
+    }
+    last = null;
+    scrollTo(0, 0);
+    listen();
+  }
+
   function makeRow(call) {
+    const here = () => link('live', address.query, call.id);
     const state = h('td');
     const amount = cell('number', 'tokens');
     const speed = cell('number late', '');
@@ -126,9 +176,9 @@ export function mount(root, address) {
     const cost = cell('number end', '');
     const line = spark(88);
     const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
-    const name = h('a', { href: link('live', {}, call.id), title: call.id }, call.model);
+    const name = h('a', { href: here(), title: call.id, onclick: () => { name.href = here(); } }, call.model);
     const via = h('span', { class: 'soft' });
-    const element = h('tr', { 'data-id': call.id, onclick: (event) => { if (!event.target.closest('a, button')) location.hash = link('live', {}, call.id); } },
+    const element = h('tr', { 'data-id': call.id, onclick: (event) => { if (!event.target.closest('a, button')) location.hash = here(); } },
       h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft late' }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', { class: 'first' }, stop));
     element.classList.toggle('chosen', call.id === chosen);
     let phase = '';
@@ -189,7 +239,7 @@ export function mount(root, address) {
     rows.get(chosen)?.element.classList.add('chosen');
     side.classList.toggle('open', Boolean(id));
     if (!id) return;
-    panel = reader(id, { halt, onclose: () => { location.hash = link('live'); } });
+    panel = reader(id, { halt, onclose: () => { location.hash = link('live', address.query); } });
     side.append(panel.element);
     if (last) hand(last);
   }
@@ -202,7 +252,10 @@ export function mount(root, address) {
   }
 
   return {
-    update(next) { if (next.id !== chosen) choose(next.id); },
+    update(next) {
+      turn(next);
+      if (next.id !== chosen) choose(next.id);
+    },
     close() {
       ending.abort();
       sight.disconnect();
