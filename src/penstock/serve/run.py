@@ -39,6 +39,9 @@ _SAME_SIGNAL_S = 0.3
 _BEGIN_S = 10.0
 # Calls leave no cycles behind: the collector, which stops everything, has little to find and may look for it seldom.
 _GARBAGE = 20_000
+# For how long another thread may hold up the loop: one that asks the book, or sums it up. Python's own 5 ms would be so
+# much for each system call, for which the loop lets go of the interpreter. While no other thread is busy it is nothing.
+_SWITCH_S = 0.0005
 # Reads the configuration again; it is told how to find out whether there are stored keys.
 Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool]], Config]
 # Told once the port is open: the port, where the admin API is, and a link to its page; both empty where there is none.
@@ -142,6 +145,7 @@ async def _serve(
     gc.collect()
     gc.freeze()  # what is there now stays: the collector need not look at it again
     gc.set_threshold(_GARBAGE, 10, 10)
+    sys.setswitchinterval(_SWITCH_S)
     while await signals.get() == signal.SIGHUP:
         _reload(app, load, log)
         if admin is not None:

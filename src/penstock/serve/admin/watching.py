@@ -46,6 +46,7 @@ class Watching:
         self._watchers: dict[Exchange, _Watcher] = {}
         self._piped = 0
         self._ticking: asyncio.Task[None] | None = None
+        self._came = asyncio.Event()
         self._told_over: dict[str, int] = {}
         self._tick = 0
 
@@ -60,6 +61,7 @@ class Watching:
         exchange.start(200, STREAM_HEADERS | headers)
         exchange.flush()
         self._watchers[exchange] = _Watcher(view)
+        self._came.set()
         if self._ticking is None:
             self._begin()
 
@@ -99,24 +101,40 @@ class Watching:
         self._watchers.pop(exchange, None)
 
     async def _tell_all(self) -> None:
-        """Twice a second, while anybody watches."""
+        """Twice a second, while anybody watches; who comes in between is told at once."""
+        loop = asyncio.get_running_loop()
         while self._watchers:
             self._tick += 1
-            messages = await self._messages({watcher.view for watcher in self._watchers.values()})
-            for exchange, watcher in list(self._watchers.items()):
-                message = messages.get(watcher.view)
-                if message is None:
-                    continue  # who came meanwhile is told the next time
-                if not exchange.paused:
-                    watcher.slow = 0
-                    exchange.write(message)
-                elif watcher.slow < _PATIENCE_TICKS:
-                    watcher.slow += 1
-                else:
-                    self._leave(exchange)
-                    exchange.forget()
-                    exchange.abort()
-            await asyncio.sleep(_TICK_S)
+            again = loop.time() + _TICK_S
+            self._came.clear()
+            snapshots = await self._snapshots({watcher.view for watcher in self._watchers.values()})
+            self._tell(snapshots, self._newly_over(snapshots))
+            while (left := again - loop.time()) > 0:
+                try:
+                    async with asyncio.timeout(left):
+                        await self._came.wait()
+                except TimeoutError:
+                    break
+                self._came.clear()
+                self._tell(await self._snapshots({each.view for each in self._watchers.values() if each.new}), None)
+
+    def _tell(self, snapshots: dict[View, list[Snapshot]], over: list[Told] | None) -> None:
+        """Tell all who look at these; only those who have just come, where nothing is said of calls that are over."""
+        beat = HEARTBEAT if over is not None and self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
+        messages = {view: _message(view, each, over or []) + beat for view, each in snapshots.items()}
+        for exchange, watcher in list(self._watchers.items()):
+            if watcher.view not in messages or (over is None and not watcher.new):
+                continue  # who came meanwhile is told the next time
+            watcher.new = False
+            if not exchange.paused:
+                watcher.slow = 0
+                exchange.write(messages[watcher.view])
+            elif watcher.slow < _PATIENCE_TICKS:
+                watcher.slow += 1
+            else:
+                self._leave(exchange)
+                exchange.forget()
+                exchange.abort()
 
     def _on_silence(self, task: asyncio.Task[None]) -> None:
         """Nobody is told any more. Where that went wrong, those who watch are let go, and may ask again."""
@@ -132,24 +150,20 @@ class Watching:
         elif self._watchers:
             self._begin()  # somebody came at the last moment
 
-    async def _messages(self, views: set[View]) -> dict[View, bytes]:
-        """What those are told who look at the same."""
-        snapshots = {view: await self._snapshots(view) for view in views}
-        over = self._newly_over([snapshot for each in snapshots.values() for snapshot in each])
-        beat = HEARTBEAT if self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
-        return {view: _message(view, each, over) + beat for view, each in snapshots.items()}
+    async def _snapshots(self, views: set[View]) -> dict[View, list[Snapshot]]:
+        """Of what is looked at, one for each worker."""
+        told = {}
+        for view in views:
+            told[view] = [self._live.snapshot(view)]
+            if self._siblings is not None:
+                told[view] += map(_SNAPSHOT.decode, await self._siblings.ask("GET", f"/live?{view.query}"))
+        return told
 
-    async def _snapshots(self, view: View) -> list[Snapshot]:
-        """One for each worker."""
-        if self._siblings is None:
-            return [self._live.snapshot(view)]
-        others = await self._siblings.ask("GET", f"/live?{view.query}")
-        return [self._live.snapshot(view), *map(_SNAPSHOT.decode, others)]
-
-    def _newly_over(self, snapshots: list[Snapshot]) -> list[Told]:
+    def _newly_over(self, snapshots: dict[View, list[Snapshot]]) -> list[Told]:
         """Calls that ended since the last message, each once."""
         self._told_over = {id: at for id, at in self._told_over.items() if self._tick - at < _TOLD_TICKS}
-        over = {str(ended.call["id"]): ended.call for snapshot in snapshots for ended in snapshot.over}
+        each = [snapshot for workers in snapshots.values() for snapshot in workers]
+        over = {str(ended.call["id"]): ended.call for snapshot in each for ended in snapshot.over}
         new = {id: call for id, call in over.items() if id not in self._told_over}
         self._told_over |= dict.fromkeys(new, self._tick)
         return list(new.values())
@@ -161,6 +175,7 @@ class _Watcher:
     def __init__(self, view: View) -> None:
         self.view = view
         self.slow = 0
+        self.new = True
 
 
 class _Pipe:

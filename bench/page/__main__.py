@@ -1,0 +1,119 @@
+"""Whether the page stays usable at a million calls and a thousand streams at once: `scripts/bench-page`.
+
+A book is made, the real gateway is started on it, and its admin API is asked what the views ask; then a real browser
+opens each view. A few streams run meanwhile, whose events must not be held up by it. At last a thousand streams run,
+and the Live view is looked at.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.page.book import make
+from bench.page.live import watch
+from bench.page.site import Site, delays
+from bench.page.views import HEALTH, ask_all, browser, open_all, sign_in
+
+_NAMES = (os.environ.get("PENSTOCK_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+_FEW, _FEW_GAP_MS = 10, 10
+_QUIET_S = 4.0
+
+
+def main() -> int:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench-page", description=(__doc__ or "").split("\n\n", maxsplit=1)[0]
+    )
+    parser.add_argument("--calls", type=int, default=1_000_000, help="in the book (default: 1000000)")
+    parser.add_argument(
+        "--streams", type=int, default=1_000, help="at once (default: 1000), more than 400; 0 leaves them out"
+    )
+    parser.add_argument("--gap", type=int, default=250, help="milliseconds between two events of one (default: 250)")
+    parser.add_argument("--book", type=Path, help="a folder for the book, which is kept, and used again if it is there")
+    options = parser.parse_args()
+    if 0 < options.streams <= 400:
+        parser.error("--streams: of 400 or fewer there are not two whole pages to look at")
+    chromium = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
+    if chromium is None:
+        print("bench-page: no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/it", file=sys.stderr)
+        return 2
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with tempfile.TemporaryDirectory(prefix=".bench-page-", dir=Path.cwd()) as name:
+        scratch = Path(name)
+        folder = options.book or scratch / "state"
+        if not (folder / "ledger.db").exists():
+            began = time.monotonic()
+            make(folder, options.calls)
+            size = (folder / "ledger.db").stat().st_size / 1e6
+            print(f"a book of {options.calls:,} calls, made in {time.monotonic() - began:.0f} s, {size:,.0f} MB\n")
+        with Site(folder.absolute(), scratch) as site:
+            measure_views(site, chromium)
+            if options.streams:
+                measure_live(site, chromium, options.streams, options.gap)
+    return 0
+
+
+def measure_views(site: Site, chromium: str) -> None:
+    """Each question, each view, and what streams notice of it."""
+    crowd = site.crowd(_FEW, _FEW_GAP_MS)
+    try:
+        began = time.monotonic()
+        time.sleep(_QUIET_S)
+        quiet, cpu = time.monotonic(), site.cpu_s()
+        print(f"{'the admin API answers; milliseconds':46}{'median':>9}{'worst':>9}")
+        for took in ask_all(site):
+            print(took)
+        asked, spent = time.monotonic(), site.cpu_s() - cpu
+        while time.monotonic() - asked < _QUIET_S:
+            for query in HEALTH.values():
+                site.ask(f"/admin/health?{query}")
+        health = time.monotonic()
+        print(f"\n{'the page shows a view, from its loading on':46}{'median':>9}{'worst':>9}")
+        with browser(chromium) as opened:
+            for took in open_all(sign_in(opened, site), site):
+                print(took)
+    finally:
+        seen = crowd.end()
+    print(f"\n{f'events of {_FEW} streams, one each {_FEW_GAP_MS} ms':46}{'median':>9}{'99%':>9}{'worst':>9}")
+    spans = (
+        ("while nobody asks", began, quiet),
+        ("while all of these are asked", quiet, asked),
+        ("while Health is asked without a pause", asked, health),
+    )
+    for what, since, until in spans:
+        told = delays(seen, since, until)
+        print(f"  {what:44}{told.p50:9.1f}{told.p99:9.1f}{told.most:9.1f}")
+    print(f"\nthe gateway: {spent:.1f} s of CPU for all of these, {site.megabytes():.0f} MB\n")
+
+
+def measure_live(site: Site, chromium: str, streams: int, gap_ms: int) -> None:
+    """The Live view."""
+    with browser(chromium) as opened:
+        seen = watch(opened, site, streams, gap_ms)
+    frames = sorted(seen.frames)
+    print(
+        f"{streams:,} streams, an event each {gap_ms} ms; the page says that {seen.shown} run, and lists {seen.listed}"
+    )
+    print(f"  a click on a row until its text shows        {seen.click_ms:9.1f} ms")
+    print(f"  a click on Older until others are listed     {seen.older_ms:9.1f} ms")
+    print(f"  a search for one until it is listed alone    {seen.find_ms:9.1f} ms")
+    print(f"  between two frames, 99%                      {frames[int(0.99 * len(frames))]:9.1f} ms")
+    longest = max(seen.busy, default=0)
+    print(f"  tasks of more than 50 ms                     {len(seen.busy):9}, the longest {longest:.0f} ms")
+    print(f"\n{'':46}{'CPU':>9}{'median':>9}{'99%':>9}{'worst':>9}   of an event, ms")
+    for what, cpu, told in (
+        ("nobody looks", seen.cpu_alone, seen.alone),
+        ("Live is open", seen.cpu_watched, seen.watched),
+    ):
+        print(f"  {what:44}{cpu:9.0%}{told.p50:9.1f}{told.p99:9.1f}{told.most:9.1f}   of {told.events:,}")
+    print(f"\nthe gateway: {seen.megabytes:.0f} MB")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The real gateway on a book, its upstream, and its admin API, as `scripts/bench-page` uses them."""
+
+import array
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+KEY = "sk-bench"
+_LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
+_LINK = re.compile(r"http://127\.0\.0\.1:(\d+)(/open\?link=\S+)")
+_START_S = 60.0
+_CLOCK = os.sysconf("SC_CLK_TCK")
+_CONFIGURATION = """
+[server]
+log = "off"
+keys = ["{key}"]
+[limits]
+max_connections = 4096
+[admin]
+content = true
+[ledger]
+folder = "{folder}"
+[providers.mock]
+base_url = "http://127.0.0.1:{port}/v1"
+api_key = "of-nobody"
+"""
+
+
+class Delays(NamedTuple):
+    """How long events were under way in some time, in milliseconds, and how many came."""
+
+    events: int
+    p50: float
+    p99: float
+    most: float
+
+
+class Crowd:
+    """Streams that run through the gateway, and are read by another process."""
+
+    def __init__(self, port: int, streams: int, gap_ms: int, folder: Path) -> None:
+        self._file = folder / "events"
+        command = [sys.executable, "-m", "bench.page.crowd", str(port), KEY, str(streams), str(gap_ms), str(self._file)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != "begun":
+            self.end()
+            raise SystemExit("bench-page: the streams did not begin")
+
+    def end(self) -> "array.array[float]":
+        """Let them end; what came of each event."""
+        seen = array.array("d")
+        _end(self._process)
+        with suppress(FileNotFoundError):
+            seen.frombytes(self._file.read_bytes())
+        return seen
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Close what it reads and writes, and wait until it has ended."""
+    try:
+        process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def delays(seen: "array.array[float]", since: float, until: float) -> Delays:
+    """What came of the events that came in a time."""
+    took = sorted(1e3 * seen[index + 1] for index in range(0, len(seen), 2) if since <= seen[index] < until)
+    if not took:
+        return Delays(0, 0, 0, 0)
+    return Delays(len(took), took[len(took) // 2], took[int(0.99 * len(took))], took[-1])
+
+
+class Site:
+    """A gateway that has the book of a folder."""
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self._scratch = scratch
+        self._mock = subprocess.Popen(
+            [sys.executable, "-m", "bench.page.upstream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._mock.stdout is not None
+        file = scratch / "penstock.toml"
+        port = int(self._mock.stdout.readline())
+        file.write_text(_CONFIGURATION.format(key=KEY, folder=folder, port=port))
+        self._said = (scratch / "said").open("w+")
+        self._gateway = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "serve", "--config", str(file), "--port", "0"],
+            stderr=self._said,
+            text=True,
+        )
+        self.port, self.admin, link = self._listening()
+        self._token = (folder / "admin-token").read_text().strip()
+        self._connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=60)
+        self._connection.request("GET", link)
+        response = self._connection.getresponse()
+        response.read()
+        self.session = response.headers["set-cookie"].partition(";")[0].partition("=")[2]
+        """What lets a browser in."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        for process in (self._gateway, self._mock):
+            process.terminate()
+            _end(process)
+        self._said.close()
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.admin}"
+
+    def ask(self, path: str) -> tuple[float, Any]:
+        """Ask the admin API: how many milliseconds the answer took, and what it is."""
+        began = time.perf_counter()
+        self._connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
+        response = self._connection.getresponse()
+        data = response.read()
+        took = 1e3 * (time.perf_counter() - began)
+        if response.status != 200:
+            raise SystemExit(f"bench-page: {path}: {response.status} {data[:200].decode()}")
+        return took, json.loads(data)
+
+    def crowd(self, streams: int, gap_ms: int) -> Crowd:
+        """Begin streams, an event each so many milliseconds."""
+        return Crowd(self.port, streams, gap_ms, self._scratch)
+
+    def cpu_s(self) -> float:
+        """What the gateway has used."""
+        fields = Path(f"/proc/{self._gateway.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _CLOCK
+
+    def megabytes(self) -> float:
+        """What of it is in memory."""
+        found = re.search(r"Rss:\s+(\d+)", Path(f"/proc/{self._gateway.pid}/smaps_rollup").read_text())
+        return int(found[1]) / 1024 if found else 0.0
+
+    def _listening(self) -> tuple[int, int, str]:
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline and self._gateway.poll() is None:
+            said = Path(self._said.name).read_text()
+            listens, link = _LISTENS.search(said), _LINK.search(said)
+            if listens and link:
+                return int(listens[1]), int(link[1]), link[2]
+            time.sleep(0.02)
+        raise SystemExit(f"bench-page: the gateway did not start:\n{Path(self._said.name).read_text()}")

@@ -1,0 +1,120 @@
+"""What the views ask of the admin API, and how long a browser takes until it shows the answer."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bench.page.book import OLD_PROVIDER, RARE_KEY, RARE_REPAIR
+from bench.page.site import Site
+from penstock.serve.admin.access import COOKIE
+
+ROUNDS = 5
+_COMMON_KEY = "key_000000000003"
+# What is asked, and in how many milliseconds it should be answered.
+LIST_MS, SUM_MS = 100, 200
+LISTS = {
+    "newest": "",
+    "deep in, by keyset": "before={deep}",
+    "outcome failed": "outcome=failed",
+    "outcome that never was": "outcome=orphaned",
+    "model": "model=fast",
+    "model that never was": "model=nobody",
+    "provider": "provider=groq",
+    "provider, deep in": "provider=groq&before={deep}",
+    "provider of long ago": f"provider={OLD_PROVIDER}",
+    "provider that never was": "provider=nobody",
+    "key": f"key={_COMMON_KEY}",
+    "key that is hardly used": f"key={RARE_KEY}",
+    "repair": "repair=no-done",
+    "repair that is rare": f"repair={RARE_REPAIR}",
+    "repair that never was": "repair=bom",
+    "tag": "tag=team%3Dsearch",
+    "tag that never was": "tag=team%3Dnobody",
+    "a day, three weeks ago": "since=21d&until=20d",
+    "provider, outcome and a week": "provider=mistral&outcome=timed_out&since=7d",
+    "rare key and outcome": f"key={RARE_KEY}&outcome=completed",
+    "provider, repair and an hour": "provider=groq&repair=no-done&since=1h",
+}
+HEALTH = {"an hour": "since=1h&bucket=1m", "a day": "since=24h&bucket=30m", "a week": "since=7d&bucket=3h"}
+HEALTH |= {"a month": "since=30d&bucket=12h"}
+SPEND = {
+    f"by {by}, {span}": f"by={by}&since={span}" for by in ("key", "model", "provider", "day") for span in ("24h", "30d")
+}
+# What is opened, and what is there once it shows its data.
+PAGES = {
+    "Calls": ("calls", "tbody tr"),
+    "Calls of a provider": (f"calls?provider={OLD_PROVIDER}", "tbody tr"),
+    "A call": ("calls/{id}", "dl.facts"),
+    "Health, an hour": ("health?since=1h", "section.provider"),
+    "Health, a day": ("health", "section.provider"),
+    "Health, a week": ("health?since=7d", "section.provider"),
+    "Health, a month": ("health?since=30d", "section.provider"),
+    "Spend, a month": ("spend", "tbody tr"),
+    "Spend by key": ("spend?by=key", "tbody tr"),
+}
+
+
+class Took(NamedTuple):
+    """How long something took, in milliseconds: as a rule, and at worst."""
+
+    what: str
+    usual: float
+    worst: float
+    wanted: float | None = None
+
+    def __str__(self) -> str:
+        late = self.wanted is not None and self.usual > self.wanted
+        return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{'   slower than wanted' if late else ''}"
+
+
+def ask_all(site: Site) -> Iterator[Took]:
+    """Each question of each view."""
+    _, page = site.ask("/admin/entries?until=15d&limit=1")
+    deep, id = page["next"], page["entries"][0]["id"]
+    for name, query in LISTS.items():
+        yield _asked(site, f"Calls: {name}", f"/admin/entries?{query.format(deep=deep)}", LIST_MS)
+    yield _asked(site, "Calls: one call", f"/admin/entries/{id}", LIST_MS)
+    for name, query in HEALTH.items():
+        yield _asked(site, f"Health: {name}", f"/admin/health?{query}", SUM_MS)
+    for name, query in SPEND.items():
+        yield _asked(site, f"Spend: {name}", f"/admin/usage?{query}", SUM_MS)
+    yield _asked(site, "Spend: budgets of all keys", "/admin/keys?limit=500", SUM_MS)
+
+
+def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
+    times = [site.ask(path)[0] for _ in range(ROUNDS)]
+    return Took(what, statistics.median(times), max(times), wanted)
+
+
+@contextmanager
+def browser(chromium: str) -> Iterator[Browser]:
+    """A browser."""
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def sign_in(opened: Browser, site: Site) -> Page:
+    """A page that is let in."""
+    window = opened.new_context(viewport={"width": 1280, "height": 800})
+    window.add_cookies([{"name": COOKIE, "value": site.session, "url": site.url}])
+    return window.new_page()
+
+
+def open_all(page: Page, site: Site) -> Iterator[Took]:
+    """Each view, from the beginning of loading the page until its data is there."""
+    _, found = site.ask("/admin/entries?until=15d&limit=1")
+    for name, (view, selector) in PAGES.items():
+        times = []
+        for _ in range(3):
+            page.goto("about:blank")
+            began = time.perf_counter()
+            page.goto(f"{site.url}/#/{view.format(id=found['entries'][0]['id'])}", wait_until="commit")
+            page.wait_for_selector(selector, timeout=30_000)
+            times.append(1e3 * (time.perf_counter() - began))
+        yield Took(f"{name}", statistics.median(times), max(times))
