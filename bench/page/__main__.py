@@ -66,7 +66,7 @@ def measure_views(site: Site, chromium: str) -> None:
         began = time.monotonic()
         time.sleep(_QUIET_S)
         quiet, cpu = time.monotonic(), site.cpu_s()
-        print(f"{'the admin API answers; milliseconds':46}{'median':>9}{'worst':>9}")
+        print(f"{'the admin API answers; milliseconds':46}{'median':>9}{'worst':>9}{'CPU':>9}")
         for took in ask_all(site):
             print(took)
         asked, spent = time.monotonic(), site.cpu_s() - cpu

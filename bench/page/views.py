@@ -59,16 +59,18 @@ PAGES = {
 
 
 class Took(NamedTuple):
-    """How long something took, in milliseconds: as a rule, and at worst."""
+    """How long something took, in milliseconds: as a rule, and at worst; and the gateway's CPU, where it is known."""
 
     what: str
     usual: float
     worst: float
+    cpu: float | None = None
     wanted: float | None = None
 
     def __str__(self) -> str:
         late = self.wanted is not None and self.usual > self.wanted
-        return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{'   slower than wanted' if late else ''}"
+        cpu = "" if self.cpu is None else f"{self.cpu:9.1f}"
+        return f"  {self.what:44}{self.usual:9.1f}{self.worst:9.1f}{cpu}{'   slower than wanted' if late else ''}"
 
 
 def ask_all(site: Site) -> Iterator[Took]:
@@ -86,8 +88,10 @@ def ask_all(site: Site) -> Iterator[Took]:
 
 
 def _asked(site: Site, what: str, path: str, wanted: float) -> Took:
+    before = site.cpu_s()
     times = [site.ask(path)[0] for _ in range(ROUNDS)]
-    return Took(what, statistics.median(times), max(times), wanted)
+    cpu = 1e3 * (site.cpu_s() - before) / ROUNDS
+    return Took(what, statistics.median(times), max(times), cpu, wanted)
 
 
 @contextmanager

@@ -4,7 +4,9 @@ Each bin is a fifth wider than the one before, and a percentile is told as the m
 that lies between the least time and the greatest: it is right within a tenth, and where there was one time, it is that.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import add
 
 from penstock.gateway.book import Percentiles
@@ -59,14 +61,14 @@ class Times:
 
     def percentiles(self) -> Percentiles:
         """The middle, and what only one in twenty exceeds."""
-        return Percentiles(p50=self._percentile(0.50), p95=self._percentile(0.95))
+        reached = list(accumulate(self._bins))
+        return Percentiles(p50=self._percentile(reached, 0.50), p95=self._percentile(reached, 0.95))
 
-    def _percentile(self, part: float) -> int | None:
-        wanted = part * sum(self._bins)
-        for number, count in enumerate(self._bins):
-            if count and wanted <= count:
-                least = max(BOUNDS[number], self._least)
-                most = BOUNDS[number + 1] - 1 if number + 1 < BINS else BOUNDS[-1]  # the last one has no end
-                return (least + max(least, min(most, self._most))) // 2
-            wanted -= count
-        return None
+    def _percentile(self, reached: list[int], part: float) -> int | None:
+        """`reached`: how many are in each bin and in those before."""
+        if not reached[-1]:
+            return None
+        number = bisect_left(reached, part * reached[-1])
+        least = max(BOUNDS[number], self._least)
+        most = BOUNDS[number + 1] - 1 if number + 1 < BINS else BOUNDS[-1]  # the last one has no end
+        return (least + max(least, min(most, self._most))) // 2

@@ -25,12 +25,14 @@ from penstock.stores.summary import (
     counted,
 )
 
+_GAP_NAMES = f"SELECT number FROM summed_names WHERE what = '{GAP}'"
+
 
 def _slots(table: str, columns: str) -> str:
-    """Of slots of two widths, those of the wider one in the middle."""
+    """Of slots of two widths, those of the wider one in the middle. Gaps are not told by time: all are in bucket 0."""
     return " UNION ALL ".join(
-        f"SELECT name, slot * {width} / ? AS bucket, {columns} FROM {table} "
-        f"WHERE width = {width} AND slot >= ? AND slot < ?"
+        f"SELECT name, CASE WHEN name IN ({_GAP_NAMES}) THEN 0 ELSE slot * {width} / ? END AS bucket, {columns} "
+        f"FROM {table} WHERE width = {width} AND slot >= ? AND slot < ?"
         for width in (FINE_MS, COARSE_MS, FINE_MS)
     )
 

@@ -60,9 +60,8 @@ def newest(reader: Reader, wanted: Filter, before: Place | None, limit: int) -> 
         if before is not None:
             selection.add("(c.at_ms, c.place) < (?, ?)", *before)
         return in_order(selection, NEWEST_FIRST, limit)
-    summed, since = Selection(wanted, at="t.at_ms", lead=lead), Selection(wanted, at="+c.at_ms")
+    summed, since = Selection(wanted, at="t.at_ms", lead=lead), Selection(wanted, at="+c.at_ms", behind=SUMMED)
     summed.add("t.kind = ? AND t.name = ? AND c.place = t.call", *lead)
-    since.add(f"c.place > {SUMMED}")
     if before is not None:
         summed.add("(t.at_ms, t.call) < (?, ?)", *before)
         since.add("(+c.at_ms, c.place) < (?, ?)", *before)

@@ -29,6 +29,8 @@ def leads(wanted: Filter) -> list[Lead]:
     """By what the calls that are meant can be looked up."""
     names = {"key": wanted.keys, "model": wanted.models, "outcome": wanted.outcomes, "provider": wanted.providers}
     found = [Lead(kind, text(values[0])) for kind, values in names.items() if len(values) == 1]
+    if len(wanted.targets) == 1:
+        found.append(Lead("target", "/".join(_taken_apart(wanted.targets[0]))))
     if wanted.repair:
         found.append(Lead("repair", text(wanted.repair)))
     return found + [Lead(f"tag:{text(name, most=LONGEST_NAME)}", text(value)) for name, value in wanted.tags.items()]
@@ -38,9 +40,13 @@ class Selection:
     """Conditions on `calls c`, and their parameters, in the same order. `at` is where the time of a call stands.
 
     Those of a lead that is a trait are left out: `c` is joined to it. No index is used for other columns than the lead.
+    `behind` is a place, in SQL, behind which all calls are that are meant. PostgreSQL does not conclude by itself that
+    what belongs to them is behind it too, and would look through all of it.
     """
 
-    def __init__(self, wanted: Filter, *, at: str = "c.at_ms", lead: Lead | None = None) -> None:
+    def __init__(
+        self, wanted: Filter, *, at: str = "c.at_ms", lead: Lead | None = None, behind: str | None = None
+    ) -> None:
         self._conditions: list[str] = []
         self.parameters: list[Value] = []
         if wanted.since_ms is not None:
@@ -52,18 +58,25 @@ class Selection:
                 hidden = " || ''" if lead is not None and lead.kind != column else ""
                 self.add(f"c.{column}{hidden} IN {marks(names)}", *map(text, names))
         led = lead.kind if lead is not None else ""
+        if behind is not None:
+            self.add(f"c.place > {behind}")
+
+        def has(table: str, condition: str) -> str:
+            there = f" AND x.call > {behind}" if behind is not None else ""
+            return f"EXISTS (SELECT 1 FROM {table} x WHERE x.call = c.place{there} AND {condition})"
+
         if wanted.providers and led != "provider":
-            self.add(_has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
+            self.add(has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
         if wanted.targets and led != "target":
-            pairs = [target.partition("/")[::2] for target in wanted.targets]
-            either = " OR ".join(["x.provider = ? AND x.model = ?"] * len(pairs))
-            self.add(_has("attempts", f"({either})"), *(text(name) for pair in pairs for name in pair))
+            either = " OR ".join(["x.provider = ? AND x.model = ?"] * len(wanted.targets))
+            names = [name for target in wanted.targets for name in _taken_apart(target)]
+            self.add(has("attempts", f"({either})"), *names)
         if wanted.repair and led != "repair":
-            self.add(_has("call_repairs", "x.code = ?"), text(wanted.repair))
+            self.add(has("call_repairs", "x.code = ?"), text(wanted.repair))
         for name, value in wanted.tags.items():
             stored = text(name, most=LONGEST_NAME)
             if led != f"tag:{stored}":
-                self.add(_has("call_tags", "x.name = ? AND x.value = ?"), stored, text(value))
+                self.add(has("call_tags", "x.name = ? AND x.value = ?"), stored, text(value))
 
     def add(self, condition: str, *parameters: Value) -> None:
         """One condition more."""
@@ -81,5 +94,7 @@ def marks(values: Sequence[object]) -> str:
     return f"({', '.join('?' * len(values))})"
 
 
-def _has(table: str, condition: str) -> str:
-    return f"EXISTS (SELECT 1 FROM {table} x WHERE x.call = c.place AND {condition})"
+def _taken_apart(target: str) -> tuple[str, str]:
+    """A provider and its model, as they are stored."""
+    provider, _, model = target.partition("/")
+    return text(provider), text(model)

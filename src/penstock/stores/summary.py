@@ -9,7 +9,7 @@ call were counted, whoever books, however late, and whether the summary has come
     summed_times    how many waited how long for the first event, and for any other; `bins.py` says in which bins
     summed_names    a provider, its model, and an outcome, `repair:CODE`, `first` or `gap`: the `name` in these two
     summed_usage    what calls of an hour have used, by key, by model, by outcome, and attempts by provider
-    call_traits     by which provider, repair or tag calls are found, in the order in which they are listed
+    call_traits     by which provider, target, repair or tag calls are found, in the order in which they are listed
 
 Where calls are removed the database empties all of it, and it is made anew.
 """
@@ -122,6 +122,7 @@ _WORK = (
     _sum_usage("outcome", "c.outcome", OF_CALLS, "calls c"),
     _sum_usage("provider", "COALESCE(a.provider, '')", OF_ATTEMPTS, "calls c LEFT JOIN attempts a ON a.call = c.place"),
     _note_trait("'provider'", "x.provider", "attempts"),
+    _note_trait("'target'", "x.provider || '/' || x.model", "attempts"),
     _note_trait("'repair'", "x.code", "call_repairs"),
     _note_trait("'tag:' || x.name", "x.value", "call_tags"),
 )
