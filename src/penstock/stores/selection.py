@@ -4,6 +4,7 @@ Where a filter has several conditions, the calls are looked up by one of them, t
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from penstock.gateway.book import Filter
@@ -69,8 +70,7 @@ class Selection:
             self.add(has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
         if wanted.targets and led != "target":
             either = " OR ".join(["x.provider = ? AND x.model = ?"] * len(wanted.targets))
-            names = [name for target in wanted.targets for name in _taken_apart(target)]
-            self.add(has("attempts", f"({either})"), *names)
+            self.add(has("attempts", f"({either})"), *chain.from_iterable(map(_taken_apart, wanted.targets)))
         if wanted.repair and led != "repair":
             self.add(has("call_repairs", "x.code = ?"), text(wanted.repair))
         for name, value in wanted.tags.items():
