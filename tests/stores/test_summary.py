@@ -30,6 +30,7 @@ _GROUPS: tuple[list[Grouping], ...] = ([], ["key"], ["model"], ["provider"], ["o
 _FILTERS = (
     Filter(),
     Filter(providers=("openai",)),
+    Filter(targets=("groq/llama-3.3-70b",), outcomes=("completed",)),
     Filter(repair="no-done"),
     Filter(tags={"team": "search"}),
     Filter(tags={"team": "search"}, providers=("groq",), repair="no-done"),
@@ -260,6 +261,7 @@ LISTS: dict[str, tuple[str, Filter]] = {
     "a provider": (_TRAIT, Filter(providers=("groq",))),
     "a provider of long ago": (_TRAIT, Filter(providers=(OLD_PROVIDER,))),
     "a provider that never was": (_TRAIT, Filter(providers=("nobody",))),
+    "a target": (_TRAIT, Filter(targets=("groq/llama-3.3-70b",))),
     "a repair": (_TRAIT, Filter(repair="no-done")),
     "a repair that is rare": (_TRAIT, Filter(repair=RARE_REPAIR)),
     "a tag": (_TRAIT, Filter(tags={"team": "search"})),
