@@ -11,7 +11,7 @@ import math
 import sys
 from pathlib import Path
 
-from bench.gateway import fetch, goals, judge, observation
+from bench.gateway import fetch, goals, judge
 from bench.gateway.chart import Bar, draw
 from bench.gateway.figures import Figures
 from bench.gateway.goals import Verdict
@@ -41,9 +41,7 @@ def main() -> int:
             _print_scenario(scenario, figures)
         _print_process(figures)
         _print_disturbance(figures)
-        idle_us = observation.idle_us()
-        print(f"\nto observe an event while nobody watches: {idle_us:.2f} µs, measured in this process")
-        verdicts = goals.of_figures(figures, scenarios, idle_us)
+        verdicts = goals.of_figures(figures, scenarios)
         if options.streams:
             found = crowd(options.streams)
             _print_crowd(found, options.streams)

@@ -32,8 +32,8 @@ class Figures:
         ]
         return statistics.median(values) if values else None
 
-    def more(self, gateway: str, than: str, scenario: str, less_us: float = 0.0) -> float | None:
-        """By what share one takes more CPU per event than another, of whose figure something is taken off.
+    def more(self, gateway: str, than: str, scenario: str) -> float | None:
+        """By what share one takes more CPU per event than another.
 
         The median of the rounds' own shares: the two ran within the same minute, and what the machine does in another
         minute is in both or in neither.
@@ -46,9 +46,7 @@ class Figures:
             strict=False,
         )
         shares = [
-            ours.cpu_us / (theirs.cpu_us - less_us) - 1
-            for ours, theirs in rounds
-            if ours.cpu_us is not None and theirs.cpu_us is not None and theirs.cpu_us > less_us
+            ours.cpu_us / theirs.cpu_us - 1 for ours, theirs in rounds if ours.cpu_us is not None and theirs.cpu_us
         ]
         return statistics.median(shares) if shares else None
 

@@ -8,13 +8,12 @@ streams may take.
 from typing import NamedTuple
 
 from bench.gateway.figures import Figures
-from bench.gateway.judge import WATCHED, WITHOUT_LEDGER
+from bench.gateway.judge import WITHOUT_LEDGER
 from bench.gateway.streams import Crowd
 
 MAX_KILOBYTES_EACH = 100.0
 LEDGER_SHARE = 0.1
-WATCHING_SHARE = 0.05
-SHARE_SCENARIOS = ("paced50", "paced200")
+LEDGER_SCENARIOS = ("paced50", "paced200")
 
 
 class Goal(NamedTuple):
@@ -45,12 +44,10 @@ class Verdict(NamedTuple):
         return f"{name:14}{self.words}"
 
 
-def of_figures(figures: Figures, scenarios: list[str], idle_us: float = 0.0) -> list[Verdict]:
-    """The verdicts on what the judge measured. `idle_us` is what observing an event takes while nobody watches."""
+def of_figures(figures: Figures, scenarios: list[str]) -> list[Verdict]:
+    """The verdicts on what the judge measured."""
     verdicts = [_beside_nginx(goal, figures, scenarios) for goal in GOALS]
-    for scenario in scenarios:
-        if scenario in SHARE_SCENARIOS:
-            verdicts += [_ledger(figures, scenario), _watching(figures, scenario, idle_us)]
+    verdicts += [_ledger(figures, scenario) for scenario in scenarios if scenario in LEDGER_SCENARIOS]
     for scenario in scenarios:
         trouble = figures.mistakes("penstock", scenario) or figures.falls_behind("penstock", scenario)
         if "penstock" not in figures.gateways:
@@ -61,29 +58,14 @@ def of_figures(figures: Figures, scenarios: list[str], idle_us: float = 0.0) -> 
 
 
 def _ledger(figures: Figures, scenario: str) -> Verdict:
-    """What the ledger adds to an event, in the same run."""
+    """What the ledger adds to an event, in the same rounds."""
+    kept, not_kept = (figures.median(gateway, "cpu_us", scenario) for gateway in ("penstock", WITHOUT_LEDGER))
+    share = figures.more("penstock", WITHOUT_LEDGER, scenario)
     words = f"the ledger's CPU per event, {scenario}"
-    return _share(figures, scenario, words, ("penstock", WITHOUT_LEDGER), LEDGER_SHARE)
-
-
-def _watching(figures: Figures, scenario: str, idle_us: float) -> Verdict:
-    """What live observation adds to an event: while somebody watches, and what it takes when nobody does."""
-    words = f"live observation's CPU per event, {scenario}"
-    return _share(figures, scenario, words, (WATCHED, "penstock"), WATCHING_SHARE, idle_us)
-
-
-def _share(
-    figures: Figures, scenario: str, words: str, gateways: tuple[str, str], most: float, less_us: float = 0.0
-) -> Verdict:
-    """What one has that the other has not; and `less_us` of the other's that it has, too."""
-    with_it, without = (figures.median(gateway, "cpu_us", scenario) for gateway in gateways)
-    share = figures.more(*gateways, scenario, less_us)
-    if with_it is None or without is None or share is None:
+    if kept is None or not_kept is None or share is None:
         return Verdict(None, f"{words}: there is no figure")
-    words += (
-        f": {with_it:.1f} µs with it, {without - less_us:.1f} µs without; {share:+.1%} in a round, {most:+.0%} allowed"
-    )
-    return Verdict(share <= most, words)
+    words += f": {kept:.1f} µs with it, {not_kept:.1f} µs without; {share:+.1%} in a round, {LEDGER_SHARE:+.0%} allowed"
+    return Verdict(share <= LEDGER_SHARE, words)
 
 
 def of_crowd(crowd: Crowd) -> Verdict:

@@ -68,32 +68,15 @@ def test_the_judge_s_mistakes_are_read(found: object, mistakes: str) -> None:
     assert Figures([read]).disturbed == 1
 
 
-@pytest.mark.parametrize(
-    ("watched", "met", "words"),
-    [
-        (26.0, True, "26.0 µs with it, 24.8 µs without; +4.8% in a round, +5% allowed"),
-        (26.1, False, "26.1 µs with it, 24.8 µs without; +5.2% in a round, +5% allowed"),
-        (None, None, "there is no figure"),
-    ],
-)
-def test_what_watching_costs_has_what_it_costs_unwatched_in_it(
-    watched: float | None, met: bool | None, words: str
-) -> None:
-    rows = [row("direct", DIRECT), row("nginx", NGINX), row("penstock", (25.0, 200.0, 200.0))]
-    rows += [row("watched", (watched, 200.0, 200.0))] if watched else []
-    found = goals.of_figures(Figures(rows), ["paced50"], 0.2)
-    assert Verdict(met, f"live observation's CPU per event, paced50: {words}") in found
-
-
 def test_a_share_is_that_of_its_round() -> None:
     """A slow minute is in both, and says nothing about either."""
     rows = [row("direct", DIRECT), row("nginx", NGINX)]
-    for minute, watched in ((1.0, 1.02), (3.0, 1.02), (2.0, 1.30)):
+    for minute, share in ((1.0, 1.02), (3.0, 1.02), (2.0, 1.30)):
         rows += [
-            row("penstock", (20.0 * minute, 200.0, 200.0)),
-            row("watched", (20.0 * minute * watched, 200.0, 200.0)),
+            row("without ledger", (20.0 * minute, 200.0, 200.0)),
+            row("penstock", (20.0 * minute * share, 200.0, 200.0)),
         ]
-    (verdict,) = [found for found in goals.of_figures(Figures(rows), ["paced50"]) if "live observation" in found.words]
+    (verdict,) = [found for found in goals.of_figures(Figures(rows), ["paced50"]) if "ledger" in found.words]
     assert verdict.met
     assert "+2.0% in a round" in verdict.words
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.gateway import observation
-from bench.gateway.watcher import Seen, Watcher
+from bench.watching import unwatched
+from bench.watching.__main__ import median_range
+from bench.watching.watcher import Seen, Watcher
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO
 from tests.faults.upstream import Upstream, chunk, for_ever, head
@@ -39,9 +40,15 @@ def test_who_finds_nobody_to_watch_has_seen_nothing(served: Served) -> None:
 
 
 def test_what_observing_an_event_takes_can_be_measured() -> None:
-    assert -10 < observation.idle_us() < 10  # it is measured: how little it is, the bench says
+    assert -10 < unwatched.idle_us() < 10  # it is measured: how little it is, the bench says
 
 
 def test_a_relay_that_was_changed_is_not_timed() -> None:
-    with pytest.raises(ValueError, match="look at bench/gateway/observation"):
-        observation.unobserved("def _make_shortcut(self): ...")
+    with pytest.raises(ValueError, match="look at bench/watching/unwatched"):
+        unwatched.unobserved("def _make_shortcut(self): ...")
+
+
+def test_the_median_lies_within_its_range() -> None:
+    low, high = median_range([-0.2, -0.1, 0.0, 0.01, 0.02, 0.03, 0.04, 0.3])
+    assert -0.2 <= low < 0.015 < high <= 0.3
+    assert median_range([0.01] * 5) == (0.01, 0.01)

@@ -30,7 +30,7 @@ class Watcher:
     """Watches whoever has this admin API, from when it is entered until it is left; then `seen` says what it saw."""
 
     def __init__(self, port: int, token: str) -> None:
-        self._command = [sys.executable, "-m", "bench.gateway.watcher", str(port)]
+        self._command = [sys.executable, "-m", "bench.watching.watcher", str(port)]
         self._token = token
         self.seen = Seen(0, 0)
 

@@ -1,4 +1,4 @@
-"""Observation: what it takes to keep account of each event while nobody watches, in this process.
+"""Unwatched: what it takes to keep account of each event while nobody watches, in this process.
 
 No gateway can be run without it, so the code that relays a steady stream is compiled a second time without the lines
 that are there only to be looked at: the gaps between events, and whether somebody reads along. Both are run in turns
@@ -43,7 +43,7 @@ def unobserved(source: str) -> str:
     """The code without what observes. Raises `ValueError` where that is not what it was."""
     for words, instead in OBSERVING:
         if source.count(words) != 1:
-            raise ValueError(f"{words!r} is not in the relay as it was: look at bench/gateway/observation.py")
+            raise ValueError(f"{words!r} is not in the relay as it was: look at bench/watching/unwatched.py")
         source = source.replace(words, instead)
     return source
 

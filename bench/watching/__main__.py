@@ -1,0 +1,139 @@
+"""What it costs a gateway that somebody looks at its Live page: `scripts/bench-watching`.
+
+One gateway carries one load, of fifty paced streams. Somebody watches for two seconds, and then nobody, and so on, the
+order of the two drawn by lot: whatever else the machine does is in both. The figure is the median of the pairs' shares,
+with the range in which it lies with 95 % certainty. What observing an event takes while nobody watches is measured in
+this process (`unwatched.py`), and added.
+"""
+
+import argparse
+import os
+import random
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.gateway import judge
+from bench.gateway.judge import MissingError
+from bench.watching import unwatched
+from bench.watching.watcher import Watcher
+
+STREAMS = 50
+EVENTS = 100
+GAP_US = 5_000
+GOAL = 0.05
+TURN_S = 2.0
+# Until somebody who has come reads, and until nothing is left of somebody who has gone.
+SETTLE_S = 0.5
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench-watching", description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("--pairs", type=int, default=40, help="turns with and without a watcher (default: %(default)s)")
+    options = parser.parse_args()
+    try:
+        judge.check()
+        pairs = _measure(options.pairs)
+    except MissingError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 2
+    events_per_s = STREAMS * 1e6 / GAP_US
+    with_it, without = (statistics.median(column) / events_per_s * 1e6 for column in zip(*pairs, strict=True))
+    idle_us = unwatched.idle_us()
+    shares = [watched / alone - 1 for watched, alone in pairs]
+    share = statistics.median(shares) + idle_us / without
+    low, high = (bound + idle_us / without for bound in median_range(shares))
+    print(f"{STREAMS} streams, an event every {GAP_US // 1000} ms; {len(pairs)} pairs of turns of {TURN_S:g} s")
+    print(f"CPU per event: {with_it:.1f} µs while somebody watches, {without:.1f} µs while nobody does")
+    print(f"to observe an event while nobody watches, in this process: {idle_us:.2f} µs")
+    print(f"live observation: {share:+.1%} in all, {low:+.1%} to {high:+.1%} with 95 % certainty; {GOAL:+.0%} allowed")
+    return 0 if share <= GOAL else 1
+
+
+def median_range(values: list[float]) -> tuple[float, float]:
+    """Between which of the values their median lies, with 95 % certainty: by drawing from them again and again."""
+    chance = random.Random(1)
+    drawn = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(2_000))
+    return drawn[50], drawn[-50]
+
+
+def _measure(pairs: int) -> list[tuple[float, float]]:
+    """CPU seconds for each second: of turns with a watcher, and of those without, side by side."""
+    port, admin_port, token = judge.free_port(), judge.free_port(), secrets.token_hex()
+    with ExitStack() as ended, tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        folder = Path(name)
+        configuration = judge.configuration(folder, log=False)
+        with configuration.open("a") as file:
+            file.write(judge.ADMIN.format(port=admin_port, token=token))
+        mock, loadgen = judge.build_mock(folder), judge.build_loadgen(folder)
+        ended.enter_context(_running([str(mock), str(judge.MOCK_PORT)], judge.OTHER_CORE))
+        gateway = ended.enter_context(_running(judge.command(configuration, port), judge.GATEWAY_CORE))
+        judge.give_priority(gateway, os.SCHED_RR, 1)
+        _wait_for(f"http://127.0.0.1:{port}/readyz")
+        _wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
+        seconds = int(pairs * 2 * (TURN_S + SETTLE_S)) + 10
+        load = ["-p", str(port), "-u", "/v1/chat/completions", "-m", judge.MODEL, "-c", str(STREAMS), "-n", str(EVENTS)]
+        load += ["-s", "1000000000", "-t", str(seconds), "-g", "20", "-r", str(20 * GAP_US)]
+        judge.give_priority(ended.enter_context(_running([str(loadgen), *load], judge.OTHER_CORE)), os.SCHED_FIFO, 2)
+        time.sleep(2)
+        return [_pair(gateway, admin_port, token, random.random() < 0.5) for _ in range(pairs)]
+
+
+def _pair(pid: int, port: int, token: str, watched_first: bool) -> tuple[float, float]:
+    def watched() -> float:
+        with Watcher(port, token) as watcher:
+            used = _turn(pid)
+        if not all(watcher.seen):
+            raise MissingError(f"nobody watched, though somebody should have: {watcher.seen}")
+        return used
+
+    if watched_first:
+        first = watched()
+        return first, _turn(pid)
+    alone = _turn(pid)
+    return watched(), alone
+
+
+def _turn(pid: int) -> float:
+    time.sleep(SETTLE_S)
+    began, used = time.monotonic(), _cpu_s(pid)
+    time.sleep(TURN_S)
+    return (_cpu_s(pid) - used) / (time.monotonic() - began)
+
+
+def _cpu_s(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+@contextmanager
+def _running(command: list[str], core: int) -> Iterator[int]:
+    """A process, by its id, until the block ends."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.sched_setaffinity(process.pid, {core})
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise MissingError(f"nobody answers at {url}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
