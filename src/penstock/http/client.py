@@ -4,7 +4,7 @@
 2. A connection serves one request at a time. It goes back to the pool only when its answer ended as HTTP says it must.
 3. A connection that dies before the first byte of an answer, after it had been used before, was stale
    (`StaleConnectionError`). Only then is it safe to send the same request again.
-4. Redirects are never followed. Certificates are always verified.
+4. Redirects are never followed. Certificates are always verified. Names that lead where no provider can be are refused.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol, cast
 
 import httptools
@@ -265,13 +266,27 @@ class UpstreamConnection(asyncio.Protocol):
             receiver.on_error(UpstreamError(code, message))
 
 
+class Resolver(Protocol):
+    """Who knows the addresses of a host."""
+
+    async def __call__(self, host: str, port: int, /) -> list[str]:
+        """Its addresses, the best one first; raises `socket.gaierror` where it has none."""
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """The addresses that the system knows, asked beside the loop."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
 class Pool:
     """Connections to upstreams, kept for the next request."""
 
-    def __init__(self, limits: UpstreamLimits, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, limits: UpstreamLimits, tls: ssl.SSLContext | None = None, resolver: Resolver = resolve) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._tls = tls
+        self._resolve = resolver
         self._idle: dict[Origin, deque[UpstreamConnection]] = {}
         self.connections: set[UpstreamConnection] = set()
         self.closed = False
@@ -328,9 +343,39 @@ class Pool:
             tunnel = await _open_tunnel(origin, origin.proxy)
             _, connection = await loop.create_connection(make, sock=tunnel, ssl=tls, server_hostname=name)
         else:
-            _, connection = await loop.create_connection(make, origin.host, origin.port, ssl=tls, server_hostname=name)
+            connection = await self._connect(make, origin, tls)
         self.connections.add(connection)
         return connection
+
+    async def _connect(
+        self, make: Callable[[], UpstreamConnection], origin: Origin, tls: ssl.SSLContext | None
+    ) -> UpstreamConnection:
+        """A connection to the first of the host's addresses that takes one."""
+        name = origin.host if origin.tls else None
+        refused: OSError = OSError("the name has no address")
+        for address in await self._addresses(origin):
+            try:
+                _, connection = await self._loop.create_connection(
+                    make, address, origin.port, ssl=tls, server_hostname=name
+                )
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                refused = error
+            else:
+                return connection
+        raise refused
+
+    async def _addresses(self, origin: Origin) -> list[str]:
+        """Where to ask for a host: where the configuration says, or where its name leads to, if that can be meant."""
+        if _address(origin.host) is not None:
+            return [origin.host]
+        found = await self._resolve(origin.host, origin.port)
+        good = [address for address in found if _is_somebody(address)]
+        if found and not good:
+            message = f"{origin.host} leads to {found[0]}, where no provider can be"
+            raise UpstreamError("upstream_forbidden_address", message)
+        return good
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -347,6 +392,21 @@ class Pool:
             return
         connection.idle_since = self._loop.time()
         idle.append(connection)
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _is_somebody(host: str) -> bool:
+    """Whether a provider can be there: not where clouds tell their machines secrets, nor at everybody's address."""
+    address = _address(host)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address is not None and not (address.is_link_local or address.is_multicast or address.is_unspecified)
 
 
 def _named(origin: Origin) -> str:

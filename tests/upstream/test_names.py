@@ -1,0 +1,84 @@
+"""Names of upstreams (U3, U4): slow ones, unknown ones, and ones that lead where no provider can be."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from penstock.http.client import Origin, Pool, Resolver, UpstreamConnection, UpstreamError
+from penstock.http.limits import UpstreamLimits
+
+
+def answers(*addresses: str, after_s: float = 0.0) -> Resolver:
+    """Somebody who knows these addresses of every host."""
+
+    async def resolve(_host: str, _port: int) -> list[str]:
+        await asyncio.sleep(after_s)
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return list(addresses)
+
+    return resolve
+
+
+def opened(
+    resolver: Resolver, then: Callable[[Pool, Origin], Awaitable[UpstreamConnection]], host: str = "api.example"
+) -> str:
+    """What comes of opening a connection to a host, beside a real listener: `connected`, or the code of the failure."""
+
+    async def run() -> str:
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        pool = Pool(UpstreamLimits(), resolver=resolver)
+        try:
+            connection = await then(pool, Origin(host, port))
+        except UpstreamError as error:
+            return error.code if host in error.message else "a failure without the name"
+        finally:
+            server.close()
+        connection.close()
+        return "connected"
+
+    return asyncio.run(run())
+
+
+def at_once(pool: Pool, origin: Origin) -> Awaitable[UpstreamConnection]:
+    return pool.open(origin, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "outcome"),
+    {
+        "the machine itself": (["127.0.0.1"], "connected"),
+        "one where nobody listens, and another": (["127.0.0.2", "127.0.0.1"], "connected"),
+        "no address": ([], "upstream_dns_failed"),
+        "a cloud's secrets": (["169.254.169.254"], "upstream_forbidden_address"),
+        "the same, written for IPv6": (["::ffff:169.254.169.254"], "upstream_forbidden_address"),
+        "a link": (["fe80::1%eth0"], "upstream_forbidden_address"),
+        "everybody": (["224.0.0.1", "ff02::1"], "upstream_forbidden_address"),
+        "nobody": (["0.0.0.0", "::"], "upstream_forbidden_address"),
+        "a good one among bad ones": (["169.254.169.254", "127.0.0.1"], "connected"),
+    }.values(),
+)
+def test_a_name_leads_to_a_provider_or_is_refused(addresses: list[str], outcome: str) -> None:
+    assert opened(answers(*addresses), at_once) == outcome
+
+
+def test_a_slow_name_holds_nobody_up() -> None:
+    async def then(pool: Pool, origin: Origin) -> UpstreamConnection:
+        opening = asyncio.create_task(pool.open(origin, 1.5))
+        loop, latest = asyncio.get_running_loop(), 0.0
+        while not opening.done():
+            began = loop.time()
+            await asyncio.sleep(0.01)
+            latest = max(latest, loop.time() - began - 0.01)
+        assert latest < 0.5
+        return await opening
+
+    assert opened(answers("127.0.0.1", after_s=1.0), then) == "connected"
+    assert opened(answers("127.0.0.1", after_s=30.0), then) == "upstream_connect_timeout"
+
+
+def test_an_address_that_is_configured_is_not_questioned() -> None:
+    assert opened(answers(), at_once, host="127.0.0.1") == "connected"
