@@ -19,7 +19,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
 from penstock.gateway.entry import Entry
 from penstock.serve.histograms import Histograms
-from penstock.serve.spans import Span, spans_of
+from penstock.serve.spans import spans_of
 
 if TYPE_CHECKING:
     from penstock.serve.collector import Collector
@@ -30,6 +30,8 @@ _MOST_AT_ONCE = 256
 _LOOK_S = 0.5
 # What comes within so long of a call is sent with it, so that there are fewer messages.
 _TOGETHER_S = 0.2
+# A collector that has taken nothing is left alone for so long. What comes meanwhile is not even put into words.
+_AGAIN_S = 2.0
 _CLOSE_S = 1.0
 _PORTS = {"http": 80, "https": 443}
 
@@ -83,14 +85,18 @@ class Traces:
         self._collector = collector = Collector(self.settings.otlp)
         histograms = Histograms(self._address)
         due = time.monotonic() + self.settings.interval_s
+        again = 0.0  # when to try a collector again that takes nothing
         while True:
-            spans: list[Span] = []
-            for settled in self._gather():
+            gathered = self._gather()
+            for settled in gathered:
                 histograms.settled(settled.call, settled.entry)
-                if settled.call.trace is not None and settled.call.trace.sampled:
-                    spans += spans_of(*settled, self._address)
-            if spans:
+            traced = [each for each in gathered if each.call.trace is not None and each.call.trace.sampled]
+            if traced and time.monotonic() < again:
+                self._took(sum(1 + len(each.entry.attempts) for each in traced), taken=False)
+            elif traced:
+                spans = [span for each in traced for span in spans_of(*each, self._address)]
                 self._took(len(spans), taken=collector.send(spans))
+                again = 0.0 if self._well else time.monotonic() + _AGAIN_S
             if time.monotonic() >= due or (self._ending.is_set() and self._waiting.empty()):
                 self._took(0, taken=collector.send_histograms(histograms))
                 due = time.monotonic() + self.settings.interval_s
