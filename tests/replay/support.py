@@ -28,8 +28,10 @@ def recorded_files(folder: Path, count: int = 1) -> list[Path]:
     files: list[Path] = []
 
     def whole() -> bool:
-        files[:] = sorted(folder.glob("*.capture"), key=lambda file: parse(file.read_bytes()).header.at)
-        return len(files) >= count and all(parse(file.read_bytes()).closing is not None for file in files)
+        found = {file: parse(file.read_bytes()) for file in folder.glob("*.capture")}
+        files[:] = sorted(found, key=lambda file: found[file].header.at)
+        # A file in which nothing stands yet reads as a bare stream, which has no time.
+        return len(found) >= count and all(each.header.at and each.closing is not None for each in found.values())
 
     until(whole)
     assert len(files) == count, files
