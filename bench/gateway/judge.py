@@ -12,6 +12,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,6 +139,17 @@ def build_loadgen(folder: Path) -> Path:
     program = folder / "loadgen"
     subprocess.run(["gcc", "-O2", "-w", "-o", program, FOLDER / "loadgen.c"], check=True)
     return program
+
+
+def wait_for(url: str) -> None:
+    """Return once somebody answers there."""
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise MissingError(f"nobody answers at {url}")
 
 
 def give_priority(pid: int, policy: int, priority: int) -> None:

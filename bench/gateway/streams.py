@@ -10,7 +10,6 @@ import resource
 import subprocess
 import tempfile
 import time
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -90,8 +89,8 @@ def crowd(count: int) -> Crowd:
             judge.command(judge.configuration(folder, log=False), port), stderr=subprocess.DEVNULL
         )
         try:
-            _wait_for(f"http://127.0.0.1:{port}/health")
-            _wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
+            judge.wait_for(f"http://127.0.0.1:{port}/health")
+            judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
             return uvloop.run(_open(count, port, gateway.pid))
         finally:
             for process in (gateway, mock):
@@ -122,13 +121,3 @@ async def _open(count: int, port: int, gateway: int) -> Crowd:
 def _resident_kb(process: int) -> int:
     found = re.search(r"Rss:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text())
     return int(found[1]) if found else 0
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(200):
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise judge.MissingError(f"nothing answers at {url}")

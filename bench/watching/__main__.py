@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -76,8 +75,8 @@ def _measure(pairs: int) -> list[tuple[float, float]]:
         ended.enter_context(_running([str(mock), str(judge.MOCK_PORT)], judge.OTHER_CORE))
         gateway = ended.enter_context(_running(judge.command(configuration, port), judge.GATEWAY_CORE))
         judge.give_priority(gateway, os.SCHED_RR, 1)
-        _wait_for(f"http://127.0.0.1:{port}/readyz")
-        _wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
+        judge.wait_for(f"http://127.0.0.1:{port}/readyz")
+        judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
         seconds = int(pairs * 2 * (TURN_S + SETTLE_S)) + 10
         load = ["-p", str(port), "-u", "/v1/chat/completions", "-m", judge.MODEL, "-c", str(STREAMS), "-n", str(EVENTS)]
         load += ["-s", "1000000000", "-t", str(seconds), "-g", "20", "-r", str(20 * GAP_US)]
@@ -123,16 +122,6 @@ def _running(command: list[str], core: int) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait(10)
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(200):
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise MissingError(f"nobody answers at {url}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
 from penstock.core.dialects.openai_chat_mould import Mould, mould_of
-from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, extras_of
+from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, belongs, extras_of
 from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
@@ -107,14 +107,7 @@ class OpenAIChatReader:
         except ValueError:
             return Taken.NOT
         extras = self._extras
-        if (
-            (chunk.id, chunk.model, chunk.created) != self._envelope
-            or (
-                chunk.system_fingerprint is not UNSET
-                and chunk.system_fingerprint != extras.get("system_fingerprint", UNSET)
-            )
-            or (chunk.service_tier is not UNSET and chunk.service_tier != extras.get("service_tier", UNSET))
-        ):
+        if not belongs(chunk, self._envelope, extras):
             return Taken.NOT
         choice = chunk.choices[0]
         reader = self._choices.get(choice.index)

@@ -8,7 +8,7 @@ stream has a decoder of its own. Both ways give the same events:
 """
 
 from enum import Enum
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -99,6 +99,26 @@ class HeadChunk(Struct, forbid_unknown_fields=True, gc=False):
     system_fingerprint: str | UnsetType | None = UNSET
     service_tier: str | UnsetType | None = UNSET
     obfuscation: str | UnsetType | None = UNSET
+
+
+class Envelope(Protocol):
+    """A chunk, as far as it is the same in a whole stream."""
+
+    id: str
+    model: str
+    created: int
+    system_fingerprint: str | UnsetType | None
+    service_tier: str | UnsetType | None
+
+
+def belongs(chunk: Envelope, envelope: tuple[object, ...], extras: dict[str, object]) -> bool:
+    """Whether a chunk says of its stream what those before it have said, or nothing."""
+    fingerprint, tier = chunk.system_fingerprint, chunk.service_tier
+    return (
+        (chunk.id, chunk.model, chunk.created) == envelope
+        and (fingerprint is UNSET or fingerprint == extras.get("system_fingerprint", UNSET))
+        and (tier is UNSET or tier == extras.get("service_tier", UNSET))
+    )
 
 
 def extras_of(head: HeadChunk) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from penstock.core.dialects.openai_chat_plain import belongs
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.events import End, Event, Extra, Finish, UsageReport
 from penstock.core.sink import Sink
@@ -171,15 +172,7 @@ class Tail:
 
     def _fits(self, chunk: TailChunk) -> bool:
         """Whether a chunk belongs to the stream so far. Its padding may be another one, which is told."""
-        extras = self._extras
-        if (
-            (chunk.id, chunk.model, chunk.created) != self._envelope
-            or (
-                chunk.system_fingerprint is not UNSET
-                and chunk.system_fingerprint != extras.get("system_fingerprint", UNSET)
-            )
-            or (chunk.service_tier is not UNSET and chunk.service_tier != extras.get("service_tier", UNSET))
-        ):
+        if not belongs(chunk, self._envelope, self._extras):
             return False
         if chunk.obfuscation is not UNSET and chunk.obfuscation != self._padding:
             self._padding = chunk.obfuscation
