@@ -99,6 +99,20 @@ def test_a_client_that_leaves_a_steady_stream_ends_it(gateway: Gateway) -> None:
     gateway.quiet()
 
 
+def test_a_steady_stream_is_heard_out_when_its_client_leaves(gateway: Gateway) -> None:
+    """What passed its chunks on to the client is not asked any more: the client's side is gone."""
+    gate = Gate()
+    model = gateway.upstream.play([*steady(), gate, *apart(*[chunk(MORE)] * 10, chunk(REST), last_chunk())])
+    with gateway.begin(f"heard/{model}", stream=True) as client:
+        client.read_until(b"word5")
+        client.rst()
+    gate.open()
+    line = gateway.last_call()
+    assert (line["ending"], line["code"], line["attempts"][0]["code"]) == ("cancelled", "client_gone", "")
+    assert (line["input"], line["output"]) == (5, 3)
+    gateway.quiet()
+
+
 def test_a_client_that_speaks_the_old_http_gets_no_chunks(gateway: Gateway) -> None:
     model = gateway.upstream.play(steady(*ON))
     request = post(body(f"main/{model}", stream=True)).replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1)

@@ -256,6 +256,7 @@ class Relay:
         self._on_left = on_left
         self._client = Nobody(stream=self._client.stream)
         self._patience.until = min(self._patience.until, self._loop.time() + self._patience.drain_s)
+        self._mould = None  # its shortcut writes to the client that has gone
         if self._connection is not None:
             self._connection.shortcut = None
         self.resume()
