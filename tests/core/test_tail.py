@@ -112,6 +112,19 @@ def test_other_bytes_in_the_ending_are_read_as_ever(rest: bytes) -> None:
         assert read(*steady, *pieces) == read(b"".join([*steady, *pieces]), reader=LongWay())
 
 
+@pytest.mark.parametrize("place", [b'{"', b',"', b"}\n\n"])
+def test_a_line_end_within_the_json_is_read_as_ever(place: bytes) -> None:
+    """JSON takes a CR for a blank; whoever reads the stream does not, so that it may not go on as it came."""
+    steady = by_event(sse(*STEADY))[:-1]
+    for ending in ([FINISH, DONE], [FINISH, BILL, DONE]):
+        for number in range(len(ending) - 1):
+            frames = [sse(each) for each in ending]
+            frames[number] = frames[number].replace(place, place[:1] + b"\r" + place[1:], 1)
+            reader = reader_of(*steady, *frames)
+            assert b"\r" not in StreamWriter().write_end(reader.tail, reader.close())
+            assert read(*steady, *frames) == read(b"".join([*steady, *frames]), reader=LongWay())
+
+
 def test_two_choices_end_as_ever() -> None:
     wire = sse(begins(), begins(1), says("a"), says("b", index=1), says("c"), FINISH, finishes(index=1), BILL, DONE)
     assert read(*by_event(wire)) == read(wire, reader=LongWay())
