@@ -25,7 +25,6 @@ USUAL: dict[str, list[Json | str]] = {
     "an empty text": [delta({"content": ""}, finish="stop"), DONE],
     "nulls": [delta({"content": None, "tool_calls": None}, finish="stop", usage=None), BILL, DONE],
     "padding": [finishes(obfuscation="x"), bill(**counts(3, 12)) | {"obfuscation": "yy"}, DONE],
-    "no total": [FINISH, bill(prompt_tokens=3, completion_tokens=4), DONE],
 }
 
 
@@ -78,6 +77,8 @@ ODD: dict[str, list[Json | str]] = {
     "usage of nothing": [FINISH, bill(**counts(0, 0)), DONE],
     "usage that does not add up": [FINISH, bill(prompt_tokens=3, completion_tokens=4, total_tokens=9), DONE],
     "usage beyond reason": [FINISH, bill(prompt_tokens=3, completion_tokens=-4), DONE],
+    "usage without a total": [FINISH, bill(prompt_tokens=3, completion_tokens=4), DONE],
+    "usage in words of others": [FINISH, bill(input_tokens=3, output_tokens=4, total_tokens=7), DONE],
     "usage in another spelling": [FINISH, bill(input_tokens=3, output_tokens="4"), DONE],
     "usage nested deep": [FINISH, bill(prompt_tokens=3, deep=[[[[{}]]]]), DONE],
     "no usage in its chunk": [FINISH, chunk(), DONE],
@@ -112,13 +113,22 @@ def test_other_bytes_in_the_ending_are_read_as_ever(rest: bytes) -> None:
         assert read(*steady, *pieces) == read(b"".join([*steady, *pieces]), reader=LongWay())
 
 
+@pytest.mark.parametrize(
+    "figures", [{"prompt_tokens": 3, "completion_tokens": 4}, {"input_tokens": 3, "output_tokens": 4}]
+)
+def test_usage_has_the_figures_that_clients_read(figures: dict[str, object]) -> None:
+    reader = reader_of(*by_event(sse(*STEADY, FINISH, bill(**figures), DONE))[:-1])
+    sent = StreamWriter(include_usage=True).write_end(reader.tail, reader.close())
+    assert b'"prompt_tokens":3,"completion_tokens":4,"total_tokens":7' in sent
+
+
 @pytest.mark.parametrize("place", [b'{"', b',"', b"}\n\n"])
 def test_a_line_end_within_the_json_is_read_as_ever(place: bytes) -> None:
     """JSON takes a CR for a blank; whoever reads the stream does not, so that it may not go on as it came."""
     steady = by_event(sse(*STEADY))[:-1]
-    for ending in ([FINISH, DONE], [FINISH, BILL, DONE]):
-        for number in range(len(ending) - 1):
-            frames = [sse(each) for each in ending]
+    for usual in ([sse(FINISH), sse(DONE)], [sse(FINISH), sse(BILL), sse(DONE)]):
+        for number in range(len(usual) - 1):
+            frames = list(usual)
             frames[number] = frames[number].replace(place, place[:1] + b"\r" + place[1:], 1)
             reader = reader_of(*steady, *frames)
             assert b"\r" not in StreamWriter().write_end(reader.tail, reader.close())

@@ -168,7 +168,10 @@ class Tail:
         usage = read_usage(chunk.usage, defects)
         if not usage.sound or defects.events or not self._fits(chunk):
             return False
-        self._usage = usage.with_total()
+        raw, usage = chunk.usage, usage.with_total()
+        if (raw.get("prompt_tokens"), raw.get("completion_tokens"), raw.get("total_tokens")) != usage.counts()[:3]:
+            return False  # clients read these three
+        self._usage = usage
         self._report = frame + b"\n\n"
         return True
 
