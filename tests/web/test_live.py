@@ -174,6 +174,49 @@ def test_any_of_more_than_can_be_listed_is_reached(site: Site, visit: Visitor) -
         page.get_by_text("No running call is like that.").wait_for()
 
 
+def test_the_newest_stay_first_while_others_end(site: Site, visit: Visitor) -> None:
+    page, model = visit("live"), endless(site, gap_s=1.0)
+    with ExitStack() as streams:
+        clients = [streams.enter_context(site.begin(model)) for _ in range(_MANY)]
+        page.get_by_text(f"The newest 200 of {_MANY} are listed.").wait_for()
+        order = ids(page)
+        page.get_by_role("link", name="Older").click()
+        until(page, f"document.querySelectorAll('tbody tr:not(.over)').length === {_MANY - 200}")
+        order += ids(page)
+        page.get_by_role("link", name="Newest").click()
+        page.get_by_text(f"The newest 200 of {_MANY} are listed.").wait_for()
+        until(page, "document.querySelectorAll('tbody tr:not(.over)').length === 200")
+        for client in clients[60::20]:
+            client.close()
+        left = len(clients) - len(clients[60::20])
+        page.get_by_text(f"The newest 200 of {left} are listed.").wait_for()
+        until(page, "document.querySelectorAll('tbody tr:not(.over)').length === 200")
+        listed = ids(page)
+        assert listed == [id for id in order if id in set(listed)]
+
+
+def test_a_page_can_be_turned_and_calls_be_found_during_a_pause(site: Site, visit: Visitor) -> None:
+    page, one, other = visit("live"), endless(site), endless(site)
+    with site.begin(one), site.begin(other):
+        row_of(page, one).wait_for()
+        page.get_by_role("button", name="Pause").click()
+        page.goto(page.url.partition("#")[0] + f"#/live?find={one}")
+        row_of(page, one).wait_for()
+        row_of(page, other).wait_for(state="detached")
+        page.get_by_label("Find").fill(other)
+        row_of(page, other).wait_for()
+        page.go_back()  # the cursor is still in the field
+        row_of(page, one).wait_for()
+        assert page.get_by_label("Find").input_value() == one
+
+
+def ids(page: Page) -> list[str]:
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('tbody tr:not(.over)')].map((row) => row.dataset.id)"
+    )
+    return found
+
+
 def row_of(page: Page, model: str) -> Locator:
     return page.locator("tbody tr", has_text=model)
 

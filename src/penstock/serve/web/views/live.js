@@ -68,13 +68,14 @@ export function mount(root, first) {
           if (event !== 'calls' || signal.aborted) continue;
           tries = 0;
           if (trouble.firstChild) trouble.replaceChildren();
+          const turned = last === null; // a page that was turned to is shown, if only as it was then
           last = JSON.parse(data);
-          if (!paused) draw(last);
+          if (!paused || turned) draw(last);
         }
       } catch (error) {
         if (signal.aborted) return;
         trouble.replaceChildren(complain(error));
-        if (error.status === 401 || error.status === 403 || error.status === 404) return;
+        if ([400, 401, 403, 404].includes(error.status)) return; // it would be the same again
       }
       await new Promise((done) => { setTimeout(done, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]); });
     }
@@ -83,10 +84,13 @@ export function mount(root, first) {
   function draw(told) {
     const now = performance.now();
     const seen = new Set();
+    const alive = new Set(told.calls.filter(({ phase }) => phase !== 'over').map(({ id }) => id));
     let before = body.firstChild;
     let flow = 0;
     for (const call of told.calls) {
       let row = rows.get(call.id);
+      // Rows of calls that are over stay where they are: the others pass them by.
+      if (call.phase !== 'over') while (before && !alive.has(before.dataset.id)) before = before.nextSibling;
       if (!row) {
         row = makeRow(call);
         rows.set(call.id, row);
@@ -146,7 +150,10 @@ export function mount(root, first) {
   let typing = 0;
   function onfind() {
     clearTimeout(typing);
-    typing = setTimeout(() => { location.hash = changed(address, { find: find.value.trim(), before: '' }); }, TYPING_MS);
+    typing = setTimeout(() => {
+      typing = 0;
+      location.hash = changed(address, { find: find.value.trim(), before: '' });
+    }, TYPING_MS);
   }
 
   // Another page of them, or others: the list begins anew, and is told by another stream.
@@ -154,7 +161,8 @@ export function mount(root, first) {
     const same = ['find', 'before'].every((name) => (next.query.get(name) ?? '') === (address.query.get(name) ?? ''));
     address = next;
     if (same) return;
-    if (document.activeElement !== find) find.value = address.query.get('find') ?? '';
+    const wanted = address.query.get('find') ?? '';
+    if (!typing && find.value.trim() !== wanted) find.value = wanted;
     ending.abort();
     ending = new AbortController();
     for (const [id, row] of rows) {
