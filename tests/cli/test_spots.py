@@ -179,6 +179,12 @@ def test_it_is_found_in_the_right_place_of_alike_ones() -> None:
     assert mark.offset == wire.rindex(b'"finish_reason":"eos"')
 
 
+def test_of_halves_that_follow_each_other_each_is_marked() -> None:
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n'
+    wire = sse(begins()) + 3 * event + sse(says("a"), finishes(), "[DONE]")
+    assert [line for _, line in covered(wire, "lone-surrogate")] == [3, 5, 7]
+
+
 @pytest.mark.parametrize("code", CAPTURES)
 def test_wherever_a_stream_breaks_off_its_marks_lie_within_it(code: str) -> None:
     data = CAPTURES[code]

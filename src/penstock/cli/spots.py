@@ -19,6 +19,7 @@ _PREFIX = re.compile(rb"data[ \t]*:[ \t]*", re.IGNORECASE)
 _NEXT = re.compile(rb"\s*(?:data[ \t]*:)?\s*\{")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_WAITING = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)", re.IGNORECASE)
 
@@ -216,14 +217,16 @@ def _half(data: bytes, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _lone_half(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """The half that was waiting for the other: in this event, or the last one before."""
-    found, before = _half(data, start, end), max(0, start - _FAR)
-    while found is None or found[1] <= start:
-        again = _half(data, before, start)
-        if again is None:
-            break
-        found, before = again, again[1]
-    return found
+    """The half that was waiting for the other: in this event, or the last one before.
+
+    One that stands at the end of this event waits for the next: where one was waiting already, that one is meant.
+    """
+    here, last, before = _half(data, start, end), None, max(0, start - _FAR)
+    if here is not None and not _WAITING.match(data, here[0]):
+        return here
+    while (again := _half(data, before, start)) is not None:
+        last, before = again, again[1]
+    return last if here is None or (last is not None and _WAITING.match(data, last[0])) else here
 
 
 _BY_BYTES: dict[str, Callable[[bytes, int, int], tuple[int, int] | None]] = {
