@@ -77,6 +77,18 @@ def test_a_mark_covers_the_bytes_that_are_wrong(visit: Visitor) -> None:
     assert page.locator("mark.fault").count() == 1
 
 
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_lines_end_as_they_do_for_the_reader(visit: Visitor, end: str) -> None:
+    page = visit("inspect")
+    data = f"\ufeffdata: {{}}{end}{end}data: {{broken{end}{end}".encode()
+    page.get_by_label("A file of a stream").set_input_files({"name": "a", "mimeType": "text/plain", "buffer": data})
+    page.get_by_role("button", name="bad-json").click()
+    marked = page.locator("mark.at")
+    assert marked.locator("xpath=ancestor::div[1]/span[1]").inner_text() == "3"
+    assert page.locator(".bytes .n").count() == 4
+    assert page.locator("mark").first.inner_text() == "[BOM]"
+
+
 def test_a_healthy_stream_has_nothing_wrong(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_label("A file of a stream").set_input_files(

@@ -65,12 +65,13 @@ export function marked(text, findings) {
   };
 }
 
+// Lines end as they do for the reader: by CR LF, LF or CR.
 function split(text) {
   const lines = [];
   let from = 0;
-  for (let to = text.indexOf('\n'); to >= 0; to = text.indexOf('\n', from)) {
-    lines.push({ from, to: text[to - 1] === '\r' && to > from ? to - 1 : to });
-    from = to + 1;
+  for (const { 0: end, index: to } of text.matchAll(/\r\n|\r|\n/g)) {
+    lines.push({ from, to });
+    from = to + end.length;
   }
   if (from < text.length || !lines.length) lines.push({ from, to: text.length });
   return lines;
@@ -95,9 +96,9 @@ function near(lines, places) {
   return shown;
 }
 
-const utf8 = new TextDecoder('utf-8');
-// Each character is a byte; together they are UTF-8. Control characters are shown as their pictures.
+const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
+// Each character is a byte; together they are UTF-8. Control characters are shown as their pictures, a byte order mark by its name.
 function readable(text) {
   const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
-  return utf8.decode(bytes).replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (character) => (character === '\u007f' ? '␡' : String.fromCharCode(0x2400 + character.charCodeAt(0))));
+  return utf8.decode(bytes).replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (character) => (character === '\u007f' ? '␡' : String.fromCharCode(0x2400 + character.charCodeAt(0)))).replaceAll('\ufeff', '[BOM]');
 }
