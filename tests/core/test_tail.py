@@ -144,3 +144,23 @@ def test_usage_that_came_before_is_merged_as_ever() -> None:
     early = says("x", usage=counts(3, 1) | {"prompt_tokens_details": {"cached_tokens": 2}})
     wire = sse(begins(), early, *STEADY[1:], FINISH, BILL, DONE)
     assert read(*by_event(wire)) == read(wire, reader=LongWay())
+
+
+@pytest.mark.parametrize("comment", [b"", b": a comment\n"])
+def test_what_is_held_is_known_in_every_lane(comment: bytes) -> None:
+    reader = reader_of(*by_event(sse(*STEADY))[:-1])
+    held = [reader.held]
+    for event in (FINISH, BILL):
+        assert reader.feed(comment + sse(event)) == []
+        held.append(reader.held)
+    assert held == [0, 1, 2]
+
+
+@pytest.mark.parametrize("nameless", [{"id": ""}, {"model": ""}, {"created": 0}])
+def test_what_a_nameless_stream_says_does_not_go_on_as_it_came(nameless: Json) -> None:
+    reader = StreamReader()
+    for payload in (*STEADY, FINISH, BILL):
+        assert isinstance(payload, dict)
+        reader.feed(sse(payload | nameless))
+        assert not reader.untouched or payload is STEADY[0]
+        assert reader.tail is None

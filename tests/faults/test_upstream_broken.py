@@ -32,6 +32,7 @@ from tests.faults.upstream import (
     last_chunk,
     rst,
     send,
+    sleep,
     status,
 )
 from tests.streams import DONE, begins, finishes, says, sse
@@ -112,6 +113,7 @@ def drip_head() -> Op:
     return op
 
 
+ENDLESS = [send(b"y" * 16_384)] * 8
 MANY_HEADERS = b"".join(b"x-%d: y\r\n" % number for number in range(300))
 BROKEN: dict[str, Broken] = {
     "U9 429": busy("2"),
@@ -164,6 +166,7 @@ BROKEN: dict[str, Broken] = {
     "U20 a chunk without its line end": bad([head(), chunk(HELLO), send(b"1\r\nxyz\r\n"), hang()], "Hello"),
     "U20 headers without number": bad([send(b"HTTP/1.1 200 OK\r\n" + MANY_HEADERS + b"\r\n"), send(HELLO), hang()]),
     "U20 trailers without number": bad([head(), chunk(HELLO), send(b"0\r\n" + MANY_HEADERS), hang()], "Hello"),
+    "U20 a trailer without end": bad([head(), chunk(HELLO), sleep(0.05), send(b"0\r\nx: "), *ENDLESS, hang()], "Hello"),
     "U21 shorter than its length": truncated([head(framing="content-length: 9999"), send(HELLO), fin()]),
     "U21 a length that is none": bad([head(framing="content-length: -1"), send(HELLO), fin()]),
     "U22 hangs before the head": idle([hang()], code="upstream_timeout_headers"),

@@ -60,6 +60,11 @@ class Grammar:
         return self._fault is None and bool(self._choices) and None not in self._choices.values()
 
     @property
+    def held(self) -> int:
+        """How many finishes, and the usage, are known and will be told at the end."""
+        return len(self._finish_places) + (self._usage is not None)
+
+    @property
     def expects_text(self) -> bool:
         """Whether text of a choice that has begun is legal as it stands."""
         return self._started and not self._finished and self._fault is None

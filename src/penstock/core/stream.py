@@ -60,6 +60,10 @@ class Reader(Protocol):
         """The usual ending of the answer, as far as it has come; None before, and where it is another one."""
 
     @property
+    def held(self) -> int:
+        """How much is known that is told at the end only: a finish for each choice, the usage."""
+
+    @property
     def max_event(self) -> int:
         """How many bytes one event may have."""
 
@@ -112,6 +116,11 @@ class StreamReader:
     def frames(self) -> int:
         """How many frames there were so far."""
         return self._framed + (self.mould.frames if self.mould else 0) + (self.tail.frames if self.tail else 0)
+
+    @property
+    def held(self) -> int:
+        """How much is known that is told at the end only: a finish for each choice, the usage."""
+        return self._grammar.held + (self.tail.frames if self.tail else 0)
 
     @property
     def framing(self) -> str:

@@ -33,6 +33,11 @@ class Heard:
         return self._reader.tail
 
     @property
+    def held(self) -> int:
+        """How much is known that is told at the end only."""
+        return self._reader.held
+
+    @property
     def frames(self) -> int:
         """How many frames there were so far."""
         return self._reader.frames

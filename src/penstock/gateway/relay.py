@@ -73,6 +73,7 @@ class Relay:
     _tape: Tape | None = None
     _paused = False
     _seen_event = False
+    _heard = 0  # how much of what is told at the end only
     # What gaps are not made of: the time before the first event, and what the client holds up.
     _uncounted_s = 0.0
     _timer: asyncio.TimerHandle | None = None
@@ -267,7 +268,8 @@ class Relay:
     def _on_events(self, events: list[Event], *, last: bool) -> None:
         if events:
             self._take(events)
-        elif self._reader.tail is not None:
+        elif self._reader.held > self._heard:
+            self._heard = self._reader.held
             self._advance()  # the end is coming
         if self._reader.done and not last and self._phase != "over":
             self._watch_time()  # the end is near, or else it is not waited for

@@ -88,6 +88,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self._fields: dict[bytes, bytes] = {}
+        self._bare_bytes = 0  # of the answer, since the last piece of its body
         # What llhttp calls for each header, and for each piece of the body.
         self.on_header = self._fields.__setitem__
         self.on_body = self._pieces.append
@@ -149,8 +150,7 @@ class UpstreamConnection(asyncio.Protocol):
             self.close()  # nobody asked
             return
         self._begun = True
-        if not self._headed:
-            self._head_bytes += len(data)
+        self._bare_bytes += len(data)
         defect = ""
         try:
             self._parser.feed_data(data)
@@ -162,6 +162,8 @@ class UpstreamConnection(asyncio.Protocol):
         # A read that is one chunk, by its own bytes and by the parser's reading, begins and ends between two chunks.
         self.between = len(pieces) == 1 and data == b"%x\r\n%b\r\n" % (len(pieces[0]), pieces[0])
         self.shortcut = None
+        if pieces:
+            self._bare_bytes = 0
         if pieces and self._receiver is not None:  # all of one read at once: that is one write to the client
             self._receiver.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces), last=self._complete)
             pieces.clear()
@@ -169,7 +171,7 @@ class UpstreamConnection(asyncio.Protocol):
             if defect:
                 self._keep_alive = False  # the answer is whole; what stands behind it is not ours
             self._finish()
-        elif defect or not self._headed or len(self._fields) > self._limits.max_headers:
+        elif defect or self._bare_bytes or len(self._fields) > self._limits.max_headers:
             self._check(defect)
 
     def eof_received(self) -> bool:
@@ -235,13 +237,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._pieces.clear()
         self.between = False
         self.shortcut = None
-        self._head_bytes = 0
+        self._bare_bytes = 0
         self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
 
     def _check(self, defect: str) -> None:
-        """Fail if the answer has a defect, or a head without end."""
-        if not defect and self._head_bytes > self._limits.max_head:
-            defect = f"the head of the answer exceeds {self._limits.max_head} bytes"
+        """Fail if the answer has a defect, or a head or trailers without end."""
+        if not defect and self._bare_bytes > self._limits.max_head:
+            defect = f"more than {self._limits.max_head} bytes of the answer are head, or framing without a body"
         if not defect and len(self._fields) > self._limits.max_headers:
             defect = f"more than {self._limits.max_headers} headers"  # in its head, or behind its body
         if defect and self._receiver is not None:

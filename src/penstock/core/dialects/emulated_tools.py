@@ -94,6 +94,11 @@ class EmulatedToolReader:
         return self._reader.max_event
 
     @property
+    def held(self) -> int:
+        """How much is known that is told at the end only."""
+        return self._reader.held
+
+    @property
     def frames(self) -> int:
         """How many frames there were so far."""
         return self._reader.frames

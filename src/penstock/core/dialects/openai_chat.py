@@ -51,7 +51,7 @@ class OpenAIChatReader:
     """The first event that was neither answer nor error nor anything else that is known."""
     _surrogates = False
     _envelope: tuple[object, ...] = ()
-    _renamed = False  # since a choice began: what follows must not go on as it came
+    _renamed = False  # since a choice began, or never named: what follows must not go on as it came
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -130,6 +130,7 @@ class OpenAIChatReader:
         except ValueError:
             return False
         self._envelope = (chunk.id, chunk.model, chunk.created)
+        self._renamed = not all(self._envelope)
         self._sink.events.append(Start(chunk.id, chunk.model, chunk.created or None))
         extras = extras_of(chunk)
         if extras:
@@ -244,7 +245,7 @@ class OpenAIChatReader:
 
     def _read_envelope(self, envelope: tuple[object, ...]) -> None:
         self._envelope = envelope
-        self._renamed = bool(self._choices)
+        self._renamed = bool(self._choices) or not all(envelope)
         id, model, created = envelope
         start = Start(text_of(id), text_of(model), integer_of(created) or None)
         mistyped = [
