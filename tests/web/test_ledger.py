@@ -69,6 +69,7 @@ def test_each_filter_finds_its_calls(site: Site, visit: Visitor) -> None:
         ("outcome=failed", FAILED),
         ("key=ci", WHOLE),
         ("provider=spare", "pair-0"),
+        ("target=main%2Fpair-0-a&attempt=failed", "pair-0"),
         (f"model={STALLED}&since=1h", STALLED),
         ("tag=team%3Dred", WHOLE),
     ):

@@ -28,6 +28,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     """Calls that tried any of them."""
     targets: tuple[str, ...] = ()
     """The same of models of providers: `provider/model`, as the provider names it."""
+    attempts: tuple[str, ...] = ()
+    """Calls of which an attempt ended so; where targets are given, one at those."""
     outcomes: tuple[str, ...] = ()
     repair: str = ""
     tags: Mapping[str, str] = {}

@@ -68,9 +68,12 @@ class Selection:
 
         if wanted.providers and led != "provider":
             self.add(has("attempts", f"x.provider IN {marks(wanted.providers)}"), *map(text, wanted.providers))
-        if wanted.targets and led != "target":
+        if wanted.attempts or (wanted.targets and led != "target"):
             either = " OR ".join(["x.provider = ? AND x.model = ?"] * len(wanted.targets))
-            self.add(has("attempts", f"({either})"), *chain.from_iterable(map(_taken_apart, wanted.targets)))
+            ended = f"x.outcome IN {marks(wanted.attempts)}" if wanted.attempts else ""
+            both = " AND ".join(filter(None, (f"({either})" if either else "", ended)))
+            whom = chain.from_iterable(map(_taken_apart, wanted.targets))
+            self.add(has("attempts", both), *whom, *map(text, wanted.attempts))
         if wanted.repair and led != "repair":
             self.add(has("call_repairs", "x.code = ?"), text(wanted.repair))
         for name, value in wanted.tags.items():

@@ -14,7 +14,7 @@ from penstock.gateway.key_terms import parse_moment, parse_tag, parse_while
 MOST = 500
 _USUAL = 100
 _MOST_PARAMETERS = 100
-_FILTERS = frozenset({"since", "until", "key", "model", "provider", "target", "outcome", "repair", "tag"})
+_FILTERS = frozenset({"since", "until", "key", "model", "provider", "target", "attempt", "outcome", "repair", "tag"})
 _LARGEST = 2**62
 # A week in parts of five minutes has 2,016.
 _MOST_BUCKETS = 2_100
@@ -66,10 +66,10 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
     """Which entries are meant. `further` are parameters that may be there besides."""
     query.only(_FILTERS.union(further))
     since, until = query.one("since"), query.one("until")
-    outcomes = query.values.get("outcome", [])
-    for outcome in outcomes:
-        if outcome not in get_args(Outcome):
-            raise wrong("outcome", f"an outcome is one of {', '.join(get_args(Outcome))}")
+    outcomes, attempts = query.values.get("outcome", []), query.values.get("attempt", [])
+    for name, given in (("outcome", outcomes), ("attempt", attempts)):
+        if not set(given) <= set(get_args(Outcome)):
+            raise wrong(name, f"an outcome is one of {', '.join(get_args(Outcome))}")
     return Filter(
         since_ms=parse_moment(since, now_ms, "since", past=True) if since else None,
         until_ms=parse_moment(until, now_ms, "until", past=True) if until else None,
@@ -77,6 +77,7 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         models=tuple(query.values.get("model", [])),
         providers=tuple(query.values.get("provider", [])),
         targets=tuple(query.values.get("target", [])),
+        attempts=tuple(attempts),
         outcomes=tuple(outcomes),
         repair=query.one("repair"),
         tags=dict(map(parse_tag, query.values.get("tag", []))),

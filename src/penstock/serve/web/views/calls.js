@@ -11,9 +11,9 @@ import { showCall } from './call.js';
 export const title = 'Calls';
 
 const OUTCOMES = ['completed', 'truncated', 'failed', 'cancelled', 'timed_out', 'refused', 'orphaned'];
-const FILTERS = ['outcome', 'model', 'provider', 'target', 'key', 'repair', 'since', 'until', 'tag'];
+const FILTERS = ['outcome', 'model', 'provider', 'target', 'attempt', 'key', 'repair', 'since', 'until', 'tag'];
 // Shown where they are set: links of other views set them.
-const RARE = new Set(['target', 'until', 'tag']);
+const RARE = new Set(['target', 'attempt', 'until', 'tag']);
 const PAGE = 100;
 
 export function mount(root, first) {
@@ -66,7 +66,7 @@ function makeList(names) {
     typed('Model', 'model', 'any (exact name)'), typed('Provider', 'provider', 'any (exact name)'), chosen('Key', 'key', [['', 'Any']]),
     chosen('Repair', 'repair', [['', 'Any'], ...Object.keys(REPAIRS).map((code) => [code, code])]),
     chosen('Since', 'since', [['', 'Ever'], ...SPANS.map(([value, text]) => [value, `Last ${text}`])]),
-    typed('Target', 'target', 'any'), typed('Until', 'until', 'now'), typed('Tag', 'tag', 'any'));
+    typed('Target', 'target', 'any'), typed('Its attempt', 'attempt', 'any'), typed('Until', 'until', 'now'), typed('Tag', 'tag', 'any'));
   names.then((known) => {
     for (const [id, name] of known) if (![...controls.key.options].some(({ value }) => value === id)) controls.key.append(h('option', { value: id }, name));
     for (const option of controls.key.options) if (known.has(option.value)) option.textContent = known.get(option.value);

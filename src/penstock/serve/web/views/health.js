@@ -65,7 +65,7 @@ function rowOf(row, told, since) {
       row.usage_missing > 0 && h('span', {}, `usage missing in ${count(row.usage_missing)} (${percent(row.usage_missing, row.attempts)})`),
       row.longest_gap_ms?.p50 !== null && h('span', { class: 'soft' }, `longest gap within an answer: p50 ${duration(row.longest_gap_ms?.p50)} · p95 ${duration(row.longest_gap_ms?.p95)}`)),
     h('div', { class: 'trio' },
-      h('div', {}, h('h3', {}, 'Endings', h('span', {}, Object.entries(row.outcomes).filter(([word, number]) => number && word !== 'completed').map(([word, number], at) => [at > 0 && ', ', h('a', { href: calls({ outcome: word }) }, `${count(number)} ${word.replace('_', ' ')}`)]))),
+      h('div', {}, h('h3', {}, 'Endings', h('span', {}, Object.entries(row.outcomes).filter(([word, number]) => number && word !== 'completed').map(([word, number], at) => [at > 0 && ', ', h('a', { href: calls({ attempt: word }) }, `${count(number)} ${word.replace('_', ' ')}`)]))),
         bars(columns, ENDINGS, { label: `Endings over time: ${inWords(row.outcomes)}`, span_ms: span, onpick: pick })),
       h('div', {}, h('h3', {}, 'Time to first event', h('span', {}, 'p50 ', h('b', {}, duration(row.first_event_ms?.p50)), ' · p95 ', h('b', {}, duration(row.first_event_ms?.p95)))),
         quantiles(buckets, { label: `Time to first event: half within ${duration(row.first_event_ms?.p50)}, 95% within ${duration(row.first_event_ms?.p95)}`, span_ms: span })),

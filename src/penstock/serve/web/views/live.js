@@ -117,7 +117,7 @@ export function mount(root, first) {
     const listed = runningIn(told);
     tell(running, count(told.total));
     tell(rate, told.streams_per_s === undefined ? '–' : Number(told.streams_per_s).toFixed(1));
-    tell(tokens, brief(Math.round(flow)));
+    tell(tokens, told.total > listed ? `${brief(Math.round(flow))} of those listed` : brief(Math.round(flow)));
     const looking = address.query.has('find') || address.query.has('before');
     more.hidden = !looking && told.total <= listed;
     if (!more.hidden) tell(more, inWords(listed, told));
