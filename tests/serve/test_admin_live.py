@@ -4,6 +4,7 @@ import http.client
 import json
 import signal
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from urllib.parse import quote
 
 import pytest
 
+from penstock.gateway.gaps import BOUNDS, Gaps
+from penstock.serve.live import _Seen
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD
@@ -128,6 +131,8 @@ def test_a_stream_is_seen_to_rise_and_to_end(served: Served, upstream: Upstream)
         assert later["tokens"] > first["tokens"]
         assert later["events"] > first["events"]
         assert 0 < later["rates"][-1] <= 100  # events of half a second, at one in a hundredth
+        assert len(later["gaps_ms"]) == len(later["rates"])
+        assert 0 < later["gaps_ms"][-1] < 2_000
         assert later["tokens_per_s"] > 0
         assert later["longest_gap_ms"] >= 5
         assert float(later["cost"]) > float(first["cost"]) > 0
@@ -461,3 +466,23 @@ def test_every_worker_tells_of_all_calls_and_stops_any(workers: Served, upstream
 def test_a_call_of_another_worker_is_read_along(workers: Served, upstream: Upstream) -> None:
     for _ in range(8):
         read_along(workers, upstream)
+
+
+def test_gaps_are_told_by_the_half_second() -> None:
+    seen, gaps = _Seen(), Gaps()
+
+    def look(now: float, events: int, *gaps_s: float) -> None:
+        for gap_s in gaps_s:
+            gaps.counts[bisect_left(BOUNDS, gap_s)] += 1
+            gaps.longest_s = max(gaps.longest_s, gap_s)
+        seen.note(now, events, 0, gaps)
+
+    look(0.0, 1)
+    look(0.5, 20, *[0.005] * 18, 0.03)
+    look(1.0, 21, 0.3)
+    look(1.5, 21)
+    look(2.0, 21)
+    look(2.5, 22, 1.2)
+    look(3.0, 60, *[0.009] * 38)
+    assert list(seen.gaps_ms) == [30, 300, 500, 1_000, 1_200, 10]
+    assert list(seen.rates) == [19, 1, 0, 0, 1, 38]

@@ -17,6 +17,7 @@ from penstock.core.price import cost_of
 from penstock.core.usage import Tokens
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import Entry
+from penstock.gateway.gaps import BOUNDS, Gaps
 from penstock.gateway.key_report import money
 from penstock.serve.surfaces.client import SurfaceClient
 
@@ -159,7 +160,7 @@ class Live:
             seen = self._seen.setdefault(call.id, _Seen())
             if call.attempts and seen.at != self._looked:
                 attempt = call.attempts[-1]
-                seen.note(self._looked, attempt.reached[0], self._output(attempt))
+                seen.note(self._looked, attempt.reached[0], self._output(attempt), attempt.gaps)
             told.append(self._tell(call, seen))
         return len(found), told
 
@@ -185,6 +186,7 @@ class Live:
             "first_event_ms": round(first * 1000) if first is not None else None,
             "longest_gap_ms": round(attempt.gaps.longest_s * 1000) if attempt is not None else 0,
             "rates": list(seen.rates),
+            "gaps_ms": list(seen.gaps_ms),
             "cost": money(_cost(call, attempt, seen.tokens)) if attempt is not None else None,
             "content": self.content and call.surface == "chat",
         }
@@ -193,7 +195,7 @@ class Live:
 class _Seen:
     """What was seen of one call so far."""
 
-    __slots__ = ("_events", "_looks", "at", "rates", "tokens")
+    __slots__ = ("_counts", "_events", "_looks", "_silent_s", "at", "gaps_ms", "rates", "tokens")
 
     def __init__(self) -> None:
         self.at = float("-inf")
@@ -202,12 +204,20 @@ class _Seen:
         self._looks: deque[tuple[float, int]] = deque(maxlen=_LOOKS)
         self.rates: deque[int] = deque(maxlen=_RATES)
         """Events in each of the last half-seconds."""
+        self._counts: list[int] = []
+        self._silent_s = 0.0
+        self.gaps_ms: deque[int] = deque(maxlen=_RATES)
+        """The longest gap in each of them, by the bound of its bucket; where no event came, the silence so far."""
         self.tokens = 0
 
-    def note(self, now: float, events: int, tokens: int) -> None:
+    def note(self, now: float, events: int, tokens: int, gaps: Gaps) -> None:
         """So far it has come by now."""
         if self._events is not None:
             self.rates.append(max(0, events - self._events))
+            self._silent_s = 0.0 if events > self._events else self._silent_s + now - self.at
+            longest = _longest_ms(self._counts, gaps)
+            self.gaps_ms.append(max(longest, round(self._silent_s * 1000)))
+        self._counts = gaps.counts.copy()
         self._events = events
         self.at = now
         self.tokens = tokens
@@ -233,3 +243,12 @@ def _cost(call: Call, attempt: Attempt, tokens: int) -> int | None:
     if attempt.priced is None:
         return None
     return cost_of(Tokens(input=call.input_estimate, output=tokens), attempt.priced.price)
+
+
+def _longest_ms(before: list[int], gaps: Gaps) -> int:
+    """About how long the longest gap was of those that were counted since."""
+    counted = [place for place, number in enumerate(gaps.counts) if number > before[place]]
+    if not counted:
+        return 0
+    bound_s = BOUNDS[counted[-1]] if counted[-1] < len(BOUNDS) else gaps.longest_s
+    return round(min(bound_s, gaps.longest_s) * 1000)

@@ -3,12 +3,12 @@
 import { h, s } from './dom.js';
 import { tick } from './format.js';
 
-// So many rates are told of a call at most.
+// So many gaps are told of a call at most.
 const SLOTS = 24;
 
 export const ENDINGS = ['completed', 'cancelled', 'refused', 'orphaned', 'truncated', 'timed_out', 'failed'];
 
-// A line of rates, the last at its right end. `draw` changes it in place.
+// A line of figures, the last at its right end. `draw` changes it in place.
 export function spark(width = 96, height = 22) {
   const path = s('path');
   const svg = s('svg', { class: 'spark', width, height, viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' }, path);

@@ -42,7 +42,7 @@ export function mount(root, first) {
     h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
     h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name }))),
     h('thead', {}, h('tr', {}, h('th', {}, 'Model'), h('th', {}, 'State'), h('th', { class: 'c-key' }, 'Key'), h('th', { class: 'number' }, 'Tokens'),
-      h('th', { class: 'number' }, 'Per second'), h('th', { class: 'number' }, 'Rate'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
+      h('th', { class: 'number' }, 'Per second'), h('th', { class: 'number', title: 'The longest wait between two events, in each of the last half seconds' }, 'Gaps'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
       h('th', {}, h('span', { class: 'unseen' }, 'Stop')))),
     body));
   const empty = h('div', { class: 'empty', hidden: true },
@@ -212,7 +212,7 @@ export function mount(root, first) {
         tell(speed, call.phase === 'over' ? '–' : Math.round(call.tokens_per_s ?? 0));
         tell(first, duration(call.first_event_ms));
         tell(cost, money(call.cost));
-        line.draw(call.rates ?? []);
+        line.draw(call.gaps_ms ?? []);
       },
     };
     return row;
