@@ -143,13 +143,7 @@ class Relay:
         if not reader.untouched:
             self._on_events(events, last=last)
         elif self._phase == "streaming":
-            now = self._loop.time()
-            gap = now - self._progress
-            self._progress = now
-            gaps = self._gaps
-            gaps.counts[bisect_left(BOUNDS, gap)] += 1
-            if gap > gaps.notable_s:
-                gaps.note(gap, now - gap - self._begun)
+            self._advance()
             self._client.write(data)
             self._count(self._hear(events))
             if self._call.on_text is not None:

@@ -70,22 +70,22 @@ class Mould:
 
         Texts with escapes, and with characters that somebody takes for a line end, are left to the decoder.
         """
-        text = self.text(data, 0, len(data))
+        text = self._text(data)
         return [self.said(text)] if text else self._read_all(data)
 
-    def text(self, data: bytes, start: int, end: int) -> str:
-        """The common case: what one event says that stands in the data, and has the same padding as the last one."""
-        if not data.startswith(self._before, start):
+    def _text(self, data: bytes) -> str:
+        """The common case: what one event says that has the same padding as the last one."""
+        if not data.startswith(self._before):
             return ""
-        opening = start + len(self._before)
+        opening = len(self._before)
         closing = data.find(b'"', opening)
-        if data[closing:end] != self._rest:
+        if data[closing:] != self._rest:
             return ""
         text = _plain(data[opening:closing])
         if text:
             self._frames += 1
-            self._size += end - start
-            self._last = end - start
+            self._size += len(data)
+            self._last = len(data)
         return text
 
     def _absorb(self) -> None:
@@ -152,7 +152,7 @@ class _Chunks(NamedTuple):
 def _read_chunks(
     before: bytes, behind: bytes, tail: bytes, rest: bytes, extras: dict[str, object], keep: Callable[[str], int]
 ) -> _Chunks:
-    """The same as `Mould.text`, of whole HTTP chunks. It is called for nearly every event there is: hence its form.
+    """The same as `Mould.read`, of events that are HTTP chunks. Called for nearly every event there is: hence its form.
 
     A chunk of some length that was cast in this mould can begin in one way only.
     """
