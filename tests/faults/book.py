@@ -18,7 +18,7 @@ INPUT_COST = 1_000
 OUTPUT_COST = 2_000
 PRICED = ("main", "spare", "hasty", "heard")
 
-_BOOKED_S = 3.0
+_BOOKED_S = 10.0
 _MANY = 1_000_000
 _NUMBER = struct.Struct("<Q")
 _RECORD = struct.Struct("<II")

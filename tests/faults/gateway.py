@@ -26,8 +26,9 @@ CANARIES = (PROVIDER_KEY, SPARE_KEY, CLIENT_KEY)
 
 _LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
 _START_S = 10.0
-_SETTLE_S = 3.0
-_STOP_S = 5.0
+# Longer than a busy machine needs, shorter than the ten seconds after which a gateway cuts off who is slow.
+_SETTLE_S = 8.0
+_STOP_S = 10.0
 
 Table = Mapping[str, object]
 
@@ -223,8 +224,8 @@ class Gateway:
         return line
 
     def last_call(self) -> Any:
-        """The line about the call that was made since the last `quiet`."""
-        self.until(lambda: len(self.calls) > self._settled)
+        """The line about the last call, once all that were made since the last `quiet` have theirs."""
+        self.until(lambda: len(self.calls) >= self._settled + max(self.expected, 1))
         return self.calls[-1]
 
     def says(self, words: str) -> None:

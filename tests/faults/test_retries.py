@@ -52,7 +52,7 @@ def test_u11_what_cannot_be_read_is_not_obeyed(start: Starter, retry_after: str)
     model = gateway.upstream.play(busy(retry_after))
     assert gateway.ask(f"main/{model}", stream=False).status == 429
     gateway.upstream.play(whole(), model)
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 10
     while (response := gateway.ask(f"main/{model}", stream=False)).status != 200 and time.monotonic() < deadline:
         assert response.status in (429, 503)
         time.sleep(0.05)  # a cool-down can only be waited for

@@ -22,7 +22,7 @@ from typing import Self, cast
 
 _MODEL = re.compile(rb'"model":\s*"((?:[^"\\]|\\.)*)"')
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
-_WAIT_S = 5.0
+_WAIT_S = 10.0
 
 EVENT_STREAM = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}

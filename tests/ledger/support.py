@@ -12,7 +12,7 @@ from penstock.stores.books import open_book
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
-_KEY_S = 4.0
+_KEY_S = 10.0
 # Of four workers, one is left out by so many with a chance of 1 in 10,000.
 _TRIES = 32
 

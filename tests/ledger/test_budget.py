@@ -56,7 +56,7 @@ def race(gateway: Gateway, content: bytes, gate: Gate, admitted: int) -> list[Re
 
 def booked(gateway: Gateway, key: str, count: int) -> list[Entry]:
     """The entries of a key, once there are so many."""
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + 10.0
     while len(found := [entry for entry in gateway.book.entries() if entry.key == key]) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} are booked"
         time.sleep(0.01)

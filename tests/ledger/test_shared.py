@@ -71,7 +71,7 @@ class Pair:
         return statuses
 
     def booked(self, key: Key, count: int) -> list[Entry]:
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + 10.0
         while len(found := self.book.entries(Filter(keys=(key.id,)), limit=500)) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count} are booked"
             time.sleep(0.02)

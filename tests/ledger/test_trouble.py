@@ -24,7 +24,7 @@ from tests.faults.scripts import TEXT, whole
 from tests.faults.upstream import Upstream
 from tests.stores.places import SqlitePlace
 
-RECOVERS_S = 3.0
+RECOVERS_S = 10.0
 SMALL = {"journal": 65_536}
 # More than a journal of that size has room for.
 MANY = 400

@@ -69,7 +69,7 @@ def test_each_read_is_kept_with_its_time(world: Gateway, captures: Path) -> None
     (capture,) = recorded(captures)
     assert [read.data for read in capture.reads] == [HELLO, WORLD, REST]
     times = [read.at_s or 0.0 for read in capture.reads]
-    assert times[0] < times[0] + 0.02 < times[1] < times[1] + 0.02 < times[2] < 2.0
+    assert times[0] < times[0] + 0.02 < times[1] < times[1] + 0.02 < times[2] < 10.0
     assert capture.closing is not None
     assert capture.closing.how == "complete"
 

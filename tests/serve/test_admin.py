@@ -32,7 +32,7 @@ from tests.faults.scripts import HELLO, REST, unstreamed
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 
 _ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
-_WAIT_S = 3.0
+_WAIT_S = 10.0
 
 ROUTES = (
     ("GET", "/admin/keys"),
@@ -66,7 +66,7 @@ class Served:
         self, method: str, path: str, content: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, Mapping[str, str]]:
         """Ask as these headers say, and no others but those that HTTP needs."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_WAIT_S)
         try:
             data = content if isinstance(content, bytes) or content is None else json.dumps(content).encode()
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -125,10 +125,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_metrics_are_told_to_whoever_has_the_token(served: Served) -> None:
     place = f"http://{served.place}/metrics"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-        urllib.request.urlopen(place, timeout=5)
+        urllib.request.urlopen(place, timeout=_WAIT_S)
     refused.value.close()
     request = urllib.request.Request(place, headers={"Authorization": f"Bearer {served.token}"})
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=_WAIT_S) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"# TYPE penstock_requests_total counter" in answer.read()
 
@@ -547,7 +547,7 @@ def test_every_worker_answers_and_a_configured_token_opens(tmp_path: Path) -> No
         with Gateway(tmp_path, upstream, configuration, arguments=("--workers", "2")) as gateway:
             assert not (gateway.file.parent / "state" / TOKEN_FILE).exists()
             served = Served(gateway, token)
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + _WAIT_S
             seen: set[int] = set()
             while len(seen) < 2:
                 assert time.monotonic() < deadline

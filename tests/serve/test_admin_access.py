@@ -39,7 +39,7 @@ class Door:
         self.state = gateway.file.parent / "state"
 
     def send(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in ({"Host": self.place} | dict(headers or {})).items():
@@ -289,7 +289,7 @@ def test_every_worker_knows_links_and_sessions(tmp_path: Path) -> None:
             door = Door(gateway)
             cookie = door.session()
             pids: set[bytes] = set()
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 10
             while len(pids) < 2:
                 assert time.monotonic() < deadline
                 answer = door.send("GET", "/admin/state", {"Cookie": cookie})

@@ -97,7 +97,7 @@ def traffic(served: Served) -> int:
 
 
 def scrape(served: Served) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
     connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {served.token}"})
     text = connection.getresponse().read().decode()
     connection.close()

@@ -14,10 +14,10 @@ from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
 _LINK = re.compile(r"(http://127\.0\.0\.1:(\d+))(/open\?link=\S+)")
-_WAIT_S = 3.0
+_WAIT_S = 10.0
 
 
-def until(page: Page, expression: str, timeout_s: float = 5.0) -> None:
+def until(page: Page, expression: str, timeout_s: float = _WAIT_S) -> None:
     """Wait until something is true of a page. (Playwright's own way evaluates text there, which the page forbids.)"""
     deadline = time.monotonic() + timeout_s
     while not page.evaluate(expression):
@@ -40,7 +40,7 @@ class Site:
 
     def _sign_in(self) -> str:
         """A session, by the link that was printed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_WAIT_S)
         connection.request("GET", self.link)
         response = connection.getresponse()
         response.read()
@@ -50,7 +50,7 @@ class Site:
 
     def ask(self, method: str, path: str, content: object = None) -> Any:
         """Ask the admin API, with the token."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_WAIT_S)
         data = None if content is None else json.dumps(content)
         connection.request(method, path, data, {"Authorization": f"Bearer {self._token}"})
         response = connection.getresponse()
