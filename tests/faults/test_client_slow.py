@@ -10,6 +10,7 @@ from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, plain, whole
 from tests.faults.upstream import JSON, chunk, for_ever, hang, head, last_chunk, status
+from tests.promptness import in_time, prompt
 from tests.streams import begins, says, sse
 
 SHORT = {"head_timeout_s": 0.4, "body_timeout_s": 0.4, "keep_alive_s": 0.4, "stalled_client_s": 0.5}
@@ -37,15 +38,18 @@ SLOW = {
 
 
 @pytest.mark.parametrize(("sent", "answer"), SLOW.values(), ids=SLOW)
+@prompt
 def test_who_does_not_send_is_cut_off(hurried: Gateway, sent: bytes, answer: int | None) -> None:
     with hurried.client() as client:
         began = time.monotonic()
         client.send(sent)
         if answer is not None:
             assert client.response().status == answer
-        client.ends(3.0)
-        assert 0.3 < time.monotonic() - began < 2.0
+        client.ends()
+        took = time.monotonic() - began
     hurried.quiet()
+    assert took > 0.3
+    in_time(took, 2.0)
 
 
 def test_what_is_too_slow_has_a_request_id_too(hurried: Gateway) -> None:
@@ -68,6 +72,7 @@ DRIPPED = {
 
 
 @pytest.mark.parametrize(("first", "dripped"), DRIPPED.values(), ids=DRIPPED)
+@prompt
 def test_who_drips_is_cut_off(hurried: Gateway, first: bytes, dripped: bytes) -> None:
     """A byte now and then does not move the deadline."""
     with hurried.client() as client:
@@ -78,7 +83,7 @@ def test_who_drips_is_cut_off(hurried: Gateway, first: bytes, dripped: bytes) ->
             time.sleep(0.02)
             if _has_ended(client):
                 break
-            assert time.monotonic() - began < 3.0, "it is still open"
+            in_time(time.monotonic() - began, 3.0)
     hurried.quiet()
 
 
@@ -101,7 +106,7 @@ def test_who_does_not_read_pushes_back_and_is_cut_off(hurried: Gateway, reads: b
     with hurried.begin(f"main/{model}", stream=True, receive_buffer=4096) as client:
         connection = hurried.upstream.asked(model)
         hurried.upstream.until(lambda: connection.blocked)
-        deadline = time.monotonic() + 4.0
+        deadline = time.monotonic() + 10.0
         while not connection.closed_at and time.monotonic() < deadline:
             if reads:
                 client._socket.recv(10)
@@ -127,6 +132,7 @@ def test_who_reads_slowly_gets_it_all(start: Starter) -> None:
     gateway.quiet()
 
 
+@prompt
 def test_who_does_not_read_does_not_hold_up_others(gateway: Gateway) -> None:
     model = gateway.upstream.play([head(), chunk(HELLO), for_ever(FLOOD)])
     other = gateway.upstream.play(whole())
@@ -136,7 +142,7 @@ def test_who_does_not_read_does_not_hold_up_others(gateway: Gateway) -> None:
         for _ in range(20):
             began = time.monotonic()
             assert gateway.ask(f"main/{other}", stream=True).text == TEXT
-            assert time.monotonic() - began < 0.5
+            in_time(time.monotonic() - began, 0.5)
 
 
 def test_c11_a_stream_behind_an_answer_that_is_not_read_pushes_back_too(hurried: Gateway) -> None:
@@ -196,6 +202,7 @@ def test_c18_connections_beyond_the_limit_are_turned_away(start: Starter) -> Non
     assert gateway.send(get("/health")).status == 200
 
 
+@prompt
 def test_c18_five_hundred_idle_connections_do_no_harm(gateway: Gateway) -> None:
     model = gateway.upstream.play(whole())
     with ExitStack() as stack:
@@ -203,7 +210,7 @@ def test_c18_five_hundred_idle_connections_do_no_harm(gateway: Gateway) -> None:
             stack.enter_context(gateway.client())
         began = time.monotonic()
         assert gateway.ask(f"main/{model}", stream=True).text == TEXT
-        assert time.monotonic() - began < 1.0
+        in_time(time.monotonic() - began, 1.0)
 
 
 def test_the_gap_is_watched_again_after_a_pause(start: Starter) -> None:

@@ -16,6 +16,7 @@ from tests.faults.conftest import Starter
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, whole
 from tests.faults.upstream import Gate, Script, Upstream, chunk, hang, head, last_chunk
+from tests.promptness import in_time, prompt
 
 AT_ONCE_S = 0.3
 
@@ -33,7 +34,7 @@ def refuses(gateway: Gateway) -> bool:
 def wait_until_it_refuses(gateway: Gateway) -> float:
     began = time.monotonic()
     while not refuses(gateway):
-        assert time.monotonic() - began < 3.0, "it still listens"
+        assert time.monotonic() - began < 10.0, "it still listens"
         time.sleep(0.005)  # nothing tells when a port is closed
     return time.monotonic() - began
 
@@ -42,8 +43,9 @@ def wait_until_it_refuses(gateway: Gateway) -> float:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@prompt
 def test_g1_streams_under_way_are_finished(start: Starter, number: int) -> None:
-    gateway = start(server={"drain_s": 5.0})
+    gateway = start(server={"drain_s": 30.0})
     gate = Gate()
     model = gateway.upstream.play(waiting(gate))
     streamed, unstreamed = (gateway.begin(f"main/{model}", stream=stream) for stream in (True, False))
@@ -51,20 +53,22 @@ def test_g1_streams_under_way_are_finished(start: Starter, number: int) -> None:
     streamed.read_until(b"Hello")
     gateway.upstream.asked(model, 2)
     gateway.signal(number)
-    assert wait_until_it_refuses(gateway) < AT_ONCE_S
-    idle.ends(1.0)
+    took = wait_until_it_refuses(gateway)
+    idle.ends()
     gate.open()
     for client in (streamed, unstreamed):
         response = gateway.keep(client.response())
         assert (response.status, response.text, response.finish) == (200, TEXT, "stop")
         assert response.complete
-        client.ends(1.0)
+        client.ends()
         client.close()
     assert gateway.wait() == 0
     assert [line["ending"] for line in gateway.calls] == ["completed"] * 2
     idle.close()
+    in_time(took, AT_ONCE_S)
 
 
+@prompt
 def test_g1_what_does_not_finish_in_time_is_told(start: Starter) -> None:
     gateway = start(server={"drain_s": 0.4})
     model = gateway.upstream.play([head(), chunk(HELLO), hang()])
@@ -84,13 +88,16 @@ def test_g1_what_does_not_finish_in_time_is_told(start: Starter) -> None:
         assert (response.status, response.error["code"]) == (503, "gateway_draining")
         assert response.headers["retry-after"]
     assert gateway.wait() == 0
-    assert 0.3 < time.monotonic() - began < 2.0
+    took = time.monotonic() - began
     gateway.until(lambda: len(gateway.calls) == 3)
     assert {line["code"] for line in gateway.calls} == {"gateway_draining"}
     for client in (streamed, unstreamed, unbegun):
         client.close()
+    assert took > 0.3
+    in_time(took, 2.0)
 
 
+@prompt
 def test_g2_a_second_signal_does_not_wait(start: Starter) -> None:
     gateway = start(server={"drain_s": 30.0})
     model = gateway.upstream.play([head(), chunk(HELLO), hang()])
@@ -105,18 +112,20 @@ def test_g2_a_second_signal_does_not_wait(start: Starter) -> None:
         assert response.error["code"] == "gateway_draining"
         assert response.complete
         assert gateway.wait() == 0
-        assert time.monotonic() - began < 1.5
+        in_time(time.monotonic() - began, 1.5)
 
 
+@prompt
 def test_g1_with_nothing_under_way_it_ends_at_once(start: Starter) -> None:
     gateway = start(server={"drain_s": 30.0})
     model = gateway.upstream.play(whole())
     gateway.ask(f"main/{model}", stream=True)
     began = time.monotonic()
     assert gateway.stop() == 0
-    assert time.monotonic() - began < 1.0
+    in_time(time.monotonic() - began, 1.0)
 
 
+@prompt
 def test_g1_a_client_that_never_reads_does_not_hold_up_the_end(start: Starter) -> None:
     gateway = start(server={"drain_s": 0.3})
     model = gateway.upstream.play([head(), *[chunk(HELLO * 100)] * 200, hang()])
@@ -124,7 +133,7 @@ def test_g1_a_client_that_never_reads_does_not_hold_up_the_end(start: Starter) -
         gateway.upstream.asked(model)
         began = time.monotonic()
         assert gateway.stop() == 0
-        assert time.monotonic() - began < 2.5
+        in_time(time.monotonic() - began, 2.5)
 
 
 # G6: workers.
@@ -132,7 +141,7 @@ def test_g1_a_client_that_never_reads_does_not_hold_up_the_end(start: Starter) -
 
 def pids(gateway: Gateway, count: int, without: int = 0) -> list[int]:
     """Wait until it has so many workers, and one that is dead is not among them."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 10.0
     while len(found := [pid for pid in gateway.workers() if pid != without]) < count:
         assert time.monotonic() < deadline, "there are not enough workers"
         time.sleep(0.01)
@@ -141,7 +150,7 @@ def pids(gateway: Gateway, count: int, without: int = 0) -> list[int]:
 
 def listening(gateway: Gateway, count: int) -> None:
     """Wait until so many workers have opened the port."""
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + 10.0
     port = f":{gateway.port:04X} 00000000:0000 0A"
     while Path("/proc/net/tcp").read_text().count(port) < count:
         assert time.monotonic() < deadline, "the workers do not listen"
@@ -218,7 +227,7 @@ def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
     listening(gateway, 2)
     gateway.signal(signal.SIGKILL)
     gateway.wait()
-    deadline = time.monotonic() + 2.0
+    deadline = time.monotonic() + 10.0
     while not refuses(gateway):
         assert time.monotonic() < deadline, "orphans serve on"
         time.sleep(0.02)
@@ -362,7 +371,7 @@ def test_g26_when_descriptors_run_out_streams_live_on_and_it_recovers(start: Sta
         for client in crowd:
             client.close()
     ok = gateway.upstream.play(whole())
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + 10.0
     while (got := attempt(gateway, ok)) != TEXT:
         assert time.monotonic() < deadline, got
         time.sleep(0.05)
