@@ -30,6 +30,7 @@ from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
+from tests.promptness import in_time, prompt
 from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
 
 PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
@@ -56,7 +57,7 @@ def ask(port: int, model: str, *, stream: bool = True, **fields: object) -> Resp
 
 def settled(gateway: Served, calls: int) -> Samples:
     """What is told once so many calls are over."""
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 10
     while value(samples := gateway.scrape(), REQUESTS) < calls:
         assert time.monotonic() < deadline, samples.get(REQUESTS)
         time.sleep(0.01)
@@ -80,10 +81,10 @@ def test_a_call_is_told_in_every_family(gateway: Served, upstream: Upstream) -> 
     assert gaps >= 2
     assert value(samples, "penstock_chunk_gap_seconds_bucket", provider="main", le="+Inf") == gaps
     assert value(samples, "penstock_chunk_gap_seconds_bucket", provider="main", le="0.02") < gaps
-    assert 0.025 < value(samples, "penstock_chunk_gap_seconds_sum", provider="main") < 1
+    assert 0.025 < value(samples, "penstock_chunk_gap_seconds_sum", provider="main") < 10
     assert 0 < value(samples, "penstock_gateway_overhead_seconds_sum") < 1
     assert value(samples, "penstock_streams_open") == 0
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 10
     while not value(samples, "penstock_ledger_commit_seconds_count") and time.monotonic() < deadline:
         samples = gateway.scrape()
     assert value(samples, "penstock_ledger_commit_seconds_count") >= 1
@@ -392,8 +393,10 @@ def test_gauges_are_the_sums_of_all_workers(home: Path, upstream: Upstream, work
         client.close()
 
 
+@prompt
 def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, workers: Gateway) -> None:
     upstream.play(whole(), "good")
+    before = value(parse(scrape(of_worker(sockets(home)[0]))), REQUESTS)
     for _ in range(10):
         workers.ask("main/good", stream=True)
     stopped, asked = sockets(home)
@@ -401,8 +404,8 @@ def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, worker
     try:
         began = time.monotonic()
         samples = parse(scrape(of_worker(asked)))
-        assert time.monotonic() - began < 2
-        assert value(samples, REQUESTS) == 10  # what it has counted is told all the same
+        in_time(time.monotonic() - began, 2.0)
+        assert value(samples, REQUESTS) == before + 10  # what it has counted is told all the same
     finally:
         os.kill(int(stopped.stem), signal.SIGCONT)
 
