@@ -25,9 +25,11 @@ from tests.faults.client import Response, body, get, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, plain, unstreamed, whole
 from tests.faults.upstream import JSON, Gate, Upstream, chunk, head, last_chunk, status
+from tests.promptness import in_time, prompt
 from tests.streams import counts
 
 NOTICED_S = 1.5
+EVENTUALLY_S = 10.0
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
 
@@ -283,9 +285,9 @@ def ask(gateway: Gateway, key: str, model: str = "main/river-1", **fields: objec
         return client.response()
 
 
-def until(gateway: Gateway, key: str, wanted: int, within_s: float = NOTICED_S) -> Response:
+def until(gateway: Gateway, key: str, wanted: int) -> Response:
     """Ask until the answer is as wanted."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + EVENTUALLY_S
     while (answer := ask(gateway, key)).status != wanted:
         assert time.monotonic() < deadline, (answer.status, answer.body)
         time.sleep(0.02)
@@ -306,14 +308,21 @@ def complete(client: OpenAI, **options: Any) -> Any:
     return client.chat.completions.create(messages=[{"role": "user", "content": "Say hello."}], **options)
 
 
+@prompt
 def test_a_key_opens_soon_after_it_is_made_and_not_after_it_is_revoked(gateway: Gateway) -> None:
-    key = keys(gateway, "create", "--name", "short")
+    name = f"short-{time.monotonic_ns()}"
+    key = keys(gateway, "create", "--name", name)
+    made_at = time.monotonic()
     assert until(gateway, key, 200).text == TEXT
-    keys(gateway, "revoke", "short")
+    opened_at = time.monotonic()
+    keys(gateway, "revoke", name)
+    revoked_at = time.monotonic()
     answer = until(gateway, key, 401)
+    closed_at = time.monotonic()
     assert answer.error["code"] == "invalid_api_key"
     assert "was revoked" in answer.error["message"]
     assert key not in "".join(gateway.output)
+    in_time(max(opened_at - made_at, closed_at - revoked_at), NOTICED_S)
 
 
 def test_a_rotated_key_works_on_for_its_grace(gateway: Gateway) -> None:
@@ -324,7 +333,7 @@ def test_a_rotated_key_works_on_for_its_grace(gateway: Gateway) -> None:
     until(gateway, new, 200)
     if time.monotonic() - began < 1.8:
         assert ask(gateway, old).status == 200
-    ended = until(gateway, old, 401, 3.5).error
+    ended = until(gateway, old, 401).error
     assert (ended["code"], "was rotated" in ended["message"]) == ("invalid_api_key", True)
     assert ask(gateway, new).status == 200
 
@@ -348,7 +357,7 @@ def test_a_budget_goes_on_over_a_rotation(gateway: Gateway) -> None:
     until(gateway, old, 200)  # a cent a call at most
     assert ask(gateway, old, model, max_tokens=20).status == 200
     new = keys(gateway, "rotate", "frugal")
-    deadline = time.monotonic() + NOTICED_S
+    deadline = time.monotonic() + EVENTUALLY_S
     while gateway.send(get("/v1/models", {"Authorization": f"Bearer {new}"})).status != 200:  # which costs nothing
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -356,16 +365,16 @@ def test_a_budget_goes_on_over_a_rotation(gateway: Gateway) -> None:
     assert ask(gateway, new, model, max_tokens=20).status == 200
     denied = ask(gateway, new, model, max_tokens=20)
     assert (denied.status, denied.error["code"]) == (429, "insufficient_quota")
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + EVENTUALLY_S
     while (shown := json.loads(keys(gateway, "show", "frugal", "--json")))["spent"] != "0.043015":
         assert time.monotonic() < deadline, shown
     assert shown["left"] == "0.006985"
 
 
 def test_a_key_expires(gateway: Gateway) -> None:
-    key = keys(gateway, "create", "--expires", "2s")
+    key = keys(gateway, "create", "--expires", "4s")
     until(gateway, key, 200)
-    assert "has expired" in until(gateway, key, 401, 3.5).error["message"]
+    assert "has expired" in until(gateway, key, 401).error["message"]
 
 
 def test_a_key_is_for_the_models_that_it_names(gateway: Gateway) -> None:
@@ -426,7 +435,7 @@ def test_a_budget_holds_and_is_told(gateway: Gateway) -> None:
             complete(client, model=model)
         assert (caught.value.code, caught.value.type) == ("insufficient_quota", "insufficient_quota")
         assert "$0.05" in str(caught.value)
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + EVENTUALLY_S
     while (shown := json.loads(keys(gateway, "show", "poor", "--json")))["spent"] != "0.043015":
         assert time.monotonic() < deadline, shown
     assert shown["left"] == "0.006985"
