@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.gateway.estimate import Ratios, estimate_input
+from tests.promptness import in_time, prompt
 
 ENGLISH = "The quick brown fox jumps over the lazy dog while nobody is looking. "
 RUSSIAN = "Съешь же ещё этих мягких французских булок, да выпей чаю. "
@@ -102,8 +103,9 @@ SIZES: dict[str, tuple[dict[str, Any], float]] = {
 
 
 @pytest.mark.parametrize(("fields", "limit_s"), SIZES.values(), ids=SIZES)
+@prompt
 def test_nobody_waits_for_an_estimate(fields: dict[str, Any], limit_s: float) -> None:
-    assert min(_seconds(lambda: estimate_input(fields)) for _ in range(10)) < limit_s
+    in_time(min(_seconds(lambda: estimate_input(fields)) for _ in range(10)), limit_s)
 
 
 def _seconds(work: Callable[[], object]) -> float:

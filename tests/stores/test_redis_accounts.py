@@ -17,6 +17,7 @@ from penstock.gateway.account import Account
 from penstock.providers.secret import Secret
 from penstock.stores.redis_accounts import PREFIX, RedisAccounts
 from penstock.stores.storage import StorageError
+from tests.promptness import in_time, prompt
 from tests.stores.conftest import Books, Peer, RedisServer
 
 Peers = Callable[..., list[Peer]]
@@ -81,6 +82,7 @@ def test_sums_are_exact_whatever_redis_loses(redis_server: RedisServer, peers: P
     assert_exact(redis_server, books)
 
 
+@prompt
 def test_a_redis_that_hangs_costs_little_and_once(redis_server: RedisServer, peers: Peers, books: Books) -> None:
     (peer,) = peers(1, redis_server.url, 0.025, budget=10**9)
     peer.calm()
@@ -93,13 +95,14 @@ def test_a_redis_that_hangs_costs_little_and_once(redis_server: RedisServer, pee
         working = peer.do(do="work", seconds=1, cost=10)
     finally:
         os.kill(redis_server.process.pid, signal.SIGCONT)
-    assert 0.02 < first["slowest"] < 0.25, "25 ms, and what a busy machine adds"
-    assert sorted(after)[10] < 0.01
     assert working["done"] > 0, "though Redis was tried meanwhile"
     peer.calm()
     peer.do(do="finish", cost=7)
     peer.calm()
     assert_exact(redis_server, books)
+    assert first["slowest"] > 0.02
+    in_time(first["slowest"], 0.25)
+    in_time(sorted(after)[10], 0.01)
 
 
 def test_a_redis_that_was_never_there_is_awaited(tmp_path: Path, peers: Peers, books: Books) -> None:
