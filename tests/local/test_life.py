@@ -71,6 +71,7 @@ def test_it_stops_when_the_client_leaves_a_stream(shared: Served) -> None:
 
 @prompt
 def test_it_stops_when_the_client_leaves_without_having_heard_anything(shared: Served) -> None:
+    shared.wait_until_loaded()
     pid = shared.child()
     with suppress(APIError):
         shared.sdk.with_options(timeout=0.5).chat.completions.create(model=MODEL, messages=LONG, max_tokens=500)
