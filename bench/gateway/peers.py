@@ -74,6 +74,10 @@ PEERS = {
         path="/openai/v1/chat/completions",
         model="tensorzero::model_name::mock",
     ),
+    "bare": Peer(
+        command="env UPSTREAM={upstream} {bin}/python {relays}/bare.py {port}",
+        packages=("uvloop==0.23.0", "httptools==0.9.0", "msgspec==0.22.0"),
+    ),
     "fastapi-aiohttp": Peer(
         command="env UPSTREAM={upstream} {bin}/python -m uvicorn --app-dir {relays} fastapi_aiohttp:app --port {port} "
         "--no-access-log --log-level error",

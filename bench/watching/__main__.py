@@ -11,22 +11,18 @@ import os
 import random
 import secrets
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench.gateway import judge
 from bench.gateway.judge import MissingError
+from bench.turns import EVENTS, GAP_US, STREAMS, cpu_s, load, median_range, running
 from bench.watching import unwatched
 from bench.watching.watcher import Watcher
 
-STREAMS = 50
-EVENTS = 100
-GAP_US = 5_000
 GOAL = 0.05
 TURN_S = 2.0
 # Until somebody who has come reads, and until nothing is left of somebody who has gone.
@@ -56,13 +52,6 @@ def main() -> int:
     return 0 if share <= GOAL else 1
 
 
-def median_range(values: list[float]) -> tuple[float, float]:
-    """Between which of the values their median lies, with 95 % certainty: by drawing from them again and again."""
-    chance = random.Random(1)
-    drawn = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(2_000))
-    return drawn[50], drawn[-50]
-
-
 def _measure(pairs: int) -> list[tuple[float, float]]:
     """CPU seconds for each second: of turns with a watcher, and of those without, side by side."""
     port, admin_port, token = judge.free_port(), judge.free_port(), secrets.token_hex()
@@ -72,15 +61,13 @@ def _measure(pairs: int) -> list[tuple[float, float]]:
         with configuration.open("a") as file:
             file.write(judge.ADMIN.format(port=admin_port, token=token))
         mock, loadgen = judge.build_mock(folder), judge.build_loadgen(folder)
-        ended.enter_context(_running([str(mock), str(judge.MOCK_PORT)], judge.OTHER_CORE))
-        gateway = ended.enter_context(_running(judge.command(configuration, port), judge.GATEWAY_CORE))
+        ended.enter_context(running([str(mock), str(judge.MOCK_PORT)], judge.OTHER_CORE))
+        gateway = ended.enter_context(running(judge.command(configuration, port), judge.GATEWAY_CORE))
         judge.give_priority(gateway, os.SCHED_RR, 1)
         judge.wait_for(f"http://127.0.0.1:{port}/readyz")
         judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
-        seconds = int(pairs * 2 * (TURN_S + SETTLE_S)) + 10
-        load = ["-p", str(port), "-u", "/v1/chat/completions", "-m", judge.MODEL, "-c", str(STREAMS), "-n", str(EVENTS)]
-        load += ["-s", "1000000000", "-t", str(seconds), "-g", "20", "-r", str(20 * GAP_US)]
-        judge.give_priority(ended.enter_context(_running([str(loadgen), *load], judge.OTHER_CORE)), os.SCHED_FIFO, 2)
+        command = [str(loadgen), *load(port, int(pairs * 2 * (TURN_S + SETTLE_S)) + 10)]
+        judge.give_priority(ended.enter_context(running(command, judge.OTHER_CORE)), os.SCHED_FIFO, 2)
         time.sleep(2)
         return [_pair(gateway, admin_port, token, random.random() < 0.5) for _ in range(pairs)]
 
@@ -102,26 +89,9 @@ def _pair(pid: int, port: int, token: str, watched_first: bool) -> tuple[float, 
 
 def _turn(pid: int) -> float:
     time.sleep(SETTLE_S)
-    began, used = time.monotonic(), _cpu_s(pid)
+    began, used = time.monotonic(), cpu_s(pid)
     time.sleep(TURN_S)
-    return (_cpu_s(pid) - used) / (time.monotonic() - began)
-
-
-def _cpu_s(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-
-
-@contextmanager
-def _running(command: list[str], core: int) -> Iterator[int]:
-    """A process, by its id, until the block ends."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    os.sched_setaffinity(process.pid, {core})
-    try:
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait(10)
+    return (cpu_s(pid) - used) / (time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.turns import median_range
 from bench.watching import unwatched
-from bench.watching.__main__ import median_range
 from bench.watching.watcher import Seen, Watcher
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO

@@ -151,6 +151,8 @@ class Relay:
             self._offer_shortcut()
         else:
             self._take(events, data)
+            if self._phase == "streaming":
+                self._offer_shortcut()
 
     def on_end(self) -> None:
         """The body is complete, as far as HTTP can tell."""
