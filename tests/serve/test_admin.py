@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.errors import ConfigError
 from penstock.gateway import key_changes
@@ -26,10 +27,13 @@ from penstock.gateway.config import load
 from penstock.gateway.key_terms import KeyTerms
 from penstock.serve.admin import routes as admin_routes
 from penstock.serve.admin.place import TOKEN_FILE, open_place
+from penstock.serve.admin.queries import Query
 from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, unstreamed
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
+from tests.stores.entries import FULL
+from tests.stores.places import SqlitePlace
 
 _ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
 _WAIT_S = 10.0
@@ -225,7 +229,12 @@ ORIGINS: dict[str, tuple[dict[str, str], int]] = {
     "typed into a browser": ({"Sec-Fetch-Site": "none"}, 200),
     "another page": ({"Origin": "https://evil.example"}, 403),
     "another port": ({"Origin": "http://127.0.0.1:1"}, 403),
-    "another scheme": ({"Origin": "https://PLACE"}, 403),
+    "its own page, behind TLS": ({"Origin": "https://PLACE", "Sec-Fetch-Site": "same-origin"}, 200),
+    "another scheme": ({"Origin": "ftp://PLACE"}, 403),
+    "a link elsewhere, followed": (
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+        403,
+    ),
     "no page": ({"Origin": "null"}, 403),
     "nothing": ({"Origin": ""}, 403),
     "a link elsewhere": ({"Sec-Fetch-Site": "cross-site"}, 403),
@@ -374,6 +383,8 @@ def test_usage_and_entries_are_told(served: Served) -> None:
             break
         before = f"&before={page['next']}"
     assert paged == entries
+    assert served.get("/admin/entries?key=reader&limit=7")["next"] is None
+    assert served.get("/admin/entries?key=reader&limit=6")["next"] is not None
     (row,) = served.get("/admin/usage?by=key,model&key=reader&since=1h")["usage"]
     assert row["group"] == {"key": made["id"], "model": "main/river-1"}
     assert (row["calls"], row["input"], row["output"], row["cost"]) == (7, 35, 21, "0.021035")
@@ -384,6 +395,20 @@ def test_usage_and_entries_are_told(served: Served) -> None:
     shown = served.get("/admin/keys/reader")
     assert (shown["spent"], shown["left"]) == ("0.021035", "4.978965")
     assert served.ask("GET", "/admin/entries?limit=501")[0] == 400
+    status, told = served.ask("GET", "/admin/entries?tag=step=0&tag=step=1")
+    assert (status, told["error"]["param"]) == (400, "tag")
+
+
+def test_what_cost_most_is_told_where_not_all_can_be(tmp_path: Path) -> None:
+    book = SqlitePlace(tmp_path).open()
+    for number in range(600):
+        attempts = (replace(FULL.attempts[1], cost=number),)
+        book.append([replace(FULL, id=f"call_{number}", model=f"model-{number:03}", attempts=attempts)])
+    asked = admin_routes.Ask(name="", query=Query.parse("by=model"), body=b"", now_ms=0)
+    told: Any = admin_routes.usage(book, asked).body
+    book.close()
+    assert told["truncated"] is True
+    assert [row["group"]["model"] for row in told["usage"]] == [f"model-{number}" for number in range(100, 600)]
 
 
 def test_the_state_is_told(served: Served) -> None:

@@ -98,7 +98,7 @@ def test_the_link_of_the_start_opens_once(door: Door) -> None:
     assert (opened.status, opened.headers["location"], opened.headers["cache-control"]) == (303, "/", "no-store")
     name, *rules = opened.headers["set-cookie"].split("; ")
     assert name.startswith("penstock_session=")
-    assert set(rules) == {"Path=/", f"Max-Age={SESSION_S}", "HttpOnly", "SameSite=Strict"}
+    assert set(rules) == {"Path=/", f"Max-Age={SESSION_S}", "HttpOnly", "SameSite=Lax"}
     session = name
     assert door.send("GET", "/admin/state", {"Cookie": session}).status == 200
     again = door.send("GET", door.first)
@@ -203,6 +203,38 @@ def test_a_session_looks_and_our_own_page_changes(door: Door, cookie: str) -> No
     assert door.send("POST", "/admin/keys", own, body).status == 201
     token = (door.state / TOKEN_FILE).read_text().strip()
     assert door.send("POST", "/admin/keys", {"Authorization": f"Bearer {token}"}, b"{}").status == 201
+
+
+VISITS: dict[str, tuple[dict[str, str], int]] = {
+    "followed": ({}, 200),
+    "in a frame": ({"Sec-Fetch-Dest": "iframe"}, 403),
+    "by a script": ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"}, 403),
+    "by a form": ({"Origin": "https://wiki.example"}, 403),
+}
+
+
+@pytest.mark.parametrize(("headers", "wanted"), VISITS.values(), ids=VISITS)
+def test_a_link_that_stands_elsewhere_leads_to_the_page(
+    headers: dict[str, str], wanted: int, door: Door, cookie: str
+) -> None:
+    visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert door.send("GET", "/", {"Cookie": cookie} | visit | headers).status == wanted
+    assert door.send("GET", door.new_link(), visit | headers).status == (303 if wanted == 200 else 403)
+    assert door.send("GET", "/admin/state", {"Cookie": cookie} | visit | headers).status == 403
+
+
+def test_it_may_have_a_name_behind_something_that_speaks_tls(tmp_path: Path) -> None:
+    with (
+        Upstream() as upstream,
+        Gateway(tmp_path, upstream, settings(upstream.url, 0, admin={"hosts": ["Gate.example"]})) as gateway,
+    ):
+        door = Door(gateway)
+        own = {"Host": "gate.example:8443", "Origin": "https://gate.example:8443", "X-Penstock-Page": "1"}
+        session = {"Cookie": door.session()}
+        assert door.send("POST", "/admin/keys", own | session, b'{"name": "made-by-the-page"}').status == 201
+        assert door.send("GET", "/app.js", own).status == 200
+        assert door.send("GET", "/", own | {"Origin": "https://gate.example"}).status == 403
+        assert door.send("GET", "/", own | {"Host": "other.example", "Origin": "https://other.example"}).status == 403
 
 
 def test_nothing_but_a_session_is_one(door: Door, cookie: str) -> None:

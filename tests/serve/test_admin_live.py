@@ -4,6 +4,7 @@ import http.client
 import json
 import signal
 import time
+import urllib.request
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD
 from tests.faults.upstream import Gate, Op, Upstream, chunk, for_ever, hang, head, last_chunk, sleep
 from tests.promptness import in_time, prompt
+from tests.serve.scrapes import parse, value
 from tests.serve.test_admin import Served
 from tests.streams import calls, delta, piece, says, sse
 
@@ -331,6 +333,23 @@ def stopped(served: Served, upstream: Upstream, model: str, id: str) -> float:
     assert served.ask("POST", f"/admin/calls/{id}/stop") == (200, {"stopped": True})
     upstream.until(lambda: connection.closed_at)
     return connection.closed_at - began
+
+
+def test_a_stop_is_counted_as_ours_and_not_as_the_clients(served: Served, upstream: Upstream) -> None:
+    def ended(reason: str) -> float:
+        asked = urllib.request.Request(
+            f"http://{served.place}/metrics", headers={"Authorization": f"Bearer {served.token}"}
+        )
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return value(parse(answer.read().decode()), "penstock_stream_end_total", reason=reason)
+
+    before = ended("cut"), ended("client_gone")
+    model = streams_for_ever(upstream)
+    client, id = begin(served, model)
+    with client:
+        stopped(served, upstream, model, id)
+        client.response()
+    assert (ended("cut"), ended("client_gone")) == (before[0] + 1, before[1])
 
 
 @prompt

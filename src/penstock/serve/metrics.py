@@ -36,6 +36,7 @@ _REASONS_BY_CODE = {
     "gateway_draining": "drained",
     "upstream_timeout_total": "cut",
     "budget_exceeded": "cut",
+    "stopped_by_operator": "cut",
 }
 _ALL_REASONS = {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"}
 

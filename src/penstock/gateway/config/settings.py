@@ -147,6 +147,10 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     token: Annotated[
         Secret | None, Meta(description="What opens it. Without it, one is made and kept in the folder for state.")
     ] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="Names by which browsers reach it, where something that speaks TLS stands before it."),
+    ] = ()
     content: Annotated[bool, Meta(description="true lets its users read along with what models say.")] = False
     implied: bool = False
     """Whether nobody said where to listen."""

@@ -59,7 +59,7 @@ class Access:
         if name is None or not self._mark(name, now):
             return ""
         session = _seal(now + SESSION_S, self._session_key)
-        return f"{COOKIE}={session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Strict"
+        return f"{COOKIE}={session}; Path=/; Max-Age={SESSION_S}; HttpOnly; SameSite=Lax"
 
     def _mark(self, name: str, now: float) -> bool:
         """Note that a link is used; False if it was before. What is too old to be used again is forgotten."""
@@ -74,9 +74,22 @@ class Access:
         return True
 
 
+def is_own(headers: Mapping[str, str]) -> bool:
+    """Whether a request comes from no page at all, or from one of this very origin."""
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return False
+    return "origin" not in headers or _names_us(headers)
+
+
 def proves_page(headers: Mapping[str, str]) -> bool:
     """Whether what is asked comes from our own page for certain: a session alone does not say who uses it."""
-    return headers.get(PAGE_HEADER) == "1" and headers.get("origin") == f"http://{headers.get('host', '')}"
+    return headers.get(PAGE_HEADER) == "1" and _names_us(headers)
+
+
+def _names_us(headers: Mapping[str, str]) -> bool:
+    """Whether the page that asks came from where it asks; what stands between may have spoken TLS with it."""
+    scheme, _, place = headers.get("origin", "").partition("://")
+    return scheme in ("http", "https") and place != "" and place == headers.get("host")
 
 
 def new_link(link_key: str) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from penstock.gateway.book import Book
 from penstock.gateway.config import Config
@@ -23,7 +23,7 @@ from penstock.gateway.failure import Failure
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
-from penstock.serve.admin.access import Access, proves_page
+from penstock.serve.admin.access import Access, is_own, proves_page
 from penstock.serve.admin.answers import Answer, refusal, refuse_method, send_answer
 from penstock.serve.admin.desk import Desk
 from penstock.serve.admin.direct import METRICS, Direct, Handler
@@ -57,7 +57,6 @@ class Admin:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._desk = Desk(partial(open_book, config.ledger, environment))
-        self._hosts = _HERE | {_written(place.address.host), config.admin.address.host.lower()}
         self._any_address = ipaddress.ip_address(place.address.host).is_unspecified
         self.use(config)
 
@@ -66,6 +65,8 @@ class Admin:
         token = config.admin.token or self._place.token
         self._access.use(token.reveal())
         self._bodies = {"/admin/inspect": LARGEST, "/admin/playground": config.limits.max_body}
+        named = {host.lower() for host in config.admin.hosts}
+        self._hosts = _HERE | named | {_written(self._place.address.host), config.admin.address.host.lower()}
 
     async def listen(self) -> None:
         """Begin to take connections."""
@@ -90,11 +91,12 @@ class Admin:
         """Answer a request."""
         request = exchange.request
         answer = partial(send_answer, exchange, new_request_id())
+        for_page = not request.path.startswith("/admin/") and request.path not in ("/admin", METRICS)
         if not self._is_for_us(request.headers.get("host", "")):
             answer(refusal(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
-        elif not _is_own(request.headers):
+        elif not is_own(request.headers) and not (for_page and _is_visit(request)):
             answer(refusal(403, "origin_not_allowed", "pages of other origins are not answered here"))
-        elif not request.path.startswith("/admin/") and request.path not in ("/admin", METRICS):
+        elif for_page:
             self._page.handle(exchange, new_request_id())  # it shows nothing by itself, so that it needs no token
         elif not self._is_let_in(request.headers):
             answer(_UNAUTHORIZED)
@@ -184,12 +186,10 @@ _BUSY = Failure(
 )
 
 
-def _is_own(headers: Mapping[str, str]) -> bool:
-    """Whether a request comes from no page at all, or from one of this very origin."""
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return False
-    origin = headers.get("origin")
-    return origin is None or (urlsplit(origin).netloc != "" and origin == f"http://{headers.get('host', '')}")
+def _is_visit(request: HttpRequest) -> bool:
+    """Whether somebody comes by a link that stands elsewhere: a browser says so, and no script can make it."""
+    wanted = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest"))
+    return request.method == "GET" and wanted == ("navigate", "document") and "origin" not in request.headers
 
 
 def _written(host: str) -> str:

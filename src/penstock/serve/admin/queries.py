@@ -1,6 +1,6 @@
 """Query strings of the admin API, read strictly: which entries are meant, how they are grouped, which page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 from urllib.parse import parse_qsl
 
@@ -80,8 +80,15 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         attempts=tuple(attempts),
         outcomes=tuple(outcomes),
         repair=query.one("repair"),
-        tags=dict(map(parse_tag, query.values.get("tag", []))),
+        tags=_tags(query.values.get("tag", [])),
     )
+
+
+def _tags(given: Sequence[str]) -> dict[str, str]:
+    tags = dict(map(parse_tag, given))
+    if len(tags) < len(given):
+        raise wrong("tag", "a call has one value of a tag: name each tag once")
+    return tags
 
 
 def read_grouping(query: Query) -> tuple[list[Grouping], str]:

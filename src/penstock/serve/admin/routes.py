@@ -94,7 +94,8 @@ def usage(book: Book, ask: Ask) -> Reply:
     wanted = _by_id(book, read_filter(ask.query, ask.now_ms, "by"))
     by, tag = read_grouping(ask.query)
     rows = book.usage(wanted, by, tag=tag)
-    told = [told_usage(by, row) for row in rows[:MOST]]
+    dearest = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MOST]
+    told = [told_usage(by, row) for row in sorted(dearest, key=lambda row: row.group)]
     return Reply(200, {"by": by, "tag": tag or None, "usage": told, "truncated": len(rows) > MOST})
 
 
@@ -102,9 +103,9 @@ def list_entries(book: Book, ask: Ask) -> Reply:
     """A page of entries, the newest first."""
     wanted = _by_id(book, read_filter(ask.query, ask.now_ms, "limit", "before"))
     limit = read_limit(ask.query)
-    found = book.entries(wanted, limit=limit, before=read_place(ask.query, "before"))
-    following = found[-1][0] if len(found) == limit else None
-    return Reply(200, {"entries": [told_entry(entry) for _, entry in found], "next": following})
+    found = book.entries(wanted, limit=limit + 1, before=read_place(ask.query, "before"))
+    following = found[limit - 1][0] if len(found) > limit else None
+    return Reply(200, {"entries": [told_entry(entry) for _, entry in found[:limit]], "next": following})
 
 
 def show_entry(book: Book, ask: Ask) -> Reply:
