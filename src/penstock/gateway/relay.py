@@ -29,6 +29,7 @@ from penstock.core.events import (
     End,
     Ending,
     Event,
+    Extra,
     Fault,
     ReasoningDelta,
     RefusalDelta,
@@ -46,6 +47,8 @@ from penstock.gateway.tape import Tape
 from penstock.http.client import UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
+# What a delta may hold that has no event of its own, but is what the model says: sound, pictures.
+_PARTS = (dict, list)
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
@@ -74,6 +77,7 @@ class Relay:
     _paused = False
     _seen_event = False
     _heard = 0  # how much of what is told at the end only
+    _kept = 0  # bytes of an unstreamed answer
     # What gaps are not made of: the time before the first event, and what the client holds up.
     _uncounted_s = 0.0
     _timer: asyncio.TimerHandle | None = None
@@ -138,6 +142,8 @@ class Relay:
         if self._odd:
             self._on_odd(data)
             return
+        if self._answer is not None and not self._keeps(data):
+            return
         reader = self._reader
         events = reader.feed(data)
         if not reader.untouched:
@@ -153,6 +159,15 @@ class Relay:
             self._take(events, data)
             if self._phase == "streaming":
                 self._offer_shortcut()
+
+    def _keeps(self, data: bytes) -> bool:
+        """Whether so much more of an unstreamed answer can be kept until it is whole. If not, it has failed."""
+        self._kept += len(data)
+        if self._kept > self._reader.max_event:
+            message = f"the answer has more than {self._reader.max_event} bytes, and was not to be streamed"
+            self._fail(from_transport(_TOO_LARGE, message))
+            return False
+        return True
 
     def on_end(self) -> None:
         """The body is complete, as far as HTTP can tell."""
@@ -330,7 +345,7 @@ class Relay:
             data = self._writer.write(events)
         if self._phase == "waiting":
             self._held += data
-            if len(self._held) <= _MAX_HELD and _CONTENT.isdisjoint(map(type, events)):
+            if len(self._held) <= _MAX_HELD and not _is_content(events):
                 return
             data, self._held = self._held, b""
             self._commit()
@@ -428,6 +443,8 @@ class Relay:
             while self._phase != "over":
                 piece = decoder.decompress(data, 65_536)
                 data = decoder.unconsumed_tail
+                if piece and self._answer is not None and not self._keeps(piece):
+                    break
                 if piece:
                     self._on_events(self._reader.feed(piece), last=False)
                 elif decoder.eof and decoder.unused_data:
@@ -484,3 +501,16 @@ class Relay:
             self._client.begin()
             self._client.write(HEARTBEAT)
         self._watch_time()
+
+
+def _is_content(events: list[Event]) -> bool:
+    """Whether the model says something in these events."""
+    return not _CONTENT.isdisjoint(map(type, events)) or any(map(_holds_parts, events))
+
+
+def _holds_parts(event: Event) -> bool:
+    return (
+        isinstance(event, Extra)
+        and event.place == "delta"
+        and any(part and isinstance(part, _PARTS) for part in event.fields.values())
+    )

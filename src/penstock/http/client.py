@@ -4,7 +4,8 @@
 2. A connection serves one request at a time. It goes back to the pool only when its answer ended as HTTP says it must.
 3. A connection that dies before the first byte of an answer, after it had been used before, was stale
    (`StaleConnectionError`). Only then is it safe to send the same request again.
-4. Redirects are never followed. Certificates are always verified. Names that lead where no provider can be are refused.
+4. However much an upstream sends at once, it is dealt with a little at a time, so that others have their turn.
+5. Redirects are never followed. Certificates are always verified. Names that lead where no provider can be are refused.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from penstock.http.limits import UpstreamLimits
 
 # A kept connection that was dead says so at once. One that ends later may well have seen the request.
 _STALE_S = 0.5
+# What is dealt with at a time. The worst that these bytes can be takes some milliseconds to read.
+_TURN = 16_384
 
 
 class Origin(Struct, frozen=True):
@@ -88,6 +91,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
         self._fields: dict[bytes, bytes] = {}
+        self._rest = b""  # what has come, and is dealt with in its turn
+        self._turn: asyncio.Handle | None = None
+        self._paused = False
         self._bare_bytes = 0  # of the answer, since the last piece of its body
         # What llhttp calls for each header, and for each piece of the body.
         self.on_header = self._fields.__setitem__
@@ -112,13 +118,14 @@ class UpstreamConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read no more until `resume`: whoever takes the answer is slow."""
+        self._paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._paused = False
+        self._read_on()
 
     def abandon(self, receiver: Receiver) -> None:
         """The receiver wants no more: close, if the answer that it waits for is still under way."""
@@ -129,6 +136,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Close at once; the receiver hears nothing more."""
         self._receiver = None
         self.shortcut = None
+        self._rest = b""
         if self._transport is not None:
             self._transport.abort()
 
@@ -146,6 +154,32 @@ class UpstreamConnection(asyncio.Protocol):
         """Bytes have come."""
         if self.shortcut is not None and self.shortcut(data):
             return
+        if len(data) <= _TURN and not self._rest:
+            self._take(data)
+            return
+        self._rest += data
+        if self._turn is None and self._transport is not None:
+            self._transport.pause_reading()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Deal with the next part of what has come."""
+        self._turn = None
+        if self._rest and not self._paused:
+            data, self._rest = self._rest[:_TURN], self._rest[_TURN:]
+            self._take(data)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Go on with what has come, once others have had their turn; or read more."""
+        if self._paused or self._turn is not None:
+            return
+        if self._rest:
+            self._turn = self._loop.call_soon(self._go_on)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _take(self, data: bytes) -> None:
         if self._receiver is None:
             self.close()  # nobody asked
             return
@@ -180,6 +214,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._take(rest)
         self._transport = None
         receiver = self._receiver
         if receiver is None:
@@ -252,6 +289,9 @@ class UpstreamConnection(asyncio.Protocol):
     def _finish(self) -> None:
         receiver, self._receiver = self._receiver, None
         self.shortcut = None
+        if self._rest:
+            self._rest = b""
+            self._keep_alive = False  # the answer is whole; what stands behind it is not ours
         if not self._keep_alive and self._transport is not None:
             self._transport.abort()
         self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
@@ -262,6 +302,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _fail(self, code: str, message: str) -> None:
         receiver, self._receiver = self._receiver, None
         self.shortcut = None
+        self._rest = b""
         if self._transport is not None:
             self._transport.abort()
         if receiver is not None:
