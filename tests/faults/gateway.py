@@ -53,7 +53,7 @@ def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
         "[providers.hasty]",
         f'base_url = "{url}"',
         f'api_key = "{PROVIDER_KEY}"',
-        "timeouts = { connect_s = 0.25, first_event_s = 0.25, gap_s = 0.25, total_s = 0.8 }",
+        "timeouts = { connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }",
         "[providers.heard]",
         f'base_url = "{url}"',
         f'api_key = "{PROVIDER_KEY}"',

@@ -7,8 +7,8 @@ import pytest
 from tests.faults.client import body, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
-from tests.faults.scripts import HELLO, REST, SPARE_TEXT, TEXT, WORLD, spare
-from tests.faults.upstream import Gate, Script, chunk, drip, hang, head, last_chunk, send
+from tests.faults.scripts import HELLO, REST, SPARE_TEXT, TEXT, WORLD, plain, spare, unstreamed
+from tests.faults.upstream import JSON, Gate, Script, chunk, drip, hang, head, last_chunk, send, sleep
 
 BEAT = b": penstock\n\n"
 STAGES: dict[str, tuple[Script, Script]] = {
@@ -125,3 +125,18 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
         response = gateway.keep(client.response())
         client.close()
         assert (response.text, response.done) == (f"Hello, {number:03}", True)
+
+
+LATE: dict[str, Script] = {
+    "all at once": [sleep(0.6), *unstreamed()],
+    "a little at a time": [head(200, JSON), drip(plain(), 0.01, size=5), last_chunk()],
+}
+
+
+@pytest.mark.parametrize("script", LATE.values(), ids=LATE)
+def test_an_answer_that_is_not_streamed_has_its_own_time(start: Starter, script: Script) -> None:
+    """Most providers are silent until all of it is there: that is no sign of anything."""
+    gateway = start(timeouts={"first_event_s": 0.2, "answer_s": 8.0})
+    model = gateway.upstream.play(script)
+    assert gateway.ask(f"main/{model}", stream=False).text == TEXT
+    assert gateway.ask(f"main/{model}", stream=True).error["code"].startswith("upstream_timeout")

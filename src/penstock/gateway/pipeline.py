@@ -172,12 +172,14 @@ class Gateway:
         return endpoint
 
     def patience(self, call: Call, target: Target) -> Patience:
-        """How long an attempt at a target may take."""
+        """How long an attempt at a target may take. A chat that is not streamed may be silent until it is whole."""
+        timeouts = target.timeouts
+        whole = call.surface == "chat" and not call.stream
         return Patience(
-            first_event_s=target.timeouts.first_event_s,
-            gap_s=target.timeouts.gap_s,
+            first_event_s=timeouts.answer_s if whole else timeouts.first_event_s,
+            gap_s=timeouts.gap_s,
             heartbeat_s=self.config.server.heartbeat_s,
-            until=call.started + target.timeouts.total_s,
+            until=call.started + timeouts.total_s,
             drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
         )
 

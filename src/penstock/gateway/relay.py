@@ -485,7 +485,8 @@ class Relay:
             self.on_end()
         elif not self._seen_event and silent >= patience.first_event_s:
             code = "upstream_timeout_idle" if self._status else "upstream_timeout_headers"
-            message = f"the provider sent no event within {patience.first_event_s:g} s"
+            awaited = "event" if self._client.stream else "answer"
+            message = f"the provider sent no {awaited} within {patience.first_event_s:g} s"
             self._fail(from_transport(code, message), ending="timed_out")
         elif self._seen_event and silent >= patience.gap_s:
             message = f"the provider sent no event for {patience.gap_s:g} s"

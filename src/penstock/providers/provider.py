@@ -31,6 +31,9 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     connect_s: Annotated[Seconds, Meta(description="To connect, TLS included.")] = 3.0
     # Reasoning models think before they speak. Comments and empty events do not count.
     first_event_s: Annotated[Seconds, Meta(description="From the request to the first event of the answer.")] = 60.0
+    answer_s: Annotated[
+        Seconds, Meta(description="The same where the answer is not streamed: nothing may come until all of it does.")
+    ] = 600.0
     gap_s: Annotated[Seconds, Meta(description="Between two events. Comments do not count.")] = 60.0
     total_s: Annotated[Seconds, Meta(description="From the request to the end of the answer.")] = 900.0
 
