@@ -1,6 +1,8 @@
 """Live: streams are seen while they run, read as they arrive, and stopped."""
 
 import re
+import signal
+import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -130,6 +132,52 @@ def test_where_content_is_not_allowed_it_says_how_to_allow_it(visit: Visitor, tm
             page.wait_for_timeout(600)
             assert "drop" not in page.locator("main").inner_text()
         page.close()  # before its gateway ends, which it would look for
+
+
+def test_a_gateway_that_dies_is_looked_for_and_what_was_read_stays(visit: Visitor, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        admin = {"content": True, "listen": f"127.0.0.1:{free.getsockname()[1]}"}
+    with Upstream() as upstream:
+        configuration = settings(upstream.url, 0, admin=admin)
+        with Gateway(tmp_path, upstream, configuration) as gateway:
+            there = Site(gateway)
+            page, model = visit("live", elsewhere=there, expected="Failed to load resource"), endless(there)
+            asking = visit(f"playground?model={model}", elsewhere=there, expected="Failed to load resource")
+            asking.get_by_label("Prompt", exact=True).fill("Say something")
+            asking.get_by_role("button", name="Send").click()
+            asking.get_by_role("log").get_by_text("drop drop").wait_for()
+            asked = there.begin(model)
+            row_of(page, model).get_by_role("link").first.click()
+            page.get_by_role("log").get_by_text("drop drop").wait_for()
+            gateway.stop(signal.SIGKILL)
+        asked.close()
+        for each in (page, asking):
+            each.get_by_role("alert").get_by_text("The gateway does not answer").first.wait_for()
+            assert "made a mistake" not in each.locator("main").inner_text()
+            assert "drop drop" in each.get_by_role("log").inner_text()
+        page.get_by_role("log").get_by_text("The text breaks off here").wait_for()
+        with Gateway(tmp_path, upstream, configuration):
+            page.get_by_role("link", name="It is over, and how was not told").wait_for()
+            row = page.locator("tbody tr.chosen")
+            assert "over" in row.inner_text()
+            assert "streaming" not in row.inner_text()
+            assert not row.get_by_role("button", name="Stop").is_visible()
+            assert "drop drop" in page.get_by_role("log").inner_text()
+            assert not page.get_by_role("alert").count()
+            page.close()  # before its gateway ends, which it would look for
+
+
+def test_a_text_that_broke_off_is_read_on(site: Site, visit: Visitor) -> None:
+    page, model = visit("live", expected="Failed to load resource"), finite(site, 40, 0.05)
+    with site.begin(model) as client:
+        page.route("**/text", lambda route: route.abort("connectionreset"), times=1)
+        row_of(page, model).get_by_role("link").click()
+        log = page.get_by_role("log")
+        log.get_by_text("The text breaks off here").wait_for()
+        log.get_by_text(re.compile(r"^w0 w1 w2 ")).wait_for()
+        log.get_by_text("w38 w39").wait_for()
+        assert not log.get_by_text("breaks off").count()
+        client.response()
 
 
 def test_more_than_can_be_listed_stay_usable(site: Site, visit: Visitor) -> None:

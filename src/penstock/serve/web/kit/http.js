@@ -22,20 +22,27 @@ const TODO = {
   503: 'It is tried again as soon as you reload.',
 };
 
+// How long to wait before what broke off is asked for again, the first time and later.
+export const AGAIN_MS = [500, 1000, 2000, 5000];
+
 async function send(path, options) {
-  let response;
-  try {
-    response = await fetch(path, { cache: 'no-store', credentials: 'same-origin', ...options });
-  } catch (error) {
-    if (error.name === 'AbortError') throw error;
-    throw new Oops('The gateway does not answer.', 'Is it still running? Start it with `penstock serve`, then reload.');
-  }
+  const response = await reached(fetch(path, { cache: 'no-store', credentials: 'same-origin', ...options }));
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
   const { message = '', code = '' } = told?.error ?? {};
   const words = response.status === 401 ? 'Your visit has ended, or the gateway was started anew.' : sentence(message || `The gateway answered ${response.status}.`);
   const todo = waiting(response.headers.get('retry-after')) || (TODO[response.status] ?? 'Look at what the gateway has logged.');
   throw new Oops(words, todo, { status: response.status, code, id: response.headers.get('x-request-id') ?? '' });
+}
+
+// A gateway that goes away while it is read is like one that was never there. (The browser says `TypeError` of both.)
+async function reached(asked) {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new Oops('The gateway does not answer.', 'Is it still running? Start it with `penstock serve`, then reload.');
+  }
 }
 
 // What a Retry-After header asks for: seconds, or a date.
@@ -47,7 +54,8 @@ function waiting(asked) {
 }
 
 export async function get(path, signal) {
-  return (await send(path, { signal })).json();
+  const response = await send(path, { signal });
+  return reached(response.json());
 }
 
 // Anything that changes something says that it comes from this page; no other page can say so.
@@ -66,7 +74,7 @@ export async function* events(response) {
   let kept = '';
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reached(reader.read());
       if (done) return;
       kept += value;
       const blocks = kept.split(/\r?\n\r?\n/);

@@ -4,7 +4,7 @@ import { changed, link } from '../kit/address.js';
 import { spark } from '../kit/chart.js';
 import { announce, field, figures, h, outcome, tell } from '../kit/dom.js';
 import { brief, count, duration, money, plural } from '../kit/format.js';
-import { complain, events, open, post } from '../kit/http.js';
+import { AGAIN_MS, complain, events, open, post } from '../kit/http.js';
 import { reader } from './text.js';
 
 export const title = 'Live';
@@ -12,7 +12,6 @@ export const title = 'Live';
 const LINGER_MS = 4000; // how long a call that is over stays, so that its end can be seen
 const TYPING_MS = 250;
 const FEW = 20; // so many are found without a search
-const AGAIN_MS = [500, 1000, 2000, 5000];
 
 export function mount(root, first) {
   let address = first;
@@ -71,6 +70,7 @@ export function mount(root, first) {
           const turned = last === null; // a page that was turned to is shown, if only as it was then
           last = JSON.parse(data);
           if (!paused || turned) draw(last);
+          else if (panel) hand(last);
         }
       } catch (error) {
         if (signal.aborted) return;
@@ -247,9 +247,15 @@ export function mount(root, first) {
     rows.get(chosen)?.element.classList.add('chosen');
     side.classList.toggle('open', Boolean(id));
     if (!id) return;
-    panel = reader(id, { halt, onclose: () => { location.hash = link('live', address.query); } });
+    panel = reader(id, { halt, onover: (word) => end(id, word), onclose: () => { location.hash = link('live', address.query); } });
     side.append(panel.element);
     if (last) hand(last);
+  }
+
+  // The panel knows that the call is over, if only that. A row that is chosen stays, and says so too.
+  function end(id, word) {
+    const row = rows.get(id);
+    if (row && row.call.phase !== 'over') row.told({ ...row.call, phase: 'over', outcome: word || 'over' });
   }
 
   function onpause() {

@@ -3,12 +3,12 @@
 import { link } from '../kit/address.js';
 import { announce, h, outcome, tell } from '../kit/dom.js';
 import { count, duration, money, plural } from '../kit/format.js';
-import { complain, events, open, ticked } from '../kit/http.js';
+import { AGAIN_MS, complain, events, Oops, open, ticked } from '../kit/http.js';
 
 const NEAR = 40;
 const NOT_ALLOWED = 'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and kept only while the call runs.';
 
-export function reader(id, { halt, onclose }) {
+export function reader(id, { halt, onclose, onover }) {
   const ending = new AbortController();
   const name = h('h2', {}, id);
   const state = h('span');
@@ -20,13 +20,19 @@ export function reader(id, { halt, onclose }) {
   const places = new Map();
   let over = false;
   let reading = false;
+  let forbidden = false;
+  let broken = null;
+  let tries = 0;
+  let again = 0;
 
   async function read() {
+    let wrong = null;
     reading = true;
     try {
       const stream = await open(`/admin/calls/${encodeURIComponent(id)}/text`, ending.signal);
       for await (const { event, data } of events(stream)) {
         const told = JSON.parse(data);
+        if (event === 'joined') begin();
         if (event === 'joined' && told.missed) text.append(h('p', { class: 'soft missed' }, `${plural(told.missed, 'character')} said before this, and not kept`));
         if (event === 'over') finish(told.outcome);
         if (event !== 'text') continue;
@@ -35,12 +41,34 @@ export function reader(id, { halt, onclose }) {
         if (follow) text.scrollTop = text.scrollHeight;
       }
     } catch (error) {
-      if (ending.signal.aborted) return;
-      if (error.code === 'content_not_allowed') forbid();
-      else if (error.status === 404) finish('');
-      else text.replaceChildren(complain(error));
-      text.setAttribute('aria-busy', 'false');
+      wrong = error;
     }
+    reading = false;
+    if (over || ending.signal.aborted) return;
+    if (wrong?.code === 'content_not_allowed') forbid();
+    else if (wrong?.status === 404) finish('');
+    else rest(wrong);
+  }
+
+  // It is told from its beginning, or from where it is kept; also to who asks again.
+  function begin() {
+    tries = 0;
+    broken = null;
+    places.clear();
+    text.replaceChildren();
+    text.setAttribute('aria-busy', 'true');
+  }
+
+  // What was read stays, and what is wrong stands below it, until it can be read on.
+  function rest(wrong) {
+    const unreached = !wrong || wrong.status === 0;
+    const note = complain(unreached ? new Oops('The text breaks off here: the gateway does not answer.', 'It is read on as soon as it does.') : wrong);
+    if (broken) broken.replaceWith(note);
+    else text.append(note);
+    broken = note;
+    again = performance.now() + AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)];
+    text.scrollTop = text.scrollHeight;
+    text.setAttribute('aria-busy', 'false');
   }
 
   // Each choice has a place of its own, in which what it says stands in order.
@@ -60,7 +88,7 @@ export function reader(id, { halt, onclose }) {
   }
 
   function forbid() {
-    reading = true;
+    forbidden = true;
     text.setAttribute('aria-busy', 'false');
     text.replaceChildren(h('p', { class: 'soft' }, ticked(NOT_ALLOWED)));
   }
@@ -70,8 +98,10 @@ export function reader(id, { halt, onclose }) {
     over = true;
     text.setAttribute('aria-busy', 'false');
     stop.hidden = true;
-    if (word) state.replaceChildren(outcome(word));
-    foot.replaceChildren(h('a', { href: link('calls', {}, id) }, 'It is over: see the whole call'));
+    state.replaceChildren(outcome(word || 'over'));
+    broken?.replaceWith(h('p', { class: 'soft missed' }, 'What was said after this is not known.'));
+    foot.replaceChildren(h('a', { href: link('calls', {}, id) }, `It is over${word ? '' : ', and how was not told'}: see the whole call`));
+    onover(word);
     announce(`The call is over${word ? `: ${word.replace('_', ' ')}` : ''}.`);
   }
 
@@ -81,8 +111,8 @@ export function reader(id, { halt, onclose }) {
     told(call, listed) {
       if (over) return;
       if (!call && listed && !reading) finish('');
-      else if (!reading && call && !call.content) forbid();
-      else if (!reading) read();
+      else if (!reading && !forbidden && call && !call.content) forbid();
+      else if (!reading && !forbidden && performance.now() >= again) read();
       if (!call) return;
       tell(name, call.model);
       if (call.phase === 'over') finish(call.outcome);
