@@ -3,13 +3,19 @@
 import json
 import re
 import shlex
+from pathlib import Path
 
 from playwright.sync_api import Page
 
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import whole
+from tests.faults.upstream import Upstream
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
-from tests.web.traffic import CUT, FAILED, REPAIRED, STALLED, WHOLE
+from tests.web.traffic import CUT, FAILED, REPAIRED, STALLED, WHOLE, call_with
 
+# One more than are told at once.
+_KEYS = 501
 _ROWS = "document.querySelectorAll('tbody tr')"
 
 
@@ -180,6 +186,22 @@ def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:
     budget.get_by_role("link", name="ci").click()
     page.get_by_role("heading", name="Calls").wait_for()
     assert rows(page) == 1
+
+
+def test_budgets_beyond_the_first_page_of_keys_are_told(visit: Visitor, tmp_path: Path) -> None:
+    with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        there = Site(gateway)
+        upstream.play(whole(), "whole")
+        wanted = [{"name": f"key-{number}", "budget": "1", "period": "day"} for number in range(_KEYS)]
+        keys = [there.ask("POST", "/admin/keys", each) for each in wanted]
+        call_with(there, WHOLE, keys[-1]["secret"])
+        there.booked("/admin/entries?outcome=completed", len)
+        page = visit("spend", elsewhere=there)
+        page.get_by_text(f"Of {_KEYS} budgets, the 200 that are used up the most are shown.").wait_for()
+        budgets = page.locator(".budget header a").all_inner_texts()
+        assert len(budgets) == 200
+        assert budgets[0] == f"key-{_KEYS - 1}"
+        page.close()  # before its gateway ends
 
 
 def test_code_in_the_meaning_of_a_repair_is_shown_as_code(visit: Visitor) -> None:

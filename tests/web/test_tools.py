@@ -50,6 +50,18 @@ def test_findings_of_one_kind_stand_together(visit: Visitor) -> None:
     assert page.locator("mark.at").locator("xpath=ancestor::div[1]/span[1]").inner_text() == "4"
 
 
+def test_findings_that_are_not_told_are_counted(visit: Visitor) -> None:
+    page = visit("inspect")
+    page.get_by_label("A file of a stream").set_input_files(
+        {"name": "x.sse", "mimeType": "text/plain", "buffer": b"data: {}\n \n" * 2_003}
+    )
+    heading = page.get_by_role("heading", name="of which the first 2,000 are shown; the stream is")
+    heading.wait_for()
+    found = int(heading.inner_text().partition(" findings")[0].replace(",", ""))
+    assert found >= 2_003
+    page.get_by_text(f"{found - 2_000:,} more findings are left off.").wait_for()
+
+
 @pytest.mark.parametrize(
     ("code", "marked"),
     [

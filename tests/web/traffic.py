@@ -26,16 +26,21 @@ def fill(site: Site) -> None:
     play([status(503, JSON, ERROR_BODY)], "pair-0-a")
     play(whole(), "pair-0-b")
     key = site.ask("POST", "/admin/keys", {"name": "ci", "budget": SECRET_BUDGET, "period": "day", "tags": TEAM})
-    until = time.monotonic() + _WAIT_S
-    while site.call(WHOLE, key["secret"]).status != 200:
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    call_with(site, WHOLE, key["secret"])
     with site.begin(STALLED) as stalled:
         models = [CUT, FAILED, REPAIRED, "pair-0", *[WHOLE] * MANY]
         for model in models:
             site.call(model)
         stalled.response()
     site.booked("/admin/entries?limit=500", lambda entries: len(entries) == len(models) + 2)
+
+
+def call_with(site: Site, model: str, key: str) -> None:
+    """Ask a model with a key that was made just now: it is known a moment later."""
+    until = time.monotonic() + _WAIT_S
+    while site.call(model, key).status != 200:
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def endless(site: Site, gap_s: float = 0.02, word: str = "drop ") -> str:

@@ -61,8 +61,9 @@ export function mount(root) {
   return { update() {}, close() { asking.abort(); } };
 }
 
-function said({ findings, ending }) {
-  return `${findings.length ? plural(findings.length, 'finding') : 'Nothing is wrong with it'}; the stream is ${ending ?? 'unread'}.`;
+function said({ findings, findings_left_off: left, ending }) {
+  const found = plural(findings.length + left, 'finding') + (left ? `, of which the first ${count(findings.length)} are shown` : '');
+  return `${findings.length ? found : 'Nothing is wrong with it'}; the stream is ${ending ?? 'unread'}.`;
 }
 
 function shown(told) {
@@ -76,7 +77,7 @@ function shown(told) {
     h('div', { class: 'inspected' }, bytes.element, h('div', {},
     facts([['Ending', outcome(told.ending ?? 'failed')], told.model && ['Model', told.model], told.provider && ['Looks like', told.provider], ['Events', count(told.frames)],
       usage && ['Usage', `${count(usage.input)} in, ${count(usage.output)} out`], told.fault && ['Fault', told.fault.message ?? told.fault.code]]),
-    list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list))))].filter(Boolean);
+    list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list), told.findings_left_off > 0 && h('p', { class: 'soft after' }, `${plural(told.findings_left_off, 'more finding is', 'more findings are')} left off.`))))].filter(Boolean);
 }
 
 // Findings of one kind: the first of them, and the places of all if there are several.

@@ -5,12 +5,14 @@ import { bars, meter } from '../kit/chart.js';
 import { announce, choices, figures, h } from '../kit/dom.js';
 import { brief, count, exactly, money, plural } from '../kit/format.js';
 import { fail, get, ticked } from '../kit/http.js';
-import { keyNames, SPAN_MS, SPANS } from '../kit/names.js';
+import { keyNames, keysOf, SPAN_MS, SPANS } from '../kit/names.js';
 
 export const title = 'Spend';
 
 const BY = [['key', 'Key'], ['model', 'Model'], ['provider', 'Provider'], ['day', 'Day']];
 const DAY = 86_400_000;
+// So many budgets are shown at most.
+const MOST_BUDGETS = 200;
 
 export function mount(root, first) {
   const names = keyNames();
@@ -27,9 +29,9 @@ export function mount(root, first) {
     root.replaceChildren(h('div', { class: 'head' }, h('h1', { tabindex: '-1' }, 'Spend'), h('span', { class: 'grow' }),
       choices('By', BY, by, (value) => changed(address, { by: value })), choices('Since', SPANS, since, (value) => changed(address, { since: value }))), place);
     try {
-      const [{ usage, truncated }, days, { keys }, { holds }, known] = await Promise.all([get(`/admin/usage?by=${by}&since=${since}`, signal), get(`/admin/usage?by=day&since=${since}`, signal), get('/admin/keys?limit=500', signal), get('/admin/holds', signal), names]);
+      const [{ usage, truncated }, days, { keys, cut }, { holds }, known] = await Promise.all([get(`/admin/usage?by=${by}&since=${since}`, signal), get(`/admin/usage?by=day&since=${since}`, signal), keysOf(signal), get('/admin/holds', signal), names]);
       place.removeAttribute('aria-busy');
-      place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys.map((key) => ({ ...key, held: holds[key.id] })))].filter(Boolean));
+      place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys.map((key) => ({ ...key, held: holds[key.id] })), cut)].filter(Boolean));
       announce(`Spend by ${by}, ${plural(usage.length, 'row')}`);
     } catch (error) {
       if (!signal.aborted) fail(place, error, () => show(address));
@@ -86,11 +88,20 @@ function tableOf(usage, by, since, names) {
     }))));
 }
 
-function budgets(keys) {
+// Where there are more than can be shown, those that are used up the most are.
+function budgets(keys, cut) {
   const limited = keys.filter(({ budget }) => budget !== null);
   const rest = keys.length - limited.length;
-  const note = h('p', { class: 'soft after' }, ticked(limited.length ? (rest ? `${plural(rest, 'key has', 'keys have')} no budget.` : '') : 'No key has a budget. `penstock keys create --name ci --budget 5 --per day` makes one that has.'));
-  return h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, limited.map(budget)), note);
+  const many = limited.length > MOST_BUDGETS;
+  if (many) limited.sort((one, other) => used(other) - used(one));
+  const said = [many && `Of ${count(limited.length)} budgets, the ${count(MOST_BUDGETS)} that are used up the most are shown.`,
+    limited.length ? rest > 0 && `${plural(rest, 'key has', 'keys have')} no budget.` : 'No key has a budget. `penstock keys create --name ci --budget 5 --per day` makes one that has.',
+    cut && `Only the first ${count(keys.length)} keys were looked at.`].filter(Boolean).join(' ');
+  return h('section', {}, h('h2', {}, 'Budgets'), h('div', { class: 'budgets' }, limited.slice(0, MOST_BUDGETS).map(budget)), h('p', { class: 'soft after' }, ticked(said)));
+}
+
+function used(key) {
+  return Number(key.budget) ? (Number(key.spent) + Number(key.held ?? 0)) / Number(key.budget) : 1;
 }
 
 function budget(key) {
