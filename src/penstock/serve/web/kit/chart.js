@@ -28,7 +28,7 @@ export function spark(width = 96, height = 22) {
 }
 
 // Bars over time, each of several parts: columns [{at_ms, parts: {name: number}, title}], parts from the bottom up.
-export function bars(columns, names, { height = 64, label, span_ms, onpick, fills = (name) => `${name}-fill` }) {
+export function bars(columns, names, { height = 64, label, span_ms, mark, onpick, fills = (name) => `${name}-fill` }) {
   const most = Math.max(1e-12, ...columns.map(({ parts }) => names.reduce((sum, name) => sum + (parts[name] ?? 0), 0)));
   const wide = 100 / Math.max(1, columns.length);
   const svg = s('svg', { class: 'chart', height, role: 'img', 'aria-label': label });
@@ -46,7 +46,7 @@ export function bars(columns, names, { height = 64, label, span_ms, onpick, fill
     }
   });
   svg.append(s('line', { x1: 0, x2: '100%', y1: height - 0.5, y2: height - 0.5, class: 'base' }));
-  return h('figure', {}, svg, axis(columns, span_ms));
+  return h('figure', {}, svg, axis(columns, span_ms, { mark }));
 }
 
 // Two quantiles over time; gaps stay gaps.
@@ -102,9 +102,9 @@ export function meter(parts, { height = 8, label }) {
   return svg;
 }
 
-// What the time was under a chart: at its ends and, unless it is `short`, in its middle.
-export function axis(columns, span_ms, short = false) {
+// What the time was under a chart, as `mark` says it: at its ends and, unless it is `short`, in its middle.
+export function axis(columns, span_ms, { short = false, mark = tick } = {}) {
   if (columns.length < 2) return null;
   const marks = [columns[0], ...(short ? [] : [columns[Math.floor(columns.length / 2)]]), columns.at(-1)];
-  return h('div', { class: 'axis', 'aria-hidden': 'true' }, marks.map(({ at_ms }) => h('span', {}, tick(at_ms, span_ms))));
+  return h('div', { class: 'axis', 'aria-hidden': 'true' }, marks.map(({ at_ms }) => h('span', {}, mark(at_ms, span_ms))));
 }

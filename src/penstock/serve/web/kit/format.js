@@ -6,6 +6,7 @@ const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-dig
 const hours = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
 const week = new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' });
+const utc = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
 const full = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
 export const NONE = '–';
@@ -31,9 +32,10 @@ export function money(text) {
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return NONE;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
-  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  const seconds = Math.round(ms / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 export function moment(at) {
@@ -51,6 +53,11 @@ export function tick(at, span_ms) {
   const date = new Date(at);
   const today = new Date().toDateString() === date.toDateString();
   return (span_ms <= 36 * 3_600_000 && today ? hours : span_ms <= 8 * 86_400_000 ? week : day).format(date);
+}
+
+// A mark on an axis of days. The ledger's are those of UTC, wherever it is read.
+export function utcDay(at) {
+  return utc.format(new Date(at));
 }
 
 export function percent(part, of) {

@@ -52,11 +52,10 @@ function legend(rows) {
 
 function rowOf(row, told, since) {
   const span = SPAN_MS[since];
-  const step = told.bucket_ms;
-  const buckets = complete(row.buckets, told, span);
+  const buckets = complete(row.buckets, told);
   const target = `${row.provider}/${row.model}`;
   const calls = (more = {}) => link('calls', { target, since, ...more });
-  const pick = ({ at_ms }, more = {}) => { location.hash = link('calls', { target, since: stamp(at_ms), until: stamp(at_ms + step), ...more }); };
+  const pick = ({ at_ms }, more = {}) => { location.hash = link('calls', { target, ...within(at_ms, told), ...more }); };
   const bad = row.attempts - (row.outcomes.completed ?? 0) - (row.outcomes.cancelled ?? 0);
   const columns = buckets.map((bucket) => ({ at_ms: bucket.at_ms, parts: bucket.outcomes ?? {}, title: `${exactly(bucket.at_ms)}: ${inWords(bucket.outcomes)}` }));
   return h('section', { class: 'provider', 'aria-label': `${row.provider} ${row.model}` },
@@ -70,7 +69,7 @@ function rowOf(row, told, since) {
       h('div', {}, h('h3', {}, 'Time to first event', h('span', {}, 'p50 ', h('b', {}, duration(row.first_event_ms?.p50)), ' · p95 ', h('b', {}, duration(row.first_event_ms?.p95)))),
         quantiles(buckets, { label: `Time to first event: half within ${duration(row.first_event_ms?.p50)}, 95% within ${duration(row.first_event_ms?.p95)}`, span_ms: span })),
       h('div', {}, h('h3', {}, 'Repairs', (Object.keys(row.repairs).length > 0 || row.usage_missing > 0) && h('span', {}, 'when, and how often')), strips(row, buckets, span, calls, pick))),
-    h('details', {}, h('summary', {}, 'Figures'), figuresOf(buckets, step, span, row)));
+    h('details', {}, h('summary', {}, 'Figures'), figuresOf(buckets, told, span, row)));
 }
 
 // One line for each kind of repair, and one for usage that was missing, where it is told by time.
@@ -79,32 +78,38 @@ function strips(row, buckets, span, calls, pick) {
   const lines = codes.slice(0, 6).map(([code, number]) => lineOf(code, number, (bucket) => bucket.repairs?.[code] ?? 0, calls({ repair: code }), (cell) => pick(cell, { repair: code }), REPAIRS[code]?.wrong));
   if (row.usage_missing && buckets.some(({ usage_missing: number }) => number)) lines.unshift(lineOf('usage missing', row.usage_missing, (bucket) => bucket.usage_missing ?? 0, calls(), pick, 'The provider has not said what the answer took.'));
   if (!lines.length) return h('p', { class: 'soft' }, 'Nothing had to be repaired.');
-  return [h('div', { class: 'strip' }, lines, axis(buckets, span, true)), codes.length > 6 && h('p', { class: 'soft' }, `and ${plural(codes.length - 6, 'other kind')}`)];
+  return [h('div', { class: 'strip' }, lines, axis(buckets, span, { short: true })), codes.length > 6 && h('p', { class: 'soft' }, `and ${plural(codes.length - 6, 'other kind')}`)];
 
   function lineOf(name, number, of, href, onpick, meaning) {
-    const cells = buckets.map((bucket) => ({ at_ms: bucket.at_ms, share: bucket.attempts ? of(bucket) / bucket.attempts : 0, title: `${exactly(bucket.at_ms)}: ${count(of(bucket))} of ${count(bucket.attempts)}` }));
+    const rates = buckets.map((bucket) => (bucket.attempts ? of(bucket) / bucket.attempts : 0));
+    const most = Math.max(1, ...rates); // one attempt may need a repair many times
+    const cells = buckets.map((bucket, place) => ({ at_ms: bucket.at_ms, share: rates[place] / most, title: `${exactly(bucket.at_ms)}: ${plural(of(bucket), 'time')} in ${plural(bucket.attempts, 'attempt')}` }));
     const met = cells.filter(({ share }) => share);
     const label = `${name}: ${plural(number, 'time')}${met.length ? `, first at ${exactly(met[0].at_ms)}` : ''}`;
     return [h('a', { href, title: meaning }, name), strip(cells, { label, onpick }), h('span', { class: 'number' }, count(number))];
   }
 }
 
-function figuresOf(buckets, step, span, row) {
+function figuresOf(buckets, told, span, row) {
   const busy = buckets.filter(({ attempts }) => attempts);
   return h('div', { class: 'scroll' }, h('table', {}, h('caption', { class: 'unseen' }, `${row.provider} ${row.model} over time`),
     h('thead', {}, h('tr', {}, h('th', {}, 'From'), h('th', { class: 'number' }, 'Attempts'), h('th', {}, 'Endings'), h('th', { class: 'number' }, 'First event p50'), h('th', { class: 'number' }, 'p95'), h('th', {}, 'Repairs'))),
     h('tbody', {}, busy.map((bucket) => h('tr', {}, h('td', { class: 'tight' }, tick(bucket.at_ms, span)),
-      h('td', { class: 'number' }, h('a', { href: link('calls', { target: `${row.provider}/${row.model}`, since: stamp(bucket.at_ms), until: stamp(bucket.at_ms + step) }) }, count(bucket.attempts))),
+      h('td', { class: 'number' }, h('a', { href: link('calls', { target: `${row.provider}/${row.model}`, ...within(bucket.at_ms, told) }) }, count(bucket.attempts))),
       h('td', {}, inWords(bucket.outcomes)), h('td', { class: 'number' }, duration(bucket.p50)), h('td', { class: 'number' }, duration(bucket.p95)), h('td', {}, inWords(bucket.repairs) || '–'))))));
 }
 
 // Times in which nothing was asked are not told; they have their place all the same.
-function complete(buckets, told, span) {
-  const step = told.bucket_ms;
+function complete(buckets, { since, bucket_ms: step }) {
   const known = new Map(buckets.map((bucket) => [Math.floor(bucket.at_ms / step), bucket]));
-  const last = Math.floor(Date.now() / step);
-  const first = last - Math.ceil(span / step) + 1;
+  const first = Math.floor(since / step);
+  const last = Math.max(Math.floor(Date.now() / step), first, ...known.keys());
   return Array.from({ length: last - first + 1 }, (_, place) => known.get(first + place) ?? { at_ms: (first + place) * step, attempts: 0, outcomes: {}, repairs: {} });
+}
+
+// The time of a bucket, as far as it was asked for: the first of them may have begun before.
+function within(at, { since, bucket_ms: step }) {
+  return { since: stamp(Math.max(at, since)), until: stamp(at + step) };
 }
 
 function inWords(numbers = {}) {

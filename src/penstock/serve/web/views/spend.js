@@ -3,7 +3,7 @@
 import { changed, link } from '../kit/address.js';
 import { bars, meter } from '../kit/chart.js';
 import { announce, choices, figures, h } from '../kit/dom.js';
-import { brief, count, exactly, money, plural } from '../kit/format.js';
+import { brief, count, exactly, money, plural, utcDay } from '../kit/format.js';
 import { fail, get, ticked } from '../kit/http.js';
 import { keyNames, keysOf, SPAN_MS, SPANS } from '../kit/names.js';
 
@@ -28,10 +28,11 @@ export function mount(root, first) {
     const place = h('div', { 'aria-busy': 'true' });
     root.replaceChildren(h('div', { class: 'head' }, h('h1', { tabindex: '-1' }, 'Spend'), h('span', { class: 'grow' }),
       choices('By', BY, by, (value) => changed(address, { by: value })), choices('Since', SPANS, since, (value) => changed(address, { since: value }))), place);
+    const from = Date.now() - SPAN_MS[since];
     try {
       const [{ usage, truncated }, days, { keys, cut }, { holds }, known] = await Promise.all([get(`/admin/usage?by=${by}&since=${since}`, signal), get(`/admin/usage?by=day&since=${since}`, signal), keysOf(signal), get('/admin/holds', signal), names]);
       place.removeAttribute('aria-busy');
-      place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys.map((key) => ({ ...key, held: holds[key.id] })), cut)].filter(Boolean));
+      place.replaceChildren(...[totals(days.usage, since), days.usage.length > 0 && overDays(days.usage, since, from), h('section', {}, h('h2', {}, `By ${by}`), usage.length ? tableOf(usage, by, since, from, known) : nothing(), truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.')), budgets(keys.map((key) => ({ ...key, held: holds[key.id] })), cut)].filter(Boolean));
       announce(`Spend by ${by}, ${plural(usage.length, 'row')}`);
     } catch (error) {
       if (!signal.aborted) fail(place, error, () => show(address));
@@ -55,7 +56,7 @@ function totals(days, since) {
     sum('unpriced') > 0 && ['Unpriced calls', [brief(sum('unpriced')), ' ', h('small', {}, 'not in the sum')]], sum('estimated') > 0 && ['Estimated', [brief(sum('estimated')), ' ', h('small', {}, 'calls')]]]);
 }
 
-function overDays(days, since) {
+function overDays(days, since, from) {
   const known = new Map(days.map((day) => [day.group.day, day]));
   const number = Math.max(1, Math.ceil(SPAN_MS[since] / DAY) + 1);
   const today = Math.floor(Date.now() / DAY) * DAY;
@@ -65,15 +66,21 @@ function overDays(days, since) {
     return { at_ms: at, parts: { spent: Number(day?.cost ?? 0) }, title: `${new Date(at).toISOString().slice(0, 10)}: ${money(day?.cost ?? '0')}, ${plural(day?.calls ?? 0, 'call')}` };
   });
   const most = Math.max(...columns.map(({ parts }) => parts.spent));
-  return h('section', {}, h('h2', {}, 'Day by day'), bars(columns, ['spent'], { height: 84, span_ms: 30 * DAY, fills: () => 'spent-fill', label: `Spent day by day, at most ${money(most)} in a day; the table by day has each`,
-    onpick: ({ at_ms }) => { location.hash = link('calls', dayOf(new Date(at_ms).toISOString().slice(0, 10))); } }));
+  return h('section', {}, h('h2', {}, 'Day by day, in UTC'), bars(columns, ['spent'], { height: 84, mark: utcDay, fills: () => 'spent-fill', label: `Spent day by day, at most ${money(most)} in a day; the table by day has each`,
+    onpick: ({ at_ms }) => { location.hash = link('calls', dayOf(new Date(at_ms).toISOString().slice(0, 10), from)); } }));
 }
 
-function dayOf(day) {
-  return { since: `${day}T00:00:00Z`, until: new Date(Date.parse(`${day}T00:00:00Z`) + DAY).toISOString().replace('.000', '') };
+// The time of a day, as far as it was asked for: the first of them is counted from then on.
+function dayOf(day, from) {
+  const began = Date.parse(`${day}T00:00:00Z`);
+  return { since: stamp(Math.max(began, from)), until: stamp(began + DAY) };
 }
 
-function tableOf(usage, by, since, names) {
+function stamp(at) {
+  return new Date(at).toISOString().replace('.000', '');
+}
+
+function tableOf(usage, by, since, from, names) {
   const rows = by === 'day' ? usage.sort((one, other) => (one.group.day < other.group.day ? 1 : -1)) : usage.sort((one, other) => Number(other.cost) - Number(one.cost) || other.calls - one.calls);
   const most = Math.max(1e-12, ...rows.map(({ cost }) => Number(cost)));
   return h('div', { class: 'scroll' }, h('table', { class: 'stack' }, h('caption', { class: 'unseen' }, `What was spent, by ${by}`),
@@ -81,7 +88,7 @@ function tableOf(usage, by, since, names) {
     h('tbody', {}, rows.map((row) => {
       const value = row.group[by];
       const name = by === 'key' ? (names.get(value) ?? (value || 'no key')) : value || 'nobody was asked';
-      const filters = by === 'day' ? dayOf(value) : { [by]: value, since };
+      const filters = by === 'day' ? dayOf(value, from) : { [by]: value, since };
       return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters) }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number first', 'data-what': '' }, spent(row)),
         h('td', { class: 'share' }, meter([['spent-fill', Number(row.cost) / most]], { label: `${name}: ${spent(row)}` })),
         h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href: link('calls', filters) }, count(row.calls)) : count(row.calls)), h('td', { class: 'number', 'data-what': 'in' }, brief(row.input)), h('td', { class: 'number', 'data-what': 'out' }, brief(row.output)), h('td', { class: 'number', 'data-what': 'cached' }, brief(row.cached)), h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''));

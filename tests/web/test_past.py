@@ -1,0 +1,100 @@
+"""What was long ago, often, or has a long name: each is told as it was, and nothing is pushed out of sight."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.stores.books import FILE
+from penstock.stores.sqlite import SqliteBook
+from tests.faults.gateway import Gateway, settings
+from tests.faults.upstream import Upstream
+from tests.web.conftest import Visitor
+from tests.web.site import Site, until
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+
+
+@pytest.fixture(scope="module")
+def past(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:  # noqa: ARG001 - it comes first
+    """A gateway whose ledger is written by each test."""
+    with Upstream() as upstream:
+        configuration = settings(upstream.url, 0, admin={"content": True})
+        with Gateway(tmp_path_factory.mktemp("past"), upstream, configuration) as gateway:
+            yield Site(gateway)
+
+
+def book(site: Site, *calls: Entry) -> None:
+    """Book calls beside the gateway."""
+    ledger = SqliteBook.open(site.gateway.file.parent / "state" / FILE)
+    ledger.append(calls)
+    ledger.close()
+
+
+def call(id: str, at_ms: float, model: str, **fields: object) -> Entry:
+    attempt = AttemptEntry(provider="old", model=model, outcome="completed", cost=1)
+    given = {"id": id, "at_ms": int(at_ms), "model": f"old/{model}", "outcome": "completed", "attempts": (attempt,)}
+    return Entry(**given | fields)  # type: ignore[arg-type]
+
+
+def test_the_first_part_of_a_time_is_shown_and_leads_to_its_own_calls(past: Site, visit: Visitor) -> None:
+    while time.time() % 1800 > 1790:
+        time.sleep(0.1)  # until the next half hour, as this one is over before it is looked at
+    began = (time.time() * 1000 - _DAY_MS) // (30 * _MINUTE_MS) * 30 * _MINUTE_MS
+    book(past, call("in", began + 30 * _MINUTE_MS - 1, "first"), call("out", began, "first"))
+    page = visit("health?since=24h", elsewhere=past)
+    section = page.get_by_role("region", name="old first")
+    section.get_by_role("link", name="1 attempt").wait_for()
+    assert section.locator("svg .completed-fill").count() == 1
+    section.locator("summary").click()
+    section.locator("table").get_by_role("link", name="1", exact=True).click()
+    page.get_by_text("1 call", exact=True).wait_for()
+
+
+def test_a_repair_that_is_made_often_is_counted_in_so_many_attempts(past: Site, visit: Visitor) -> None:
+    now = time.time() * 1000
+    often = call("often", now - 5 * _MINUTE_MS, "often", repairs={"role-repeated": 40})
+    book(past, often, call("once", now - 20 * _MINUTE_MS, "often", repairs={"role-repeated": 10}))
+    page = visit("health?since=1h", elsewhere=past)
+    cells = page.get_by_role("region", name="old often").get_by_role("img", name="role-repeated").locator(".warn-fill")
+    cells.first.wait_for(state="attached")
+    titles = [title.partition(": ")[2] for title in cells.locator("title").all_text_contents()]
+    assert titles == ["10 times in 1 attempt", "40 times in 1 attempt"]
+    weak, strong = (float(each.get_attribute("fill-opacity") or 0) for each in cells.all())
+    assert weak < strong == 1
+
+
+def test_days_are_those_of_the_ledger_wherever_they_are_read(past: Site, visit: Visitor) -> None:
+    today = int(time.time() * 1000) // _DAY_MS * _DAY_MS
+    book(past, call("day", today, "day"))
+    page = visit("inspect", elsewhere=past)
+    page.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
+    page.goto(f"{past.url}/#/spend?since=7d")
+    page.reload()  # the zone is asked for once
+    marks = page.locator("figure .axis span")
+    marks.first.wait_for()
+    assert marks.last.inner_text() == f"{datetime.fromtimestamp(today / 1000, UTC):%-d %b}"
+
+
+def test_a_day_that_is_cut_leads_to_what_was_counted_of_it(past: Site, visit: Visitor) -> None:
+    cut = time.time() * 1000 - 7 * _DAY_MS
+    book(past, call("week-in", cut + _MINUTE_MS, "week"), call("week-out", cut - _MINUTE_MS, "week"))
+    page = visit("spend?by=day&since=7d", elsewhere=past)
+    row = page.locator("tbody tr").last
+    row.wait_for()
+    counted = row.locator("[data-what=calls] a")
+    number = counted.inner_text()
+    counted.click()
+    page.get_by_text(f"{number} call", exact=True).wait_for()
+
+
+def test_times_are_rounded_as_a_whole(past: Site, visit: Visitor) -> None:
+    took = {119_600: "2 min 0 s", 59_990: "1 min 0 s", 61_400: "1 min 1 s", 9_000: "9.00 s", 59_000: "59.0 s"}
+    book(past, *(call(f"took-{ms}", 1, "took", duration_ms=ms) for ms in took))
+    page = visit("calls?model=old/took", elsewhere=past)
+    until(page, f"document.querySelectorAll('tbody tr').length === {len(took)}")
+    assert {each.inner_text() for each in page.locator("[data-what=took]").all()} == set(took.values())
