@@ -1,8 +1,10 @@
 """What was long ago, often, or has a long name: each is told as it was, and nothing is pushed out of sight."""
 
+import os
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +12,21 @@ from penstock.gateway.entry import AttemptEntry, Entry
 from penstock.stores.books import FILE
 from penstock.stores.sqlite import SqliteBook
 from tests.faults.gateway import Gateway, settings
-from tests.faults.upstream import Upstream
+from tests.faults.upstream import Upstream, chunk, for_ever, head
+from tests.streams import begins, says, sse
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
+# Where pictures go, for somebody to look at; nowhere, if it is not set.
+PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
+_OVERFLOW = "document.body.scrollWidth - document.body.clientWidth"
+_SEEN = """(() => {
+    const [row, scroll] = [document.querySelector('tbody tr'), document.querySelector('.scroll')];
+    return row.querySelector('.name').clientWidth > 100 && scroll.scrollWidth <= scroll.clientWidth;
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +108,33 @@ def test_times_are_rounded_as_a_whole(past: Site, visit: Visitor) -> None:
     page = visit("calls?model=old/took", elsewhere=past)
     until(page, f"document.querySelectorAll('tbody tr').length === {len(took)}")
     assert {each.inner_text() for each in page.locator("[data-what=took]").all()} == set(took.values())
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_names_push_nothing_out_of_sight(past: Site, visit: Visitor, width: int) -> None:
+    model = f"main/{'m' * 240}"
+    key = past.ask("POST", "/admin/keys", {"name": f"{width:k>200}", "budget": "1", "period": "day"})
+    now, long = time.time() * 1000, "l" * 256
+    attempts = tuple(AttemptEntry(provider=long, model=long, outcome="completed", price=long) for _ in range(2))
+    fields = {"key": key["id"], "repairs": {"no-done": 1}, "tags": {"team": long}, "user": long, "code": long}
+    book(past, call(f"long-{width}", now, long, attempts=attempts, **fields))
+    past.upstream.play([head(), chunk(sse(begins())), for_ever(sse(says("drop ")), 0.02)], model.removeprefix("main/"))
+    page, found = visit("inspect", elsewhere=past, width=width), {}
+    views = ["live", "calls", f"calls/long-{width}", "health", f"health?provider={long}", "spend", "spend?by=key", long]
+    with past.begin(model):
+        for view in [*views, f"playground?model={model}"]:
+            page.goto(f"{past.url}/#/{view}")
+            page.reload()
+            until(page, "document.querySelector('h1') && !document.querySelector('main [aria-busy=true]')")
+            if view == "live":
+                page.locator("tbody tr", has_text="streaming").first.get_by_role("link").press("Enter")
+                page.get_by_role("log").get_by_text("drop drop").wait_for()
+            if view == "calls":
+                page.locator("tbody tr").first.wait_for()
+                assert page.evaluate(_SEEN), "the model or the repairs are out of sight"
+            if more := page.evaluate(_OVERFLOW):
+                found[view] = more
+            if PICTURES:
+                name = view.partition("?")[0][:12].replace("/", "-")
+                page.screenshot(path=Path(PICTURES) / f"long-{name}-{width}.png", full_page=True)
+    assert not found, found

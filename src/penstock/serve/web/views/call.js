@@ -83,8 +83,8 @@ function story(one) {
 function usage(entry) {
   if (!entry.attempts.length) return null;
   const shown = ['input', 'cached', 'cache_write', 'output', 'reasoning'].filter((name) => name === 'input' || name === 'output' || entry.attempts.some(({ tokens }) => tokens[name]));
-  const rows = entry.attempts.map((one) => h('tr', {}, h('td', { class: 'name' }, one.provider), shown.map((name) => h('td', { class: 'number', 'data-what': name.replace('_', ' ') }, count(one.tokens[name]))),
-    h('td', { class: 'number first', 'data-what': '' }, money(one.cost)), h('td', { class: 'whole' }, MEASURES[one.measure] ?? one.measure), h('td', { class: 'tight whole', 'data-what': 'priced by' }, one.price ? h('code', {}, one.price) : '–')));
+  const rows = entry.attempts.map((one) => h('tr', {}, h('td', { class: 'name', title: one.provider }, one.provider), shown.map((name) => h('td', { class: 'number', 'data-what': name.replace('_', ' ') }, count(one.tokens[name]))),
+    h('td', { class: 'number first', 'data-what': '' }, money(one.cost)), h('td', { class: 'whole' }, MEASURES[one.measure] ?? one.measure), h('td', { class: 'whole', 'data-what': 'priced by' }, one.price ? h('code', {}, one.price) : '–')));
   return section('Usage and price', h('div', { class: 'scroll' }, h('table', { class: 'stack' }, h('caption', { class: 'unseen' }, 'What each attempt used'),
     h('thead', {}, h('tr', {}, h('th', {}, 'Provider'), shown.map((name) => h('th', { class: 'number' }, name.replace('_', ' ').replace(/^./, (first) => first.toUpperCase()))), h('th', { class: 'number' }, 'Cost'), h('th', {}, 'Tokens are'), h('th', {}, 'Priced by'))),
     h('tbody', {}, rows))));

@@ -184,10 +184,10 @@ export function mount(root, first) {
     const cost = cell('number end', '');
     const line = spark(88);
     const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
-    const name = h('a', { href: here(), title: call.id, onclick: () => { name.href = here(); } }, call.model);
+    const name = h('a', { href: here(), title: `${call.model}, ${call.id}`, onclick: () => { name.href = here(); } }, call.model);
     const via = h('span', { class: 'soft' });
     const element = h('tr', { 'data-id': call.id, onclick: (event) => { if (!event.target.closest('a, button')) location.hash = here(); } },
-      h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft late' }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', { class: 'first' }, stop));
+      h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft late', title: call.key_name || call.key }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', { class: 'first' }, stop));
     element.classList.toggle('chosen', call.id === chosen);
     let phase = '';
     const row = {

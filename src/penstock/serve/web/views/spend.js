@@ -89,7 +89,7 @@ function tableOf(usage, by, since, from, names) {
       const value = row.group[by];
       const name = by === 'key' ? (names.get(value) ?? (value || 'no key')) : value || 'nobody was asked';
       const filters = by === 'day' ? dayOf(value, from) : { [by]: value, since };
-      return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters) }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number first', 'data-what': '' }, spent(row)),
+      return h('tr', {}, h('td', { class: 'name' }, value ? h('a', { href: link('calls', filters), title: name }, name) : h('span', { class: 'soft' }, name)), h('td', { class: 'number first', 'data-what': '' }, spent(row)),
         h('td', { class: 'share' }, meter([['spent-fill', Number(row.cost) / most]], { label: `${name}: ${spent(row)}` })),
         h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href: link('calls', filters) }, count(row.calls)) : count(row.calls)), h('td', { class: 'number', 'data-what': 'in' }, brief(row.input)), h('td', { class: 'number', 'data-what': 'out' }, brief(row.output)), h('td', { class: 'number', 'data-what': 'cached' }, brief(row.cached)), h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''));
     }))));
@@ -115,7 +115,7 @@ function budget(key) {
   const [whole, spent, held] = [Number(key.budget), Number(key.spent), Number(key.held ?? 0)];
   const left = Math.max(0, whole - spent - held);
   const share = (part) => (whole ? part / whole : 0);
-  return h('div', { class: 'budget' }, h('header', {}, h('a', { href: link('calls', { key: key.id }) }, key.name || key.id), h('span', { class: 'soft' }, `${money(key.budget)} ${key.period === 'total' ? 'in all' : `a ${key.period}`}`)),
+  return h('div', { class: 'budget' }, h('header', {}, h('a', { href: link('calls', { key: key.id }), title: key.name || key.id }, key.name || key.id), h('span', { class: 'soft' }, `${money(key.budget)} ${key.period === 'total' ? 'in all' : `a ${key.period}`}`)),
     meter([['spent-fill', share(spent)], ['held-fill', share(held)]], { height: 10, label: `${money(key.spent)} spent, ${money(held)} held, ${money(left)} left` }),
     h('p', { class: 'legend' }, h('span', { class: 'key spent' }, `${money(key.spent)} spent`), held > 0 && h('span', { class: 'key held' }, `${money(held)} held`), h('span', { class: 'key left' }, `${money(left)} left`), key.renewed && h('span', {}, `renews ${exactly(key.renewed)}`)));
 }

@@ -115,6 +115,7 @@ export function reader(id, { halt, onclose, onover }) {
       else if (!reading && !forbidden && performance.now() >= again) read();
       if (!call) return;
       tell(name, call.model);
+      name.title = call.model;
       if (call.phase === 'over') finish(call.outcome);
       else tell(foot, `${call.provider ?? '–'} · ${count(call.tokens)} tokens · first event ${duration(call.first_event_ms)} · longest gap ${duration(call.longest_gap_ms)} · ${money(call.cost)}`);
     },
