@@ -259,6 +259,42 @@ def test_a_page_can_be_turned_and_calls_be_found_during_a_pause(site: Site, visi
         assert page.get_by_label("Find").input_value() == one
 
 
+def test_who_leaves_while_they_search_is_not_called_back(site: Site, visit: Visitor) -> None:
+    with site.begin(endless(site)):
+        page = visit("live?find=main")
+        page.locator("tbody tr").first.wait_for()
+        page.get_by_label("Find").fill("main/")
+        page.get_by_role("navigation").get_by_role("link", name="Calls").click()
+        page.get_by_role("heading", name="Calls").wait_for()
+        page.wait_for_timeout(400)
+        assert page.title() == "Calls · Penstock"
+
+
+def test_the_focus_is_never_lost_among_calls_that_end(site: Site, visit: Visitor) -> None:
+    page, model, other = visit("live"), endless(site), endless(site)
+    with site.begin(model), site.begin(other):
+        row = row_of(page, model)
+        row.get_by_role("link").press("Enter")
+        page.get_by_role("log").get_by_text("drop").first.wait_for()
+        page.get_by_role("button", name="Close").press("Enter")
+        until(page, "!document.querySelector('aside')")
+        assert focused(page) == model
+        row.get_by_role("button", name="Stop").press("Enter")
+        row.get_by_text("failed").or_(row.get_by_text("cancelled")).wait_for()
+        assert focused(page) == model
+        row.wait_for(state="detached")
+        assert focused(page) == other
+        row_of(page, other).get_by_role("link").press("Enter")
+        page.get_by_role("complementary").get_by_role("button", name="Stop").press("Enter")
+        page.get_by_role("link", name="It is over").wait_for()
+        assert focused(page) == "✕"
+
+
+def focused(page: Page) -> str:
+    text: str = page.evaluate("document.activeElement.textContent")
+    return text
+
+
 def ids(page: Page) -> list[str]:
     found: list[str] = page.evaluate(
         "[...document.querySelectorAll('tbody tr:not(.over)')].map((row) => row.dataset.id)"

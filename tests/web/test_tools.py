@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.scripts import ERROR_BODY
+from tests.faults.scripts import ERROR_BODY, stream
 from tests.faults.upstream import JSON, status
 from tests.promptness import in_time, prompt
+from tests.streams import DONE, begins, calls, finishes, piece, says, sse
 from tests.web.conftest import Visitor
 from tests.web.site import Site
 from tests.web.traffic import endless, finite
@@ -181,6 +182,26 @@ def test_the_playground_says_of_what_never_began_that_it_failed(site: Site, visi
     assert page.get_by_role("region", name="Raw events").inner_text() == "No event came."
     page.get_by_role("link", name="see the call").click()
     page.get_by_text("upstream_rate_limited").first.wait_for()
+
+
+def test_the_playground_shows_tool_calls_and_each_choice_by_itself(site: Site, visit: Visitor) -> None:
+    began = [calls(piece(number, f"call_{number}", f"look_{number}", "")) for number in range(2)]
+    given = [calls(piece(number, arguments=text)) for text in ('{"at":', "1}") for number in range(2)]
+    tools = site.upstream.play(stream(sse(begins(), *began, *given, finishes("tool_calls"), DONE)))
+    said = [says(f"{name}{number} ", index=index) for number in range(3) for index, name in enumerate("ab")]
+    many = site.upstream.play(stream(sse(begins(), begins(1), *said, finishes(), finishes(index=1), DONE)))
+    page = visit(f"playground?model=main/{tools}")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.get_by_role("button", name="Send").press("Enter")
+    page.get_by_role("link", name="see the call").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Send again"
+    answer = page.get_by_role("log", name="The answer")
+    assert answer.locator(".tool").all_inner_texts() == ['look_0 {"at":1}', 'look_1 {"at":1}']
+    page.goto(f"{site.url}/#/playground?model=main/{many}")
+    page.get_by_role("button", name="Send again").click()
+    answer.get_by_text("a0 a1 a2").wait_for()
+    answer.get_by_role("heading", name="Choice 2").wait_for()
+    answer.get_by_text("b0 b1 b2").wait_for()
 
 
 def test_the_playground_offers_what_can_be_asked(visit: Visitor) -> None:

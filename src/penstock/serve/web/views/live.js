@@ -52,7 +52,8 @@ export function mount(root, first) {
   const side = h('div', { class: 'beside' }, h('div', {}, search, table, more, h('div', { class: 'row after' }, newest, older), none, empty));
   table.hidden = true;
   search.hidden = !find.value;
-  root.append(h('div', { class: 'head' }, h('h1', {}, 'Live'), h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
+  const heading = h('h1', { tabindex: '-1' }, 'Live');
+  root.append(h('div', { class: 'head' }, heading, h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
   if (chosen) choose(chosen);
   listen();
 
@@ -110,8 +111,11 @@ export function mount(root, first) {
       row.until ||= now; // it fell off the list
       if (row.until <= now && id !== chosen) {
         sight.unobserve(row.element);
+        const held = row.element.contains(document.activeElement);
+        const beside = row.element.nextElementSibling ?? row.element.previousElementSibling;
         row.element.remove();
         rows.delete(id);
+        if (held) (beside?.querySelector('a') ?? heading).focus({ preventScroll: true });
       }
     }
     const listed = runningIn(told);
@@ -183,7 +187,7 @@ export function mount(root, first) {
     const first = cell('number c-first late', 'first');
     const cost = cell('number end', '');
     const line = spark(88);
-    const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop); } }, 'Stop');
+    const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop, name); } }, 'Stop');
     const name = h('a', { href: here(), title: `${call.model}, ${call.id}`, onclick: () => { name.href = here(); } }, call.model);
     const via = h('span', { class: 'soft' });
     const element = h('tr', { 'data-id': call.id, onclick: (event) => { if (!event.target.closest('a, button')) location.hash = here(); } },
@@ -205,6 +209,7 @@ export function mount(root, first) {
           phase = word;
           state.replaceChildren(outcome(word));
           element.classList.toggle('over', call.phase === 'over');
+          if (call.phase === 'over' && document.activeElement === stop) name.focus({ preventScroll: true });
           stop.hidden = call.phase === 'over';
         }
         tell(via, call.provider && !call.model.startsWith(`${call.provider}/`) ? `  ${call.provider}` : '');
@@ -227,7 +232,9 @@ export function mount(root, first) {
     }
   }
 
-  async function halt(id, button) {
+  // Stops a call. Who has pressed the button goes on at `next`, since the button is of no more use.
+  async function halt(id, button, next) {
+    if (document.activeElement === button) next.focus({ preventScroll: true });
     button.disabled = true;
     try {
       await post(`/admin/calls/${encodeURIComponent(id)}/stop`);
@@ -240,12 +247,15 @@ export function mount(root, first) {
   }
 
   function choose(id) {
+    const held = panel?.element.contains(document.activeElement);
+    const left = rows.get(chosen)?.element.querySelector('a');
     panel?.close();
     panel = null;
     rows.get(chosen)?.element.classList.remove('chosen');
     chosen = id;
     rows.get(chosen)?.element.classList.add('chosen');
     side.classList.toggle('open', Boolean(id));
+    if (held) (left ?? heading).focus({ preventScroll: true });
     if (!id) return;
     panel = reader(id, { halt, onover: (word) => end(id, word), onclose: () => { location.hash = link('live', address.query); } });
     side.append(panel.element);
@@ -271,6 +281,7 @@ export function mount(root, first) {
       if (next.id !== chosen) choose(next.id);
     },
     close() {
+      clearTimeout(typing);
       ending.abort();
       sight.disconnect();
       panel?.close();

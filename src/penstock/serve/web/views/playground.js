@@ -4,6 +4,7 @@ import { changed, link } from '../kit/address.js';
 import { announce, field, h, outcome, select } from '../kit/dom.js';
 import { count, duration, money } from '../kit/format.js';
 import { complain, events, get, Oops, post } from '../kit/http.js';
+import { sayings } from '../kit/said.js';
 
 export const title = 'Playground';
 
@@ -29,6 +30,7 @@ export function mount(root, first) {
   const raw = h('div', { class: 'raw', role: 'region', 'aria-label': 'Raw events', tabindex: '0' }, h('span', { class: 'soft' }, 'And here, each event as it came, with its time.'));
   const total = h('footer', {}, '\u00a0');
   const tally = h('span', { class: 'soft' });
+  const answer = sayings(said);
   let models = null;
 
   root.append(h('div', { class: 'head' }, h('h1', {}, 'Playground'), h('span', { class: 'sub' }, 'booked like any call, with the tag via=playground')),
@@ -67,11 +69,13 @@ export function mount(root, first) {
       return;
     }
     running = new AbortController();
+    const pressed = document.activeElement === send;
     const { signal } = running;
     send.disabled = true;
     stop.disabled = false;
+    if (pressed) stop.focus({ preventScroll: true });
     trouble.replaceChildren();
-    said.replaceChildren();
+    answer.clear();
     raw.replaceChildren();
     tally.textContent = '';
     total.textContent = 'Waiting for the first event';
@@ -90,9 +94,11 @@ export function mount(root, first) {
     if (!state.events) raw.replaceChildren(h('span', { class: 'soft' }, 'No event came.'));
     if (!said.firstChild) said.replaceChildren(h('span', { class: 'soft' }, 'Nothing was said.'));
     const stopped = signal.aborted;
+    const held = document.activeElement === stop;
     running = null;
     stop.disabled = true;
     send.disabled = false;
+    if (held) send.focus({ preventScroll: true });
     send.textContent = 'Send again';
     announce(stopped ? 'Stopped.' : state.events ? 'The answer is over.' : 'There is no answer.');
     await sum(state, stopped);
@@ -116,25 +122,25 @@ export function mount(root, first) {
       return;
     }
     if (chunk.usage) state.usage = chunk.usage;
-    for (const { delta = {}, finish_reason: finish } of chunk.choices ?? []) {
+    for (const { index: choice = 0, delta = {}, finish_reason: finish } of chunk.choices ?? []) {
       if (finish) state.finish = finish;
       const reasoning = delta.reasoning_content ?? delta.reasoning;
-      if (reasoning) add(reasoning, 'reasoning', state, now);
-      if (delta.content) add(delta.content, 'text', state, now);
+      if (reasoning) add({ text: reasoning, kind: 'reasoning', choice }, state, now);
+      if (delta.content) add({ text: delta.content, kind: 'text', choice }, state, now);
+      if (delta.refusal) add({ text: delta.refusal, kind: 'text', choice }, state, now);
+      for (const { index = 0, function: { name, arguments: given } = {} } of delta.tool_calls ?? []) {
+        add({ text: `${name ? `${name} ` : ''}${given ?? ''}`, kind: 'tool', choice, part: `tool-${index}` }, state, now);
+      }
     }
   }
 
-  function add(text, kind, state, now) {
+  function add(piece, state, now) {
     if (state.first === null) {
       state.first = now;
       total.textContent = 'Streaming';
     }
     const follow = atEnd(said);
-    if (said.lastChild?.className !== kind) {
-      if (said.lastChild) said.append('\n\n');
-      said.append(h('span', { class: kind }));
-    }
-    said.lastChild.append(text);
+    answer.add(piece);
     if (follow) said.scrollTop = said.scrollHeight;
   }
 

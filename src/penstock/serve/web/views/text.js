@@ -4,6 +4,7 @@ import { link } from '../kit/address.js';
 import { announce, h, outcome, tell } from '../kit/dom.js';
 import { count, duration, money, plural } from '../kit/format.js';
 import { AGAIN_MS, complain, events, Oops, open, ticked } from '../kit/http.js';
+import { sayings } from '../kit/said.js';
 
 const NEAR = 40;
 const NOT_ALLOWED = 'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and kept only while the call runs.';
@@ -14,10 +15,11 @@ export function reader(id, { halt, onclose, onover }) {
   const state = h('span');
   const text = h('div', { class: 'said', role: 'log', 'aria-label': 'What the model says', 'aria-busy': 'true', tabindex: '0' });
   const foot = h('footer', {}, '\u00a0');
-  const stop = h('button', { type: 'button', class: 'stop', onclick: () => halt(id, stop) }, 'Stop');
+  const stop = h('button', { type: 'button', class: 'stop', onclick: () => halt(id, stop, shut) }, 'Stop');
+  const shut = h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: onclose }, '✕');
   const element = h('aside', { class: 'panel', 'aria-label': 'The chosen call' },
-    h('header', {}, name, state, h('span', { class: 'grow' }), stop, h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: onclose }, '✕')), text, foot);
-  const places = new Map();
+    h('header', {}, name, state, h('span', { class: 'grow' }), stop, shut), text, foot);
+  const said = sayings(text);
   let over = false;
   let reading = false;
   let forbidden = false;
@@ -37,7 +39,7 @@ export function reader(id, { halt, onclose, onover }) {
         if (event === 'over') finish(told.outcome);
         if (event !== 'text') continue;
         const follow = text.scrollTop + text.clientHeight > text.scrollHeight - NEAR;
-        add(told);
+        said.add(told);
         if (follow) text.scrollTop = text.scrollHeight;
       }
     } catch (error) {
@@ -54,8 +56,7 @@ export function reader(id, { halt, onclose, onover }) {
   function begin() {
     tries = 0;
     broken = null;
-    places.clear();
-    text.replaceChildren();
+    said.clear();
     text.setAttribute('aria-busy', 'true');
   }
 
@@ -71,22 +72,6 @@ export function reader(id, { halt, onclose, onover }) {
     text.setAttribute('aria-busy', 'false');
   }
 
-  // Each choice has a place of its own, in which what it says stands in order.
-  function add({ text: more, kind, choice = 0 }) {
-    let place = places.get(choice);
-    if (!place) {
-      place = h('div', {}, choice > 0 && h('h3', {}, `Choice ${choice + 1}`));
-      const next = [...places.keys()].filter((other) => other > choice);
-      text.insertBefore(place, next.length ? places.get(Math.min(...next)) : null);
-      places.set(choice, place);
-    }
-    if (place.lastChild?.className !== kind) {
-      if (place.querySelector('span')) place.append('\n\n');
-      place.append(h('span', { class: kind }));
-    }
-    place.lastChild.append(more);
-  }
-
   function forbid() {
     forbidden = true;
     text.setAttribute('aria-busy', 'false');
@@ -97,6 +82,7 @@ export function reader(id, { halt, onclose, onover }) {
     if (over) return;
     over = true;
     text.setAttribute('aria-busy', 'false');
+    if (document.activeElement === stop) shut.focus({ preventScroll: true });
     stop.hidden = true;
     state.replaceChildren(outcome(word || 'over'));
     broken?.replaceWith(h('p', { class: 'soft missed' }, 'What was said after this is not known.'));
