@@ -156,6 +156,7 @@ def test_a_gateway_that_dies_is_looked_for_and_what_was_read_stays(visit: Visito
             assert "made a mistake" not in each.locator("main").inner_text()
             assert "drop drop" in each.get_by_role("log").inner_text()
         page.get_by_role("log").get_by_text("The text breaks off here").wait_for()
+        page.get_by_text("this page looks for it meanwhile").wait_for()
         with Gateway(tmp_path, upstream, configuration):
             page.get_by_role("link", name="It is over, and how was not told").wait_for()
             row = page.locator("tbody tr.chosen")

@@ -75,6 +75,7 @@ export function mount(root, first) {
         }
       } catch (error) {
         if (signal.aborted) return;
+        if (error.status === 0) error.todo = 'Is it still running? Start it with `penstock serve`; this page looks for it meanwhile.';
         trouble.replaceChildren(complain(error));
         if ([400, 401, 403, 404].includes(error.status)) return; // it would be the same again
       }
