@@ -6,10 +6,13 @@ nothing has been released: it gets a real status, or the answer of the second ta
 """
 
 import asyncio
+import base64
+import codecs
 import gzip
 import json
 import zlib
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 import pytest
 
@@ -349,12 +352,54 @@ def test_a_refusal_that_is_no_envelope_is_put_into_one(gateway: Gateway, streame
     assert "temperature: out of range" in response.error["message"]
 
 
+KEY = PROVIDER_KEY.encode()
+ESCAPED_KEY = b"".join(b"\\u%04x" % byte if byte == ord("-") else b"%c" % byte for byte in KEY)
+URL_KEY = KEY.replace(b"-", b"%2d")
+PLAIN = {"content-type": "text/plain"}
+# Statuses and bodies that quote our key, or a part of it that gives it away.
+QUOTES: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "in the clear": (400, JSON, b'{"error": {"message": "unexpected header %b"}}' % KEY),
+    "escaped": (400, JSON, b'{"error": {"message": "no such key: %b"}}' % ESCAPED_KEY),
+    "escaped, in a name": (400, JSON, b'{"error": {"message": "no", "%b": 1}}' % ESCAPED_KEY),
+    "escaped, in a list": (404, JSON, b'{"error": {"message": "no", "keys": [{"a": "%b"}]}}' % ESCAPED_KEY),
+    "escaped, beside the error": (400, JSON, b'{"error": {"message": "no"}, "asked": "%b"}' % ESCAPED_KEY),
+    "escaped, and said again": (400, JSON, b'{"error": {"message": "%b", "message": "no"}}' % ESCAPED_KEY),
+    "escaped, in JSON in JSON": (400, JSON, json.dumps({"error": {"message": ESCAPED_KEY.decode()}}).encode()),
+    "escaped, in a text": (400, PLAIN, b"no such key: " + ESCAPED_KEY),
+    "in a URL": (400, JSON, b'{"error": {"message": "at /v1?key=%b&a=1"}}' % URL_KEY),
+    "in base64": (400, JSON, b'{"error": {"message": "Basic %b"}}' % base64.b64encode(b"us:" + KEY)),
+    "escaped, to be tried again": (500, JSON, b'{"error": {"message": "no such key: %b"}}' % ESCAPED_KEY),
+    "across the cut of a text": (500, PLAIN, b"x" * 985 + KEY),
+    "escaped, across the cut of a text": (500, PLAIN, b"x" * 970 + ESCAPED_KEY),
+    "across the cut of a refusal": (422, PLAIN, b"x" * 985 + KEY),
+    "across the cut of a message": (503, JSON, b'{"error": {"message": "%b"}}' % (b"x" * 985 + KEY)),
+    "across the cut of what is no JSON": (200, EVENT_STREAM, b"data: {" + b"x" * 480 + KEY + b"\n\n"),
+    "across the cut of an event": (200, EVENT_STREAM, b"event: error\ndata: " + b"x" * 480 + KEY + b"\n\n"),
+    "when to come again": (429, JSON | {"retry-after": PROVIDER_KEY}, ERROR_BODY),
+}
+
+
 @both
-def test_a_refusal_that_quotes_our_key_does_not_give_it_away(gateway: Gateway, streamed: bool) -> None:
-    script = error(400, body=b'{"error": {"message": "unexpected header %b"}}' % PROVIDER_KEY.encode())
-    response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=streamed)
-    assert response.status == 400
-    assert PROVIDER_KEY not in response.body.decode()
+@pytest.mark.parametrize(("code", "headers", "said"), QUOTES.values(), ids=QUOTES)
+def test_an_error_that_quotes_our_key_does_not_give_it_away(
+    gateway: Gateway, code: int, headers: dict[str, str], said: bytes, streamed: bool
+) -> None:
+    response = gateway.ask(f"main/{gateway.upstream.play([status(code, headers, said)])}", stream=streamed)
+    assert response.status == (502 if code in (200, 500) else code)
+    assert isinstance(response.error["message"], str)
+    decoded = json.dumps(response.json, ensure_ascii=False) + str(response.headers)
+    told = decoded + codecs.decode(decoded.replace('"', ""), "unicode_escape") + unquote(decoded)
+    assert PROVIDER_KEY[:8] not in told
+    assert base64.b64encode(KEY)[4:12].decode() not in told
+    gateway.call(response)
+    assert PROVIDER_KEY[:8] not in "".join(gateway.output)
+
+
+@both
+def test_an_error_without_our_key_is_passed_on_byte_by_byte(gateway: Gateway, streamed: bool) -> None:
+    said = b'{ "error" : {"message": "50\\u0025 of a\\/b &amp; c", "n": 1.0, "n": 2}}'
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=said))}", stream=streamed)
+    assert (response.status, response.body) == (400, said)
 
 
 GIANTS: dict[str, Script] = {

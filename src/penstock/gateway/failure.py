@@ -21,6 +21,7 @@ from msgspec import Struct, structs
 
 from penstock.core.dialects.openai_errors import read_error
 from penstock.core.events import Fault
+from penstock.gateway.mask import masked, masked_json
 
 # What the reader calls a fault, as clients are told it.
 FAULT_CODES = {
@@ -34,8 +35,9 @@ OURS = ("gateway_", "local_")
 # What asking again does not mend.
 _LASTING = "local_unavailable"
 _TIMEOUTS = "timeout"
-# The provider's words are quoted, but not at any length.
+# The provider's words are quoted, but not at any length; nor are they looked through at any length.
 _MAX_MESSAGE = 1000
+_MAX_READ = 20_000
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -56,12 +58,14 @@ class Failure(Struct, frozen=True, kw_only=True):
     content_type: str = ""
 
     def without(self, secrets: tuple[str, ...]) -> "Failure":
-        """The same, with no secret in it: providers quote keys."""
-        message, body = self.message, self.body
-        for secret in secrets:
-            message = message.replace(secret, "…")
-            body = body.replace(secret.encode(), "…".encode())
-        return structs.replace(self, message=message, body=body)
+        """The same, with no secret in it: providers quote keys. Cut only afterwards, or half a key would stay."""
+        return structs.replace(
+            self,
+            message=masked(self.message[:_MAX_READ], secrets),
+            param=self.param and masked(self.param, secrets),
+            retry_after=masked(self.retry_after, secrets),
+            body=_without(self.body, secrets),
+        )
 
     def error(self, request_id: str) -> dict[str, object]:
         """The error object, in OpenAI's envelope without the envelope."""
@@ -151,8 +155,21 @@ def _words(body: bytes) -> str:
         parsed = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         text = body.decode(errors="replace").strip()
-        return "" if text.startswith("<") else text[:_MAX_MESSAGE]
+        return "" if text.startswith("<") else text
     if not isinstance(parsed, dict):
         return ""
     error = read_error(parsed, "error")
     return error[0] if error else ""
+
+
+def _without(body: bytes, secrets: tuple[str, ...]) -> bytes:
+    """A body without secrets: neither in its bytes nor in what they are decoded to. As it was, if it has none."""
+    text = body.decode(errors="replace")
+    try:
+        parsed = msgspec.json.decode(body)
+        clean = masked_json(parsed, secrets)
+    except (ValueError, RecursionError):
+        return masked(text, secrets).encode()
+    if clean == parsed and masked(text, secrets) == text:
+        return body
+    return msgspec.json.encode(clean)

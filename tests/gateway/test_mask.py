@@ -1,0 +1,66 @@
+"""Masks: a secret does not pass in any form in which somebody would read it, and nothing else is changed."""
+
+import base64
+import html
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+
+from penstock.gateway.mask import MASK, masked, masked_json
+
+SECRET = "sk-proj/a+b=_9zQ&x%41"
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in JSON": lambda text: json.dumps(text)[1:-1],
+    "in JSON, every character": lambda text: "".join(f"\\u{ord(character):04X}" for character in text),
+    "in JSON, the slash": lambda text: text.replace("/", "\\/"),
+    "in JSON in JSON": lambda text: json.dumps("".join(f"\\u{ord(character):04x}" for character in text))[1:-1],
+    "in a URL": lambda text: quote(text, safe=""),
+    "in a URL, every character": lambda text: "".join(f"%{ord(character):02x}" for character in text),
+    "in a URL in a URL": lambda text: quote(quote(text, safe=""), safe=""),
+    "in a page": html.escape,
+    "in a page, every character": lambda text: "".join(f"&#{ord(character)};" for character in text),
+    "in a page, in hexadecimal": lambda text: "".join(f"&#x{ord(character):x};" for character in text),
+    "in Python": lambda text: "".join(f"\\x{ord(character):02x}" for character in text),
+    "a URL in a page in JSON": lambda text: json.dumps(html.escape(quote(text, safe="")).replace("%", "&#37;"))[1:-1],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_is_masked_and_nothing_else(form: Callable[[str], str]) -> None:
+    before, after = 'a "100%" \\ & ', " and so on; 5 % of \\u00e9"
+    assert masked(before + form(SECRET) + after, (SECRET,)) == before + MASK + after
+    assert masked(form(SECRET) * 2, (SECRET,)) in (MASK, MASK * 2)
+    assert masked(before + after, (SECRET,)) == before + after
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "us:"])
+def test_base64_is_masked_wherever_the_secret_begins(before: str) -> None:
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        text = encode(f"{before}{SECRET}:x".encode()).decode()
+        left = masked(text, (SECRET,)).partition(MASK)
+        assert left[1], text
+        assert len(left[0] + left[2]) <= 10
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_of_a_secret_that_was_cut_no_telling_part_stays(form: Callable[[str], str]) -> None:
+    whole = form(SECRET)
+    for size in range(len(whole)):
+        left = masked("x " + whole[:size], (SECRET,))
+        assert left == f"x {MASK}" or len(left) <= 2 + len(form(SECRET[:4])) + 6, left
+
+
+def test_several_secrets_are_masked_also_where_one_holds_another() -> None:
+    assert masked("a key-of-b-and-c, key-of-b", ("key-of-b", "key-of-b-and-c")) == f"a {MASK}, {MASK}"
+    assert masked("a key-of-b", ()) == "a key-of-b"
+    assert masked("a key-of-b", ("",)) == "a key-of-b"
+
+
+def test_json_is_masked_in_names_strings_and_numbers() -> None:
+    value = {"a-key-of-some": [1, "a-key-of-some", None, True, 12345678, {"b": 1.5}]}
+    clean = {MASK: [1, MASK, None, True, MASK, {"b": 1.5}]}
+    assert masked_json(value, ("a-key-of-some", "12345678")) == clean
