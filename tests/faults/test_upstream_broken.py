@@ -352,6 +352,94 @@ def test_a_refusal_that_is_no_envelope_is_put_into_one(gateway: Gateway, streame
     assert "temperature: out of range" in response.error["message"]
 
 
+SAID = {"error": {"message": "bad temperature", "type": "invalid_request_error", "param": "temperature", "code": "bad"}}
+SAID_BODY = json.dumps(SAID).encode()
+PACKED: dict[str, tuple[str, bytes]] = {
+    "gzip": ("gzip", gzip.compress(SAID_BODY)),
+    "in capitals": ("X-GZIP", gzip.compress(SAID_BODY)),
+    "deflate": ("deflate", zlib.compress(SAID_BODY)),
+    "deflate without a head": ("deflate", zlib.compress(SAID_BODY, wbits=-15)),
+    "not packed at all": ("gzip", SAID_BODY),
+    "said to be plain": ("identity", SAID_BODY),
+}
+
+
+@both
+@pytest.mark.parametrize(("coding", "data"), PACKED.values(), ids=PACKED)
+def test_u44_a_packed_error_is_unpacked(gateway: Gateway, coding: str, data: bytes, streamed: bool) -> None:
+    headers = {"content-encoding": coding}
+    route = gateway.pair(error(400, headers, data), spare())
+    response = gateway.ask(route, stream=streamed)
+    assert (response.status, response.json) == (400, SAID)
+    assert "content-encoding" not in response.headers
+    assert not gateway.upstream.requests(f"{route}-b")
+    response = gateway.ask(f"main/{gateway.upstream.play(error(503, headers, data))}", stream=streamed)
+    assert (response.status, response.error["message"]) == (503, "bad temperature")
+
+
+UNREADABLE: dict[str, tuple[str, bytes]] = {
+    "an unknown coding": ("br", b"\x8b\x01"),
+    "two codings": ("gzip, br", b"\x8b\x01"),
+    "no gzip": ("gzip", b"\x8b\x01\x02\x03"),
+    "gzip that is broken": ("gzip", gzip.compress(SAID_BODY)[:15] + b"\xff" * 40),
+}
+
+
+@both
+@pytest.mark.parametrize(("coding", "data"), UNREADABLE.values(), ids=UNREADABLE)
+def test_u44_an_error_that_cannot_be_unpacked_keeps_its_status(
+    gateway: Gateway, coding: str, data: bytes, streamed: bool
+) -> None:
+    route = gateway.pair(error(400, {"content-encoding": coding}, data), spare())
+    response = gateway.ask(route, stream=streamed)
+    assert (response.status, response.error["code"]) == (400, "invalid_request")
+    assert response.error["message"].startswith("the provider answered 400, with a body that cannot be read")
+    assert coding in response.error["message"]
+    assert not gateway.upstream.requests(f"{route}-b")
+    assert gateway.call(response)["status"] == 400
+
+
+def test_u44_an_error_that_is_a_bomb_does_not_go_off(gateway: Gateway) -> None:
+    bomb = gzip.compress(b"out of range " + b"0" * 60_000_000)
+    before = gateway.memory()
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, {'content-encoding': 'gzip'}, bomb))}", stream=True)
+    assert (response.status, len(response.error["message"])) == (400, 1000)
+    assert response.error["message"].startswith("out of range 000")
+    assert gateway.memory() - before < 12_000_000
+
+
+LISTED = {"code": 400, "message": "tools[0]: bad schema", "status": "INVALID_ARGUMENT"}
+LISTS: dict[str, tuple[object, object]] = {
+    "as Gemini": (
+        [{"error": LISTED}],
+        {"type": "invalid_request_error", "param": None, **LISTED},
+    ),
+    "with all that OpenAI names": ([SAID], SAID["error"]),
+    "of two": ([SAID, {"error": LISTED}], SAID["error"]),
+}
+
+
+@both
+@pytest.mark.parametrize(("said", "told"), LISTS.values(), ids=LISTS)
+def test_a_list_of_errors_is_told_as_its_first(gateway: Gateway, said: object, told: object, streamed: bool) -> None:
+    data = json.dumps(said).encode()
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=streamed)
+    assert (response.status, response.json) == (400, {"error": told})
+    for code in (429, 503):
+        response = gateway.ask(f"main/{gateway.upstream.play(error(code, body=data))}", stream=streamed)
+        assert response.status == code
+        assert response.error["message"] in ("tools[0]: bad schema", "bad temperature")
+
+
+NO_ERRORS = {"nothing": b"[]", "a text": b'["no"]', "no error in it": b'[{"a": 1}]', "an empty one": b'[{"error": {}}]'}
+
+
+@pytest.mark.parametrize("data", NO_ERRORS.values(), ids=NO_ERRORS)
+def test_a_list_without_an_error_says_nothing(gateway: Gateway, data: bytes) -> None:
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=False)
+    assert (response.status, response.error["message"]) == (400, "the provider answered 400")
+
+
 KEY = PROVIDER_KEY.encode()
 ESCAPED_KEY = b"".join(b"\\u%04x" % byte if byte == ord("-") else b"%c" % byte for byte in KEY)
 URL_KEY = KEY.replace(b"-", b"%2d")
@@ -375,6 +463,8 @@ QUOTES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "across the cut of a message": (503, JSON, b'{"error": {"message": "%b"}}' % (b"x" * 985 + KEY)),
     "across the cut of what is no JSON": (200, EVENT_STREAM, b"data: {" + b"x" * 480 + KEY + b"\n\n"),
     "across the cut of an event": (200, EVENT_STREAM, b"event: error\ndata: " + b"x" * 480 + KEY + b"\n\n"),
+    "escaped, in a list of errors": (400, JSON, b'[{"error": {"message": "no such key: %b"}}]' % ESCAPED_KEY),
+    "packed": (400, JSON | {"content-encoding": "gzip"}, gzip.compress(b'{"error": {"message": "%b"}}' % ESCAPED_KEY)),
     "when to come again": (429, JSON | {"retry-after": PROVIDER_KEY}, ERROR_BODY),
 }
 

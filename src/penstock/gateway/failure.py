@@ -19,8 +19,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct, structs
 
-from penstock.core.dialects.openai_errors import read_error
 from penstock.core.events import Fault
+from penstock.gateway.error_body import read_body
 from penstock.gateway.mask import masked, masked_json
 
 # What the reader calls a fault, as clients are told it.
@@ -52,10 +52,9 @@ class Failure(Struct, frozen=True, kw_only=True):
     retryable: bool = True
     passing: bool = True
     retry_after: str = ""
-    # The status and body of a provider that is passed on as it is.
+    # The status of a provider; and its error, where that is passed on as it is.
     upstream_status: int = 0
     body: bytes = b""
-    content_type: str = ""
 
     def without(self, secrets: tuple[str, ...]) -> "Failure":
         """The same, with no secret in it: providers quote keys. Cut only afterwards, or half a key would stay."""
@@ -113,7 +112,8 @@ def from_fault(fault: Fault) -> Failure:
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """The failure that an HTTP status of a provider is."""
-    words = _words(body) or f"the provider answered {status}"
+    error = read_body(body, headers.get("content-encoding", ""))
+    words = error.words or f"the provider answered {status}{error.unreadable}"
     retry_after = headers.get("retry-after", "")
     if status in (401, 403):
         message = (
@@ -144,22 +144,8 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Failure
         kind="invalid_request_error",
         retryable=False,
         upstream_status=status,
-        body=body,
-        content_type=headers.get("content-type", "application/json"),
+        body=error.envelope,
     )
-
-
-def _words(body: bytes) -> str:
-    """The provider's own words in the body of an error, if they can be found."""
-    try:
-        parsed = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        text = body.decode(errors="replace").strip()
-        return "" if text.startswith("<") else text
-    if not isinstance(parsed, dict):
-        return ""
-    error = read_error(parsed, "error")
-    return error[0] if error else ""
 
 
 def _without(body: bytes, secrets: tuple[str, ...]) -> bytes:

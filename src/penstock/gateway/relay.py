@@ -40,6 +40,7 @@ from penstock.core.events import (
 )
 from penstock.core.stream import Reader, StreamWriter
 from penstock.gateway.call import NOTED, SPOKEN, Call
+from penstock.gateway.error_body import MAX_ERROR_BODY
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
@@ -52,7 +53,6 @@ _PARTS = (dict, list)
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
-_MAX_ERROR_BODY = 65_536
 # What comes before the first content: a role, some extras. More bytes than this are an answer without content.
 _MAX_HELD = 65_536
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
@@ -130,6 +130,8 @@ class Relay:
         self._headers = headers
         coding = headers.get("content-encoding", "identity").lower()
         self._odd = self._odd or status >= 300 or coding in _DECODERS
+        if status >= 300:
+            return  # an error is unpacked when it is whole
         if coding in _DECODERS:
             self._decoder = zlib.decompressobj(_DECODERS[coding])
         elif coding not in ("identity", ""):
@@ -431,7 +433,7 @@ class Relay:
         if self._phase == "over":
             return
         if self._status >= 300:
-            self._error_body += data[: _MAX_ERROR_BODY - len(self._error_body)]
+            self._error_body += data[: MAX_ERROR_BODY - len(self._error_body)]
         else:
             self._on_encoded(data)
 
