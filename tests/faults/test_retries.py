@@ -24,6 +24,8 @@ NO_RETRY_AFTER = {
     "U11 not a number": "nan",
     "U11 empty": "",
     "U11 past": "-5",
+    "U11 at once": "0",
+    "U11 a date that is past": "Wed, 21 Oct 2015 07:28:00 GMT",
 }
 
 
@@ -57,6 +59,19 @@ def test_u11_what_cannot_be_read_is_not_obeyed(start: Starter, retry_after: str)
         assert response.status in (429, 503)
         time.sleep(0.05)  # a cool-down can only be waited for
     assert response.text == TEXT
+
+
+@pytest.mark.parametrize("retry_after", NO_RETRY_AFTER.values(), ids=NO_RETRY_AFTER)
+def test_u11_who_may_be_asked_at_once_is_left_alone_all_the_same(gateway: Gateway, retry_after: str) -> None:
+    """It is told as it came; but a busy target is left alone, and so is one that fails five times in a row."""
+    model = gateway.upstream.play(busy(retry_after))
+    first = gateway.ask(f"main/{model}", stream=False)
+    assert (first.status, first.headers["retry-after"]) == (429, retry_after or "2")
+    assert gateway.ask(f"main/{model}", stream=False).error["code"] == "no_healthy_target"
+    assert len(gateway.upstream.requests(model)) == 1
+    model = gateway.upstream.play([status(503, JSON | {"retry-after": retry_after}, ERROR_BODY)])
+    codes = [gateway.ask(f"main/{model}", stream=False).error["code"] for _ in range(7)]
+    assert codes == ["upstream_error"] * 5 + ["no_healthy_target"] * 2
 
 
 @both

@@ -1,6 +1,5 @@
 """Routing: which targets may answer a model's name, in which order, and which of them are left alone for now."""
 
-import math
 import random
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
@@ -72,19 +71,20 @@ class Health:
         return left if left > 0 else 1.0 if target.name in self._probes else 0.0
 
     def _wait_s(self, retry_after: str) -> float | None:
-        """The seconds that a Retry-After header asks for; None where it says nothing that can be used."""
+        """The seconds that a Retry-After header asks for; None where it says nothing that can be used.
+
+        "At once" is such a nothing: a target that fails and says so would never be left alone.
+        """
         if not retry_after:
             return None
         try:
             seconds = float(retry_after)
         except ValueError:
-            pass
-        else:
-            return None if math.isnan(seconds) else max(seconds, 0.0)
-        try:
-            return max(parsedate_to_datetime(retry_after).timestamp() - self._wall_clock(), 0.0)
-        except (ValueError, TypeError, OverflowError):
-            return None
+            try:
+                seconds = parsedate_to_datetime(retry_after).timestamp() - self._wall_clock()
+            except (ValueError, TypeError, OverflowError):
+                return None
+        return seconds if seconds > 0 else None  # nor is what is no number more than that
 
 
 class RetryBudget:
