@@ -1,7 +1,9 @@
 """`/v1/embeddings`: body and answer pass as they are; routes, fallback, keys and errors are as for chats."""
 
+import gzip
 import json
 import time
+import zlib
 
 import pytest
 from openai import DefaultHttpxClient, NotFoundError, OpenAI
@@ -17,6 +19,7 @@ ANSWER = (
     b'{"object":"list",  "data":[{"object":"embedding","index":0,"embedding":[0.10,-1e-3]}],'
     b'"model":"e-1","usage":{"prompt_tokens":7,"total_tokens":7},"extra":true}'
 )
+GZIP = JSON | {"content-encoding": "gzip"}
 OK: Script = [status(200, JSON, ANSWER)]
 DOWN: Script = [status(500, JSON, b'{"error": {"message": "down"}}')]
 
@@ -76,7 +79,34 @@ FAILS: dict[str, Script] = {
     "a reset": [rst()],
     "a page": [status(200, {"content-type": "text/html"}, b"<html>busy</html>")],
     "cut short": [head(200, JSON, framing="content-length: 999"), send(b'{"data": ['), fin()],
+    "a packed error": [status(503, GZIP, gzip.compress(b'{"error": {"message": "down"}}'))],
 }
+# Bodies with a good status that are no answers, and how that is told.
+NO_ANSWERS: dict[str, tuple[dict[str, str], bytes, str, str]] = {
+    "an error": (JSON, b'{"error": {"message": "quota"}}', "upstream_error", "quota"),
+    "an error in words": (JSON, b'{"detail": "no such model"}', "upstream_error", "no such model"),
+    "an error beside data": (JSON, b'{"data": [1], "error": {"message": "quota"}}', "upstream_error", "quota"),
+    "a packed error": (GZIP, gzip.compress(b'{"error": {"message": "quota"}}'), "upstream_error", "quota"),
+    "an error that quotes our key": (
+        JSON,
+        b'{"error": {"message": "key: %b"}}' % PROVIDER_KEY.replace("-", "\\u002d").encode(),
+        "upstream_error",
+        "key: …",
+    ),
+    "cut": (JSON, ANSWER[:40], "upstream_truncated", "ended before"),
+    "cut in a text": (JSON, ANSWER[:-5], "upstream_truncated", "ended before"),
+    "cut, and packed": (GZIP, gzip.compress(ANSWER[:40]), "upstream_truncated", "ended before"),
+    "packed, and cut": (GZIP, gzip.compress(ANSWER)[:-20], "upstream_truncated", "ended before"),
+    "much, and cut": (JSON, ANSWER[:-1] + b',"more":[' + b"1," * 9_000_000, "upstream_truncated", "ended before"),
+    "an object without anything": (JSON, b"{}", "upstream_empty", "nothing in it"),
+    "nothing": (JSON, b"", "upstream_empty", "empty"),
+    "no JSON": (JSON, b'{"data": x}', "upstream_bad_response", "not valid JSON"),
+    "more than JSON": (JSON, ANSWER + b"x", "upstream_bad_response", "not valid JSON"),
+    "a list": (JSON, b"[1]", "upstream_bad_response", "not a JSON object"),
+    "a packed page": (GZIP, gzip.compress(b"<html>"), "upstream_bad_response", "not a JSON object"),
+    "said to be packed": (GZIP, b"<html>busy</html>", "upstream_bad_response", "decompressed"),
+}
+FAILS |= {f"200, {name}": [status(200, row[0], row[1])] for name, row in NO_ANSWERS.items()}
 
 
 @pytest.mark.parametrize("script", FAILS.values(), ids=FAILS)
@@ -89,6 +119,59 @@ def test_the_next_target_answers(embedding: Gateway, script: Script) -> None:
     assert [tried["target"] for tried in call["attempts"]] == ["main/first", "spare/second"]
     sent = embedding.upstream.requests("second")[-1].partition(b"\r\n\r\n")[2]
     assert json.loads(sent.replace(b"1e400", b"0"))["user"] == "u"
+    embedding.quiet()
+
+
+@pytest.mark.parametrize(("headers", "data", "code", "words"), NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_what_is_no_answer_is_told_as_a_failure(
+    embedding: Gateway, headers: dict[str, str], data: bytes, code: str, words: str
+) -> None:
+    response = ask(embedding, f"main/{embedding.upstream.play([status(200, headers, data)])}")
+    assert (response.status, response.error["code"]) == (502, code)
+    assert words in response.error["message"]
+    call = embedding.call(response)
+    assert (call["code"], call["attempts"][0]["code"]) == (code, code)
+    assert call["ending"] != "completed"
+    embedding.quiet()
+
+
+ANSWERS: dict[str, tuple[dict[str, str], bytes]] = {
+    "packed": (GZIP, gzip.compress(ANSWER)),
+    "packed twice over": (GZIP, gzip.compress(ANSWER[:50]) + gzip.compress(ANSWER[50:])),
+    "deflated without a head": (JSON | {"content-encoding": "deflate"}, zlib.compress(ANSWER, wbits=-15)),
+    "in an unknown coding": (JSON | {"content-encoding": "br"}, b"\x8b\x01"),
+    "numbers that are none": (JSON, ANSWER.replace(b"0.10", b"NaN").replace(b"-1e-3", b"-Infinity")),
+    "numbers that are too great": (JSON, ANSWER.replace(b"0.10", b"1e400")),
+    "no error": (JSON, ANSWER.replace(b'"extra":true', b'"error":null,"message":"ok"')),
+    "a message besides": (JSON, b'{"embeddings":[[1]],"message":"done"}'),
+    "another shape": (JSON, b' {"vectors":[[1]]} \n'),
+    "much": (JSON, ANSWER[:-1] + b',"more":[' + b"1," * 9_000_000 + b"1]}"),
+}
+
+
+@pytest.mark.parametrize(("headers", "data"), ANSWERS.values(), ids=ANSWERS)
+def test_an_odd_answer_is_passed_on(embedding: Gateway, headers: dict[str, str], data: bytes) -> None:
+    response = ask(embedding, f"main/{embedding.upstream.play([status(200, headers, data)])}")
+    assert (response.status, response.body) == (200, data)
+    assert response.headers.get("content-encoding") == headers.get("content-encoding")
+    assert embedding.call(response)["ending"] == "completed"
+    embedding.quiet()
+
+
+def test_usage_is_read_from_a_packed_answer(embedding: Gateway) -> None:
+    response = ask(embedding, f"main/{embedding.upstream.play([status(200, GZIP, gzip.compress(ANSWER))])}")
+    assert embedding.call(response)["input"] == 7
+    embedding.quiet()
+
+
+def test_a_refusal_is_unpacked(embedding: Gateway) -> None:
+    said = b'{"error": {"message": "too many inputs", "code": "many"}}'
+    response = ask(embedding, f"main/{embedding.upstream.play([status(400, GZIP, gzip.compress(said))])}")
+    assert (response.status, response.body) == (400, said)
+    unreadable = status(400, JSON | {"content-encoding": "br"}, b"[\x01")
+    response = ask(embedding, f"main/{embedding.upstream.play([unreadable])}")
+    assert (response.status, response.error["code"]) == (400, "invalid_request")
+    assert "cannot be read" in response.error["message"]
     embedding.quiet()
 
 

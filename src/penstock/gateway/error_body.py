@@ -5,18 +5,14 @@
 - It may be no JSON at all: a text is taken for words, a page for nothing.
 """
 
-import zlib
-
 import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.openai_errors import read_error
+from penstock.gateway.unpacking import is_packed, unpacked
 
 # So much of an error is read, packed and unpacked.
 MAX_ERROR_BODY = 65_536
-_GZIP = (16 + zlib.MAX_WBITS,)
-# What is called deflate has a head, or has none.
-_WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
 
 
 class ErrorBody(Struct, frozen=True):
@@ -30,13 +26,12 @@ class ErrorBody(Struct, frozen=True):
 def read_body(body: bytes, coding: str = "") -> ErrorBody:
     """What the body of an error says that came with this `Content-Encoding`."""
     body = body[:MAX_ERROR_BODY]
-    coding = coding.strip().lower()
-    if coding not in ("", "identity") and not _is_in_the_clear(body):
-        unpacked = _unpacked(body, coding)
-        if unpacked is None:
+    if is_packed(coding) and not _is_in_the_clear(body):
+        clear = unpacked(body, coding, MAX_ERROR_BODY)
+        if clear is None:
             why = f", with a body that cannot be read: it is encoded as {coding}, which was not asked for"
             return ErrorBody(unreadable=why if body else "")
-        body = unpacked
+        body = clear.data
     try:
         return _read_json(body, msgspec.json.decode(body))
     except (ValueError, RecursionError):
@@ -46,17 +41,11 @@ def read_body(body: bytes, coding: str = "") -> ErrorBody:
 
 def _is_in_the_clear(body: bytes) -> bool:
     """Whether it is JSON, whatever its headers say: proxies unpack bodies and forget to say so."""
-    return body.lstrip()[:1] in (b"{", b"[")
-
-
-def _unpacked(body: bytes, coding: str) -> bytes | None:
-    """The body in the clear, no more of it than is read; None where it cannot be unpacked."""
-    for window in _WINDOWS.get(coding, ()):
-        try:
-            return zlib.decompressobj(window).decompress(body, MAX_ERROR_BODY)
-        except zlib.error:
-            continue
-    return None
+    try:
+        msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _read_json(body: bytes, parsed: object) -> ErrorBody:

@@ -1,4 +1,7 @@
-"""Passage: one attempt at an answer that is passed on whole, as the provider sent it. Only its usage is read."""
+"""Passage: one attempt at an answer that is passed on whole, as the provider sent it.
+
+Only its usage is read, and whether it is an answer at all.
+"""
 
 import asyncio
 import re
@@ -11,6 +14,7 @@ from penstock.core.events import Ending
 from penstock.core.usage import Usage
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure, from_status, from_transport
+from penstock.gateway.glance import TRUNCATED, look_through
 from penstock.gateway.sides import Connection, Patience
 from penstock.http.client import UpstreamError
 from penstock.http.deadline import Deadline
@@ -82,10 +86,12 @@ class Passage:
         body = b"".join(self._pieces)
         if self._status >= 300:
             self._settle(from_status(self._status, self._headers, body))
-        elif not body.lstrip().startswith(b"{") and "content-encoding" not in self._headers:
-            self._settle(from_transport("upstream_bad_response", "the answer is not a JSON object"))
+            return
+        answer = look_through(body, self._headers.get("content-encoding", ""))
+        if isinstance(answer, Failure):
+            self._settle(answer, "truncated" if answer.code == TRUNCATED else "failed")
         else:
-            self._read_usage(body)
+            self._read_usage(answer)
             self._settle(Whole(body, self._headers))
 
     def on_error(self, error: UpstreamError) -> None:
