@@ -42,14 +42,15 @@ def look_through(body: bytes, coding: str) -> bytes | Failure:
 
 
 def _failure_in(body: bytes, *, part: bool) -> Failure | None:
-    if not body.strip():
+    first = body.lstrip()[:1]
+    if not first:
         return from_transport(_EMPTY, "the answer is empty")
-    if body.lstrip()[:1] != b"{":
+    if first != b"{":
         return from_transport(_BAD, "the answer is not a JSON object")
     if part:
         return None
     if len(body) > _MAX_LOOKED_THROUGH:
-        cut = not body.rstrip().endswith(b"}")
+        cut = not body[-_MAX_ERROR:].rstrip().endswith(b"}")
         return from_transport(TRUNCATED, _CUT_SHORT) if cut else None
     try:
         fields = _fields(body)
