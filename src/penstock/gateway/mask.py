@@ -12,7 +12,6 @@ import base64
 import html
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from itertools import chain
 from urllib.parse import quote
 
@@ -65,10 +64,11 @@ def _spans(text: str, secrets: tuple[str, ...]) -> list[tuple[int, int]]:
     """Where secrets stand in the text, in one form or another."""
     spans = []
     plain = text
+    forms = [(secret, _forms(secret)) for secret in secrets]
     places: range | list[int] = range(len(text) + 1)
     for _ in range(_ROUNDS + 1):
-        for secret in secrets:
-            spans += [(places[start], places[end]) for start, end in _found(plain, secret)]
+        for secret, written in forms:
+            spans += [(places[start], places[end]) for form in written for start, end in _found(plain, form)]
             begun = _begun(plain, secret)
             if begun:
                 spans.append((places[len(plain) - begun], len(text)))
@@ -78,13 +78,12 @@ def _spans(text: str, secrets: tuple[str, ...]) -> list[tuple[int, int]]:
     return spans
 
 
-def _found(text: str, secret: str) -> list[tuple[int, int]]:
+def _found(text: str, form: str) -> list[tuple[int, int]]:
     found = []
-    for form in _forms(secret):
-        at = text.find(form)
-        while at >= 0:
-            found.append((at, at + len(form)))
-            at = text.find(form, at + len(form))
+    at = text.find(form)
+    while at >= 0:
+        found.append((at, at + len(form)))
+        at = text.find(form, at + len(form))
     return found
 
 
@@ -118,7 +117,6 @@ def _meant(escape: re.Match[str]) -> str:
     return escape["bare"] or (html.unescape(escape["page"]) if escape["page"] else "")
 
 
-@lru_cache(maxsize=256)
 def _forms(secret: str) -> tuple[str, ...]:
     """The secret as it is, in a URL, in base64, and with what looks like escapes in it undone.
 
