@@ -45,6 +45,7 @@ from penstock.gateway.failure import Failure, from_fault, from_status, from_tran
 from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
 from penstock.gateway.tape import Tape
+from penstock.gateway.unpacking import Unpacker, can_unpack, is_packed
 from penstock.http.client import UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
@@ -58,7 +59,6 @@ _MAX_HELD = 65_536
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
 _AFTER_DONE_S = 0.5
 HEARTBEAT = b": penstock\n\n"
-_DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 
 class Relay:
@@ -71,7 +71,7 @@ class Relay:
     # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
     _odd = False
     _error_body = b""
-    _decoder: "zlib._Decompress | None" = None
+    _unpacker: Unpacker | None = None
     _connection: Connection | None = None
     _tape: Tape | None = None
     _paused = False
@@ -128,13 +128,13 @@ class Relay:
         """The head of the provider's answer."""
         self._status = self._attempt.status = status
         self._headers = headers
-        coding = headers.get("content-encoding", "identity").lower()
-        self._odd = self._odd or status >= 300 or coding in _DECODERS
+        coding = headers.get("content-encoding", "")
+        self._odd = self._odd or status >= 300 or can_unpack(coding)
         if status >= 300:
             return  # an error is unpacked when it is whole
-        if coding in _DECODERS:
-            self._decoder = zlib.decompressobj(_DECODERS[coding])
-        elif coding not in ("identity", ""):
+        if can_unpack(coding):
+            self._unpacker = Unpacker(coding)
+        elif is_packed(coding):
             self._fail(
                 from_transport("upstream_bad_response", f"the answer is encoded as {coding}, which was not asked for")
             )
@@ -439,24 +439,14 @@ class Relay:
 
     def _on_encoded(self, data: bytes) -> None:
         """A compressed piece, although none was asked for: unpack it a little at a time, so that no bomb goes off."""
-        assert self._decoder is not None
-        decoder = self._decoder
+        assert self._unpacker is not None
         try:
-            while self._phase != "over":
-                piece = decoder.decompress(data, 65_536)
-                data = decoder.unconsumed_tail
-                if piece and self._answer is not None and not self._keeps(piece):
+            for piece in self._unpacker.pieces(data):
+                if self._phase == "over" or (self._answer is not None and not self._keeps(piece)):
                     break
-                if piece:
-                    self._on_events(self._reader.feed(piece), last=False)
-                elif decoder.eof and decoder.unused_data:
-                    data = decoder.unused_data  # what follows is a member of its own
-                    decoder = zlib.decompressobj(_DECODERS[self._headers["content-encoding"].lower()])
-                elif not data:
-                    break
+                self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
             self._fail(from_transport("upstream_bad_response", f"the answer cannot be decompressed: {error}"))
-        self._decoder = decoder
 
     # Time.
 
