@@ -24,7 +24,7 @@ PROVIDER_KEY = "canary-of-the-provider-93ab"
 SPARE_KEY = "canary-of-the-spare-77c2"
 CANARIES = (PROVIDER_KEY, SPARE_KEY, CLIENT_KEY)
 
-_LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
+_LISTENS = re.compile(r"penstock listens on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
 _START_S = 10.0
 # Longer than a busy machine needs, shorter than the ten seconds after which a gateway cuts off who is slow.
 _SETTLE_S = 8.0
@@ -87,13 +87,16 @@ class Gateway:
         environment: Mapping[str, str] | None = None,
         max_files: int | None = None,
         max_file_size: int | None = None,
+        named: bool = True,
     ) -> None:
+        """Unless its file is `named`, it is started beside it, and finds it there."""
         self.upstream = upstream
         self.file = folder / "penstock.toml"
         self.file.write_text(configuration)
-        self._arguments = arguments
+        self._arguments = (*(("--config", str(self.file)) if named else ()), "--port", "0", *arguments)
         self._environment = dict(environment or {})
         self._limits = {resource.RLIMIT_NOFILE: max_files, resource.RLIMIT_FSIZE: max_file_size}
+        self._folder = None if named else folder
         self._process: subprocess.Popen[str] | None = None
         self._condition = threading.Condition()
         self._pairs = itertools.count()
@@ -121,6 +124,9 @@ class Gateway:
         """Start it, and wait until it listens."""
         kept = ("PATH", "HOME", "LANG", "PYTHONPATH", "VIRTUAL_ENV")
         environment = {name: os.environ[name] for name in kept if name in os.environ}
+        if "PYTHONPATH" in environment:  # which may be relative
+            paths = environment["PYTHONPATH"].split(os.pathsep)
+            environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
         environment |= {"PENSTOCK_STATE": str(self.file.parent / "state")} | self._environment
 
         limited = {number: limit for number, limit in self._limits.items() if limit is not None}
@@ -130,7 +136,8 @@ class Gateway:
                 resource.setrlimit(number, (most, most))
 
         self._process = subprocess.Popen(
-            [*self.command, "serve", "--config", str(self.file), "--port", "0", *self._arguments],
+            [*self.command, "serve", *self._arguments],
+            cwd=self._folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

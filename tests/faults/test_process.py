@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from contextlib import ExitStack
@@ -289,6 +290,83 @@ def test_g21_a_file_that_is_gone_changes_nothing(start: Starter) -> None:
     gateway.says("the configuration was not reloaded")
     assert gateway.ask(f"main/{model}", stream=True).text == TEXT
     gateway.quiet()
+
+
+def keyless(gateway: Gateway) -> set[int]:
+    """How clients are answered who show no key, each by a worker that the kernel chooses."""
+    return {gateway.send(get("/v1/models", {"Authorization": ""})).status for _ in range(12)}
+
+
+def hang_up(gateway: Gateway, workers: int, words: str) -> None:
+    """Have it reload, until each of its workers has said so."""
+    gateway.signal(signal.SIGHUP)
+    gateway.until(lambda: sum(words in line for line in gateway.output) == workers)
+
+
+OPEN_TO_OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "by the file": ((), "0.0.0.0:0"),
+    "by --host": (("--host", "0.0.0.0"), "127.0.0.1:0"),
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("arguments", "listen"), OPEN_TO_OTHERS.values(), ids=OPEN_TO_OTHERS)
+def test_g21_no_reload_opens_a_gateway_to_everybody(
+    start: Starter, arguments: tuple[str, ...], listen: str, workers: int
+) -> None:
+    """It stays where it listens, whatever the file says: there it must have a key."""
+    gateway = start("--workers", str(workers), *arguments, server={"listen": listen})
+    listening(gateway, workers)
+    gateway.file.write_text('[server]\nlisten = "127.0.0.1:0"\nlog = "json"\n')
+    hang_up(gateway, workers, "the configuration was not reloaded")
+    told = next(line for line in gateway.output if "was not reloaded" in line)
+    assert "server.listen: " in told
+    assert f"0.0.0.0:{gateway.port}" in told
+    assert keyless(gateway) == {401}
+    made = subprocess.run(
+        [*gateway.command, "keys", "create", "--name", "stored", "--config", str(gateway.file)],
+        env=os.environ | {"PENSTOCK_STATE": str(gateway.book.folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    deadline = time.monotonic() + 10.0
+    showing = {"Authorization": f"Bearer {made}"}
+    while {gateway.send(get("/v1/models", showing)).status for _ in range(12)} != {200}:
+        assert time.monotonic() < deadline, "the stored key is not known"
+        time.sleep(0.05)
+    hang_up(gateway, workers, "the configuration was reloaded")
+    assert keyless(gateway) == {401}
+    assert gateway.send(get("/v1/models")).status == 401  # the key that the file no longer has
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_g21_a_file_that_nobody_named_and_that_is_gone_changes_nothing(tmp_path: Path, workers: int) -> None:
+    """The environment alone would ask for no key."""
+    with Upstream() as upstream:
+        text = settings(upstream.url, server={"listen": "0.0.0.0:0", "workers": workers})
+        with Gateway(tmp_path, upstream, text, named=False) as gateway:
+            listening(gateway, workers)
+            gateway.file.unlink()
+            hang_up(gateway, workers, "the configuration was not reloaded")
+            gateway.says("penstock.toml: no such file")
+            assert keyless(gateway) == {401}
+            assert gateway.send(get("/v1/models")).status == 200
+
+
+def test_g20_a_file_that_comes_later_is_found_and_then_missed(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        text = settings(upstream.url)
+        gateway = Gateway(tmp_path, upstream, text, named=False)
+        gateway.file.unlink()
+        with gateway:
+            assert keyless(gateway) == {200}
+            gateway.file.write_text(text)
+            hang_up(gateway, 1, "the configuration was reloaded from penstock.toml")
+            assert keyless(gateway) == {401}
+            gateway.file.unlink()
+            hang_up(gateway, 1, "the configuration was not reloaded")
+            assert keyless(gateway) == {401}
 
 
 def test_g22_a_key_is_rotated_under_load(start: Starter) -> None:

@@ -13,6 +13,7 @@ from penstock.cli.fetching import obtain
 from penstock.cli.invocation import invocation
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
+from penstock.gateway.config.addresses import Address
 
 
 @click.command(short_help="Run the gateway.")
@@ -33,16 +34,23 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     def has_stored_keys(ledger: LedgerSettings) -> bool:
         return has_living_key(ledger, os.environ, time.time() * 1000)
 
-    def read(has_stored_keys: Callable[[LedgerSettings], bool]) -> Config:
-        return load(
-            file or default_file(),
+    source = file
+
+    def read(has_stored_keys: Callable[[LedgerSettings], bool], bound: Address | None = None) -> Config:
+        nonlocal source
+        path = source or default_file()
+        loaded = load(
+            path,
             os.environ,
             host=host,
             port=port,
             workers=workers,
             record=record,
+            bound=bound,
             has_stored_keys=has_stored_keys,
         )
+        source = path  # a file that was there once is missed when it is gone
+        return loaded
 
     try:
         config = read(has_stored_keys)

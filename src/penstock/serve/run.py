@@ -21,6 +21,7 @@ import uvloop
 
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import Config, LedgerSettings
+from penstock.gateway.config.addresses import Address
 from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, leave_note, open_place
 from penstock.serve.app import App
@@ -42,8 +43,8 @@ _GARBAGE = 20_000
 # For how long another thread may hold up the loop: one that asks the book, or sums it up. Python's own 5 ms would be so
 # much for each system call, for which the loop lets go of the interpreter. While no other thread is busy it is nothing.
 _SWITCH_S = 0.0005
-# Reads the configuration again; it is told how to find out whether there are stored keys.
-Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool]], Config]
+# Reads the configuration again; it is told how to find out whether there are stored keys, and where clients are served.
+Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool], Address], Config]
 # Told once the port is open: the port, where the admin API is, and a link to its page; both empty where there is none.
 Ready: TypeAlias = Callable[[int, str, str], None]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -147,7 +148,7 @@ async def _serve(
     gc.set_threshold(_GARBAGE, 10, 10)
     sys.setswitchinterval(_SWITCH_S)
     while await signals.get() == signal.SIGHUP:
-        _reload(app, load, log)
+        _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), log)
         if admin is not None:
             admin.use(app.config)
     draining = loop.create_task(app.drain(app.config.server.drain_s))
@@ -176,9 +177,9 @@ def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Que
     signals.put_nowait(int(signal.SIGTERM))
 
 
-def _reload(app: App, load: Load, log: Log) -> None:
+def _reload(app: App, load: Callable[[], Config], log: Log) -> None:
     try:
-        app.use(load(app.has_stored_keys))
+        app.use(load())
     except ConfigError as error:
         log.say(f"the configuration was not reloaded, the old one stays: {error}")
     else:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from penstock.errors import Problem, UnreadableConfigError
-from penstock.gateway.config.addresses import parse_url
+from penstock.gateway.config.addresses import Address, parse_url
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
@@ -52,9 +52,13 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
     port: int | None = None,
     workers: int | None = None,
     record: str | None = None,
+    bound: Address | None = None,
     has_stored_keys: Callable[[LedgerSettings], bool] | None = None,
 ) -> Config:
     """Load a file, or only the environment where there is none. What else is given goes over [server] of the file.
+
+    `bound` is where a gateway listens that runs: until it is restarted it stays there, whatever the file says, and
+    the keys must suffice for that too.
 
     `has_stored_keys` says whether the ledger has a key that opens something. It is asked only if that decides whether
     the configuration can be used, and may raise `BookError`.
@@ -75,6 +79,7 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
         problems,
         host=host,
         port=port,
+        bound=bound,
         has_stored_keys=lambda: stored is not None and stored(ledger),
     )
     admin = load_admin(given.get("admin", {}), server, problems)

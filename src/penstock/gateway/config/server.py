@@ -21,9 +21,10 @@ def load_server(
     *,
     host: str | None,
     port: int | None,
+    bound: Address | None,
     has_stored_keys: Callable[[], bool],
 ) -> Server:
-    """How clients are served. `has_stored_keys` is asked only where it decides."""
+    """How clients are served. `bound` is where they are already; `has_stored_keys` is asked only where it decides."""
     server = Server(**given)
     check_keys(server.keys, problems)
     try:
@@ -33,12 +34,15 @@ def load_server(
     except ValueError as error:
         problems.error(("server", "listen"), str(error))
         return structs.replace(server, listen=Server().listen)
-    if not address.local and not server.keys:
-        _check_stored(address, has_stored_keys, problems)
+    if not server.keys:
+        if bound is not None and not bound.local:
+            _check_stored(f"it listens on {bound} until it is restarted, where", has_stored_keys, problems)
+        elif not address.local:
+            _check_stored(f"on {address}", has_stored_keys, problems, ", or listen on 127.0.0.1")
     return structs.replace(server, listen=str(address))
 
 
-def _check_stored(address: Address, has_stored_keys: Callable[[], bool], problems: Problems) -> None:
+def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Problems, otherwise: str = "") -> None:
     """Beyond this machine there must be a key."""
     unknown = ""
     try:
@@ -48,8 +52,8 @@ def _check_stored(address: Address, has_stored_keys: Callable[[], bool], problem
         unknown = f" (whether there are stored keys cannot be told: {error})"
     problems.error(
         ("server", "listen"),
-        f"on {address} anybody could spend your providers' keys; make a key: penstock keys create --name NAME, "
-        f'or set [server] keys = ["${{PENSTOCK_KEY}}"], or listen on 127.0.0.1{unknown}',
+        f"{where} anybody could spend your providers' keys; make a key: penstock keys create --name NAME, "
+        f'or set [server] keys = ["${{PENSTOCK_KEY}}"]{otherwise}{unknown}',
     )
 
 
