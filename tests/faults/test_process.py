@@ -369,6 +369,29 @@ def test_g20_a_file_that_comes_later_is_found_and_then_missed(tmp_path: Path) ->
             assert keyless(gateway) == {401}
 
 
+def test_g20_a_reload_names_what_needs_a_restart(start: Starter) -> None:
+    gateway = start()
+    text = gateway.file.read_text()
+    reload(gateway, text.replace("drain_s = 1.0", "drain_s = 1.5"))
+    assert "restart" not in gateway.output[-1]
+    changed = text.replace('log = "json"', 'log = "off"\nlisten = "127.0.0.2:1"\nworkers = 2').replace(
+        "[retries]",
+        '[ledger]\nenabled = false\nfolder = "elsewhere"\npostgres = "postgres://u:canary-a@h/d"\n'
+        'redis = "redis://:canary-b@h"\njournal = 65536\nlocal_share = 0.5\n'
+        '[admin]\nlisten = "127.0.0.1:1"\nenabled = false\ntoken = "canary-c-0123456789"\n[retries]',
+    )
+    reload(gateway, changed, "needs a restart")
+    (told,) = [line for line in gateway.output if "needs a restart" in line]
+    assert (
+        "; what changed in server.listen, server.workers, server.log, ledger.enabled, ledger.folder, ledger.postgres, "
+        "ledger.redis, ledger.journal, ledger.local_share, admin.enabled, admin.listen needs a restart" in told
+    )
+    assert "canary" not in told
+    reload(gateway, text)
+    assert "restart" not in gateway.output[-1]
+    assert gateway.ask(f"main/{gateway.upstream.play(whole())}", stream=False).text == TEXT
+
+
 def test_g22_a_key_is_rotated_under_load(start: Starter) -> None:
     """No call fails, and after the reload none is made with the old key."""
     gateway = start()

@@ -22,6 +22,7 @@ import uvloop
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
+from penstock.gateway.config.changes import waiting_for_restart
 from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, leave_note, open_place
 from penstock.serve.app import App
@@ -148,7 +149,7 @@ async def _serve(
     gc.set_threshold(_GARBAGE, 10, 10)
     sys.setswitchinterval(_SWITCH_S)
     while await signals.get() == signal.SIGHUP:
-        _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), log)
+        _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log)
         if admin is not None:
             admin.use(app.config)
     draining = loop.create_task(app.drain(app.config.server.drain_s))
@@ -177,13 +178,15 @@ def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Que
     signals.put_nowait(int(signal.SIGTERM))
 
 
-def _reload(app: App, load: Callable[[], Config], log: Log) -> None:
+def _reload(app: App, load: Callable[[], Config], started: Config, log: Log) -> None:
     try:
         app.use(load())
     except ConfigError as error:
         log.say(f"the configuration was not reloaded, the old one stays: {error}")
     else:
-        log.say(f"the configuration was reloaded from {app.config.source}")
+        waiting = ", ".join(waiting_for_restart(started, app.config))
+        but = f"; what changed in {waiting} needs a restart" if waiting else ""
+        log.say(f"the configuration was reloaded from {app.config.source}{but}")
 
 
 def _reserve(host: str, port: int) -> socket.socket:

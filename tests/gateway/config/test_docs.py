@@ -8,6 +8,7 @@ import pytest
 from msgspec import inspect
 
 from penstock.gateway.config import json_schema, load
+from penstock.gateway.config.changes import NEED_RESTART
 from penstock.gateway.config.schema import shape
 from penstock.gateway.config.tables import fields, plain
 from penstock.providers.catalog import catalog
@@ -87,3 +88,8 @@ def test_the_schema_knows_bounds_and_words() -> None:
     assert properties["server"]["properties"]["log"]["enum"] == ["auto", "json", "off", "pretty"]
     assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == ["openai_chat"]
     assert "name" not in properties["providers"]["additionalProperties"]["properties"]
+
+
+def test_the_keys_that_need_a_restart_are_named() -> None:
+    (told,) = re.findall(r"^Some keys are read at the start alone: (.*?)\. Where", PAGE, re.MULTILINE | re.DOTALL)
+    assert tuple(re.findall(r"`([a-z_.]+)`", told)) == NEED_RESTART
