@@ -150,3 +150,12 @@ def test_money(cost: int, shown: str) -> None:
 )
 def test_moments(text: str, expected: int) -> None:
     assert parse_moment(text, datetime(2026, 11, 15, 12, tzinfo=UTC)) == expected
+
+
+@pytest.mark.parametrize("command", ["usage", "ledger"])
+def test_a_gateway_for_other_machines_may_have_its_keys_in_the_ledger(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('[server]\nlisten = "0.0.0.0:8080"\n')
+    told = invoke(command, "--config", str(file))
+    assert told.exit_code == 0, told.output
+    assert "smart" in told.stdout
