@@ -234,6 +234,24 @@ def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Path, workers: int) -> None:
+    gateway = start("--workers", "2")
+    listening(gateway, 2)
+    other = subprocess.run(
+        [*gateway.command, "serve", "--config", str(gateway.file), "--port", str(gateway.port)]
+        + ["--workers", str(workers)],
+        env=os.environ | {"PENSTOCK_STATE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=20.0,
+        check=False,
+    )
+    assert other.returncode == 1
+    assert f"cannot listen on 127.0.0.1:{gateway.port}: " in other.stderr
+    assert "ddress already in use" in other.stderr
+
+
 # G20 to G22: reloading.
 
 

@@ -192,6 +192,10 @@ def _reload(app: App, load: Callable[[], Config], started: Config, log: Log) -> 
 def _reserve(host: str, port: int) -> socket.socket:
     """Hold a port, without listening on it, for the workers to share."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as alone:
+        # Others who share their port as our workers do would share it with us, and nobody would notice.
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind((host, port))
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
