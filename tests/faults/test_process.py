@@ -238,9 +238,9 @@ def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
 def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Path, workers: int) -> None:
     gateway = start("--workers", "2")
     listening(gateway, 2)
+    arguments = ("--config", str(gateway.file), "--port", str(gateway.port), "--workers", str(workers))
     other = subprocess.run(
-        [*gateway.command, "serve", "--config", str(gateway.file), "--port", str(gateway.port)]
-        + ["--workers", str(workers)],
+        [*gateway.command, "serve", *arguments],
         env=os.environ | {"PENSTOCK_STATE": str(tmp_path)},
         capture_output=True,
         text=True,

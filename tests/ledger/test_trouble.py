@@ -6,6 +6,7 @@ where one can be mounted.
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -338,3 +339,20 @@ def test_g37_when_nobody_books_any_more_nothing_is_taken_and_nothing_lost(tmp_pa
         with gateway:
             assert_booked(gateway, answers)
             assert ready(gateway) == 200
+
+
+def test_without_a_key_that_is_known_it_is_not_ready(start: Starter) -> None:
+    """Nobody is let in then; those whom the configuration knows are, and it is told on."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"postgresql://penstock@127.0.0.1:{nobody.getsockname()[1]}/none"
+        gateway = start(server={"keys": []}, ledger={"postgres": url})
+        model = gateway.upstream.play(whole())
+        assert_unavailable(ask(gateway, model))
+        response = gateway.send(get("/readyz"))
+        assert (response.status, response.json) == (503, {"status": "ledger_unavailable"})
+        gateway.file.write_text(settings(gateway.upstream.url, 4, ledger={"postgres": url}))
+        gateway.signal(signal.SIGHUP)
+        gateway.says("the configuration was reloaded")
+        assert ask(gateway, model).text == TEXT
+        assert ready(gateway) == 200

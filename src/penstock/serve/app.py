@@ -296,7 +296,8 @@ class App:
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
-            status = "draining" if self.draining else "ok" if self._ledger.ready else "ledger_unavailable"
+            ready = self._ledger.ready and (self._books is None or self._books.lets_in)
+            status = "draining" if self.draining else "ok" if ready else "ledger_unavailable"
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")

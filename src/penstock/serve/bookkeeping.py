@@ -94,6 +94,11 @@ class Bookkeeping:
         self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
         self.keys = KeyRing([*self._configured, *self._stored])
 
+    @property
+    def lets_in(self) -> bool:
+        """Whether anybody may be let in by now: the book has told its keys, or the configuration has some."""
+        return self.keys_known or bool(self._configured)
+
     def has_living_key(self) -> bool:
         """Whether a stored key opens anything now."""
         return any(not key.unusable(time.time() * 1000) for key in self._stored)
