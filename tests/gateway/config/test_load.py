@@ -368,3 +368,23 @@ def test_the_file_of_the_current_directory_is_the_default(tmp_path: Path, monkey
     assert default_file() is None
     Path("penstock.toml").touch()
     assert default_file() == Path("penstock.toml")
+
+
+@pytest.mark.parametrize(
+    ("key", "url"),
+    [
+        ("postgres", "postgresql://me:secret@host:5432/db?sslmode=require"),
+        ("postgres", "postgres://host"),
+        ("postgres", "postgresql:///db?host=/run/postgresql"),
+        ("postgres", "postgresql://me:a%2Fb@one:5432,[::1]:5433,three/db"),
+        ("redis", "redis://localhost"),
+        ("redis", "rediss://:secret@[::1]:6380/3?ssl_cert_reqs=none"),
+        ("redis", "unix:///run/redis.sock?db=1"),
+        ("redis", "unix://:secret@/run/redis.sock"),
+    ],
+)
+def test_a_url_of_the_ledger_that_its_driver_takes(tmp_path: Path, key: str, url: str) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text(f'[ledger]\n{key} = "{url}"\n')
+    found = getattr(load(path, {}).ledger, key)
+    assert found == Secret(url)

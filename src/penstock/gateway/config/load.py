@@ -17,6 +17,7 @@ from msgspec import structs
 
 from penstock.errors import Problem, UnreadableConfigError
 from penstock.gateway.config.addresses import Address, parse_url
+from penstock.gateway.config.ledger import load_ledger
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
 from penstock.gateway.config.providers import ProviderLoader
@@ -72,7 +73,7 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
     _check_missing(reader.missing, problems)
 
     own = {name: value for name, value in (("workers", workers), ("record", record)) if value is not None}
-    ledger = LedgerSettings(**given.get("ledger", {}))
+    ledger = load_ledger(given.get("ledger", {}), problems)
     stored = has_stored_keys if ledger.enabled else None
     server = load_server(
         {**given.get("server", {}), **own},
