@@ -1,7 +1,8 @@
 """`${NAME}` in a string becomes the environment variable of that name.
 
-`${NAME:-default}` has a default, which may be empty; `$$` is a plain `$`; any other `$` stands for itself. A variable
-that is set but empty counts as one that is not set: that is how containers pass what nobody gave them.
+`${NAME:-default}` has a default, which may be empty, and has no variable in it; `$$` is a plain `$`; any other `$`
+stands for itself. A variable that is set but empty counts as one that is not set: that is how containers pass what
+nobody gave them.
 """
 
 import re
@@ -33,6 +34,7 @@ def expand(text: str, env: Mapping[str, str]) -> Expansion:
         if name is None:
             malformed |= found[0] == "${"
             return "$"
+        malformed |= default is not None and "${" in default  # the first } would end both
         variables.append(name)
         value = env.get(name) or default
         if value is None:

@@ -47,7 +47,10 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any, float], bool]]] = {
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 # Other ways of naming a variable, which would be taken for the key itself.
 _LOOKS_LIKE_VARIABLE = re.compile(r"(?:\$|%|env:|os\.environ/)([A-Z_][A-Z0-9_]*)%?")
-_MALFORMED = "a variable is written ${NAME} or ${NAME:-default}, and a plain $ before a { is $$"
+_MALFORMED = (
+    "a variable is written ${NAME} or ${NAME:-default}, without another one in its default, and a plain $ before a { "
+    "is $$"
+)
 
 
 class _Invalid:
