@@ -51,6 +51,12 @@ def test_a_pattern_may_be_for_every_provider(tmp_path: Path) -> None:
     assert list(prices(tmp_path, '[prices."*/llama"]\ninput = 1\noutput = 1\n')) == ["*/llama"]
 
 
+@pytest.mark.parametrize("name", ["LOCAL/*", "Groq/Llama", "acme/x", "ACME/X"])
+def test_capitals_make_no_difference(name: str, tmp_path: Path) -> None:
+    own = '[providers.Acme]\nbase_url = "https://a.example"\n'
+    assert list(prices(tmp_path, f'{own}[prices."{name}"]\ninput = 1\noutput = 1\n')) == [name]
+
+
 def test_whose_prices_count_can_be_said(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[providers.acme]\nbase_url = "https://a.example"\nprices_as = "openai"\n', encoding="utf-8")

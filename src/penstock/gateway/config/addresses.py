@@ -126,6 +126,8 @@ def _listen_advice(text: str) -> str:
         return "must be host:port, without a scheme"
     if text.isdigit():
         return f"has no host; did you mean '127.0.0.1:{text}'?"
+    if text.startswith("["):
+        return "must be [IPv6]:port, such as [::1]:8080"
     if text.count(":") > 1:
         return "must have its IPv6 address in brackets: [::1]:8080"
     return "must be host:port, such as 127.0.0.1:8080"

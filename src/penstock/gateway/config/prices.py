@@ -15,9 +15,13 @@ _NEEDED = ("input", "output")
 def load_prices(given: dict[str, dict[str, Any]], providers: ProviderLoader, problems: Problems) -> dict[str, Price]:
     """Make prices of their tables; one with mistakes is left out."""
     prices: dict[str, Price] = {}
+    seen: set[str] = set()
     for name, table in given.items():
         path: Path = ("prices", name)
         _check_name(name, path, providers, problems)
+        if name.lower() in seen:
+            problems.error(path, "stands here twice; capitals make no difference")
+        seen.add(name.lower())
         missing = [key for key in _NEEDED if key not in table]
         for key in missing:
             if (*path, key) not in problems.document.lines:  # else its mistake has been told
@@ -31,5 +35,5 @@ def _check_name(name: str, path: Path, providers: ProviderLoader, problems: Prob
     provider, slash, model = name.partition("/")
     if not slash or not provider or not is_name(model):
         problems.error(path, 'must be written provider/model, such as [prices."acme/some-model"], or acme/* for all')
-    elif "*" not in provider and (wrong := providers.unknown(provider)) is not None:
+    elif "*" not in provider and (wrong := providers.unknown(providers.spelled(provider))) is not None:
         problems.error(path, wrong)

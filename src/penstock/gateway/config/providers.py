@@ -86,6 +86,11 @@ class ProviderLoader:
                 self._problems.error(path, f"there is no provider {name!r}{hint or f'; write [providers.{name}]'}")
         return None
 
+    def spelled(self, name: str) -> str:
+        """The name of the provider that is meant, where capitals make no difference; as it is where there is none."""
+        known = {own.lower(): own for own in (*catalog(), *self._given)}
+        return known.get(name.lower(), name)
+
     def unknown(self, name: str) -> str | None:
         """What to say of a provider that nobody could mean by this name; None where it is there, or could be."""
         known = {*self._given, *catalog()}
