@@ -197,6 +197,8 @@ REFUSED: dict[str, Refused] = {
     "C30 n = true": Refused(fields(n=True), "n"),
     "C30 n is a fraction": Refused(fields(n=1.5), "n"),
     "C30 max_tokens = -1": Refused(fields(max_tokens=-1), "max_tokens"),
+    "C30 max_tokens = 2⁶³": Refused(fields(max_tokens=2**63), "max_tokens"),
+    "C30 max_completion_tokens = 10⁴⁰": Refused(fields(max_completion_tokens=10**40), "max_completion_tokens"),
     "C30 max_completion_tokens in words": Refused(fields(max_completion_tokens="many"), "max_completion_tokens"),
     "C30 10,000 tools": Refused(fields(tools=[{"type": "function"}] * 10_000), "tools"),
     "C30 100,000 stops": Refused(fields(stop=["x"] * 100_000), "stop"),

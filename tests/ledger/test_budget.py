@@ -131,7 +131,7 @@ def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_told(gatew
     assert (entry.outcome, entry.code, attempt.measure) == ("truncated", "budget_exceeded", "estimated")
     assert budget / 2 < entry.priced <= budget, "it was ended too early, or too late"
     # The target is not blamed.
-    other, open_secret = make_key(gateway)
+    other, open_secret = make_key(gateway, concurrent=100)
     good = gateway.upstream.play(whole(), model)
     assert ask(gateway, open_secret, f"main/{good}", stream=True).text == TEXT
     booked(gateway, other.id, 1)
@@ -164,3 +164,15 @@ def test_c36_a_hundred_endless_streams_end_within_the_budget(gateway: Gateway) -
     assert sum(entry.priced for entry in entries) <= budget
     assert {entry.outcome for entry in entries if entry.attempts} == {"truncated"}
     gateway.upstream.until(lambda: not any(connection.busy for connection in gateway.upstream.open))
+
+
+def test_as_many_tokens_as_there_are_may_be_asked_for(gateway: Gateway) -> None:
+    """By one worker as by several: what is held for them fits into the accounts."""
+    _, secret = make_key(gateway, concurrent=100)
+    model = gateway.upstream.play(whole())
+    most = {"max_tokens": 2**63 - 1, "n": 128}
+    for _ in range(8):
+        response = ask(gateway, secret, f"main/{model}", stream=True, **most)
+        assert (response.status, response.text) == (200, TEXT)
+    response = ask(gateway, secret, f"main/{model}", stream=True, max_tokens=2**63)
+    assert (response.status, response.error["param"]) == (400, "max_tokens")

@@ -16,6 +16,8 @@ from penstock.gateway.failure import Failure
 # Keys that must not be there twice, each as it stands in a body.
 _ONCE = {key: f'"{key}"'.encode() for key in ("model", "stream", "messages", "n")}
 _MAX_CHOICES = 128
+# What a 64-bit number holds: some say so for "as many as there are".
+_MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
 _MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
 _FIGURES = frozenset(("n", "max_tokens", "max_completion_tokens", *_MAX_ITEMS))
@@ -145,8 +147,10 @@ def _check_figures(fields: dict[str, object]) -> None:
         raise _refused(f"`n` must be an integer from 1 to {_MAX_CHOICES}", param="n")
     for name in ("max_tokens", "max_completion_tokens"):
         count = fields.get(name)
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-            raise _refused(f"`{name}` must be a positive integer", param=name)
+        if count is not None and (
+            not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_TOKENS
+        ):
+            raise _refused(f"`{name}` must be a positive integer below 2^63", param=name)
     for name, most in _MAX_ITEMS.items():
         items = fields.get(name)
         if isinstance(items, list) and len(items) > most:

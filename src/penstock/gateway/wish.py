@@ -11,6 +11,8 @@ from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 
 # Of what is to be embedded, which is not read.
 _BYTES_PER_TOKEN = 4
+# More than any model says in an answer, and few enough that what they cost fits into the accounts.
+_MOST_OUTPUT = 1_000_000_000
 
 
 class Wish(Struct, frozen=True):
@@ -30,7 +32,7 @@ def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
     choices = _figure(overrides.get("n", fields.get("n"))) or 1
     return Wish(
         estimate_input(fields),
-        cap * choices if cap is not None else None,
+        min(cap * choices, _MOST_OUTPUT) if cap is not None else None,
         _tags(fields.get("metadata")),
         _text(fields.get("user")),
     )
