@@ -9,6 +9,7 @@
     ├── CaptureError            a file is no capture, or was changed: its message names the line
     ├── WeightsError            a model's file cannot be had: the message says why, and what to do
     ├── KeyTermsError           a key cannot be made, found or changed so: the message says what to do instead
+    ├── ListenError             nobody can be served at that address: the message says why
     ├── BookError               the ledger's store cannot do it now: the message says why; it may be asked again
     │   └── BookUnusableError   nor later: the store is damaged, or not ours, or newer than this version
     └── ConfigError             the configuration has mistakes: mend each of its `problems`
@@ -63,6 +64,10 @@ class KeyTermsError(PenstockError):
         super().__init__(message)
         self.code = code
         self.param = param
+
+
+class ListenError(PenstockError):
+    """The gateway cannot listen where it should."""
 
 
 class Problem(Struct, frozen=True):

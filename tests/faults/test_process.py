@@ -1,9 +1,11 @@
 """The process itself (G1, G2, G6, G20 to G22, G26, G30): signals, reloads, dead workers, and what runs out."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -472,6 +474,25 @@ def test_g20_workers_reload_too(start: Starter) -> None:
 
 
 # G26 and G30: what runs out.
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_g9_a_start_on_a_disk_that_takes_nothing_says_so(tmp_path: Path, workers: str) -> None:
+    """Not that it cannot listen."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(settings("http://127.0.0.1:1/v1"))
+    ended = subprocess.run(
+        [sys.executable, "-m", "penstock", "serve", "--config", str(file), "--port", "0", "--workers", workers],
+        env=os.environ | {"PENSTOCK_STATE": str(tmp_path / "state")},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True,
+        text=True,
+        timeout=20.0,
+        check=False,
+    )
+    place = tmp_path / "state" / "serving"
+    assert ended.returncode == 1
+    assert ended.stderr == f"Error: the ledger cannot be kept: {place} cannot be written: File too large\n"
 
 
 def test_g26_when_descriptors_run_out_streams_live_on_and_it_recovers(start: Starter) -> None:

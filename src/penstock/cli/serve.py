@@ -11,7 +11,7 @@ import click
 from penstock.cli.banner import Page, banner
 from penstock.cli.fetching import obtain
 from penstock.cli.invocation import invocation
-from penstock.errors import BookError, ConfigError
+from penstock.errors import BookError, ConfigError, ListenError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
 from penstock.gateway.config.addresses import Address
 
@@ -71,6 +71,9 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         sys.exit(1)
     except BookError as error:
         raise click.ClickException(f"the ledger cannot be kept: {error}") from error
+    except ListenError as error:
+        raise click.ClickException(f"cannot listen on {config.server.listen}: {error}") from error
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {config.server.listen}: {error.strerror}") from error
+        place = f"{error.filename}: " if error.filename is not None else ""
+        raise click.ClickException(f"cannot run: {place}{error.strerror or error}") from error
     sys.exit(status)

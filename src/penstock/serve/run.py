@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import uvloop
 
-from penstock.errors import BookError, ConfigError
+from penstock.errors import BookError, ConfigError, ListenError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import waiting_for_restart
@@ -55,7 +55,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     """Serve until a signal ends it; returns the exit status.
 
     Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says;
-    `BookError` where the ledger cannot be kept.
+    `BookError` where the ledger cannot be kept; `ListenError` where it cannot listen as the configuration says.
     """
     prepare(config)
     host, port = config.server.address
@@ -71,7 +71,10 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             return uvloop.run(_serve(config, load, environment, home, doors, lambda bound: ready(bound, *admin)))
         if config.ledger.enabled:
             begin(state_folder(config.ledger, environment))
-        reserved = _reserve(host, port)
+        try:
+            reserved = _reserve(host, port)
+        except OSError as error:
+            raise ListenError(error.strerror or str(error)) from error
         port = reserved.getsockname()[1]
         heard, begun = os.pipe()
 
@@ -136,7 +139,10 @@ async def _serve(
         loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
     if alive is not None:
         loop.add_reader(alive, _orphaned, loop, alive, signals)
-    bound = await app.listen(*doors.address, reuse_port=alive is not None)
+    try:
+        bound = await app.listen(*doors.address, reuse_port=alive is not None)
+    except OSError as error:
+        raise ListenError(error.strerror or str(error)) from error
     admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
     if admin is not None:
         await admin.listen()

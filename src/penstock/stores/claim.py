@@ -12,7 +12,7 @@ _FILE = "serving"
 def claim(folder: Path) -> int:
     """Be the one gateway that keeps its accounts in this folder, for as long as this descriptor, or a copy, is open.
 
-    Raises `BookError` where another one does.
+    Raises `BookError` where another one does, or nothing can be written there.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -30,6 +30,10 @@ def claim(folder: Path) -> int:
             f"another gateway (process {pid or 'unknown'}) keeps its ledger in {folder}: stop it, or give this one a "
             "folder of its own by [ledger] folder, or by PENSTOCK_STATE"
         ) from None
-    os.truncate(held, 0)
-    os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.truncate(held, 0)
+        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(held)
+        raise BookError(f"{folder / _FILE} cannot be written: {error.strerror}") from error
     return held
