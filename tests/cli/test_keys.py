@@ -202,6 +202,61 @@ def test_money_and_times_are_read_exactly() -> None:
             parse_while(text, "x")
 
 
+# Where it cannot be shown
+
+
+def into_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
+    with Path("/dev/full").open("w") as full:
+        return subprocess.run(
+            [sys.executable, "-m", "penstock", "keys", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["plain", "json"])
+def test_a_key_that_was_made_and_could_not_be_shown_is_told(as_json: list[str]) -> None:
+    ended = into_a_full_disk("create", "--name", "lost", *as_json)
+    (made,) = told("list")["keys"]
+    assert ended.returncode == 2
+    assert f"The key {made['id']} (lost) was made, but could not be shown." in ended.stderr
+    assert f"penstock keys revoke {made['id']}" in ended.stderr
+    assert "No space left on device" in ended.stderr
+    assert PREFIX not in ended.stderr
+    assert told("revoke", made["id"])["state"] == "revoked"
+
+
+def test_a_key_that_was_rotated_and_could_not_be_shown_is_told() -> None:
+    made = told("create", "--name", "lost")
+    ended = into_a_full_disk("rotate", "lost")
+    assert ended.returncode == 2
+    assert f"The key {made['id']} (lost) was rotated, but could not be shown." in ended.stderr
+    assert f"Its old secret opens nothing any more. Rotate it again: penstock keys rotate {made['id']}" in ended.stderr
+    assert "Its old secret works until 20" in into_a_full_disk("rotate", "lost", "--grace", "1h").stderr
+    assert PREFIX not in ended.stderr
+
+
+def test_without_an_output_nothing_is_changed() -> None:
+    secret = told("create", "--name", "kept")["secret"]
+    before = told("show", "kept")
+    for arguments in ("create --name other", "rotate kept"):
+        ended = subprocess.run(
+            ["/bin/sh", "-c", f'"$0" -m penstock keys {arguments} >&-', sys.executable],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert ended.returncode == 1
+        assert "nothing was changed" in ended.stderr
+        assert secret not in ended.stderr
+    assert told("show", "kept") == before
+    assert len(told("list", "--all")["keys"]) == 1
+
+
 # Listening beyond this machine
 
 

@@ -64,6 +64,7 @@ def create_command(
 
     What no option limits is not limited.
     """
+    _check_output()
     with _book(file) as book:
         named = dict(map(parse_tag, terms.pop("tags")))
         wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **terms)
@@ -126,6 +127,7 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
 
     All else stays as it is: the id, the name, the terms, and what was spent.
     """
+    _check_output()
     with _book(file) as book:
         now = _now_ms()
         _hand_over(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
@@ -150,19 +152,41 @@ def _book(file: Path | None) -> Iterator[Book]:
         raise click.ClickException(one_line(str(error))) from error
 
 
+def _check_output() -> None:
+    """Change nothing where the secret could be shown to nobody."""
+    if sys.stdout is None:  # the shell closed it
+        raise click.ClickException("the standard output is closed, where the key would be shown: nothing was changed")
+
+
 def _hand_over(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
     """Show a key to its owner: the key alone on stdout, what is to be known about it beside."""
-    if as_json:
-        click.echo(to_json({"secret": new.secret, **report(book, new.key, now_ms)}))
-        return
-    click.echo(new.secret)
-    if sys.stderr.isatty():
+    shown = to_json({"secret": new.secret, **report(book, new.key, now_ms)}) if as_json else new.secret
+    try:
+        click.echo(shown)
+    except OSError:
+        _tell_lost(new, now_ms)
+        raise
+    if not as_json and sys.stderr.isatty():
         what = f"This is the key {new.key.id} ({new.key.name}). It is shown only now: keep it where you keep secrets."
         click.echo(one_line(what), err=True)
-        until_ms = new.key.previous_until_ms
-        if until_ms is not None:
-            old = "opens nothing any more" if until_ms <= now_ms else f"works until {moment(until_ms)}"
-            click.echo(f"Its old secret {old}.", err=True)
+        if new.key.previous_until_ms is not None:
+            click.echo(_old(new.key.previous_until_ms, now_ms), err=True)
+
+
+def _tell_lost(new: key_changes.NewKey, now_ms: int) -> None:
+    """The secret has reached nobody, and never will; but the key is there."""
+    until_ms, key = new.key.previous_until_ms, f"The key {new.key.id} ({new.key.name})"
+    if until_ms is None:
+        what = f"{key} was made, but could not be shown. Revoke it: penstock keys revoke {new.key.id}"
+    else:
+        old = _old(until_ms, now_ms)
+        what = f"{key} was rotated, but could not be shown. {old} Rotate it again: penstock keys rotate {new.key.id}"
+    click.echo(one_line(what), err=True)
+
+
+def _old(until_ms: int, now_ms: int) -> str:
+    ends = "opens nothing any more" if until_ms <= now_ms else f"works until {moment(until_ms)}"
+    return f"Its old secret {ends}."
 
 
 def _now_ms() -> int:
