@@ -159,3 +159,27 @@ def test_a_gateway_for_other_machines_may_have_its_keys_in_the_ledger(tmp_path: 
     told = invoke(command, "--config", str(file))
     assert told.exit_code == 0, told.output
     assert "smart" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["usage", "--by", "key,key"], "cannot sum up by 'key' twice: name each group once"),
+        (["usage", "--by", "tag=team,tag=user"], "cannot sum up by two tags: name each group once"),
+        (["usage", "--json", "--csv"], "--json and --csv exclude each other"),
+        (["usage", "--outcome", "typo"], "there is no outcome 'typo': choose of completed, truncated, failed,"),
+        (["ledger", "--outcome", "typo"], "there is no outcome 'typo': choose of completed, truncated, failed,"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(arguments: list[str], words: str) -> None:
+    told = invoke(*arguments)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert words in told.stderr
+
+
+def test_a_ledger_without_anything_in_it_is_no_older_one(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"")
+    told = invoke("usage")
+    assert told.exit_code == 1
+    assert f"{tmp_path / 'ledger.db'} is empty: no gateway has kept a ledger here yet" in told.stderr

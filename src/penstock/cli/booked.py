@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 from msgspec import Struct
@@ -15,6 +15,7 @@ from penstock.cli.amounts import parse_moment
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.book import Book, Filter
 from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.entry import Outcome
 from penstock.gateway.keys import Key
 from penstock.stores.books import open_book
 
@@ -44,7 +45,7 @@ class Asked(Struct, frozen=True):
                 keys=tuple(id for wanted in self.keys for id in _ids(wanted, keys)),
                 models=self.models,
                 providers=self.providers,
-                outcomes=self.outcomes,
+                outcomes=tuple(map(_outcome, self.outcomes)),
                 repair=self.repair,
                 tags=dict(_tag(tag) for tag in self.tags),
             )
@@ -110,6 +111,13 @@ def named(keys: list[Key]) -> dict[str, str]:
 
 def _ids(wanted: str, keys: list[Key]) -> list[str]:
     return [key.id for key in keys if wanted in (key.id, key.name)] or [wanted]
+
+
+def _outcome(name: str) -> str:
+    known = get_args(Outcome)
+    if name not in known:
+        raise ValueError(f"there is no outcome {name!r}: choose of {', '.join(known)}")
+    return name
 
 
 def _tag(text: str) -> tuple[str, str]:

@@ -40,6 +40,8 @@ def command(asked: Asked, by: str, *, as_json: bool, as_csv: bool) -> None:
     Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a
     price; calls in which something has none are "unpriced".
     """
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv exclude each other")
     groups, tag = _groups(by)
     with reading(asked.file) as book:
         keys = book.keys()
@@ -66,7 +68,10 @@ def _groups(text: str) -> tuple[list[Grouping], str]:
     tag = ""
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
-        if name not in get_args(Grouping) or (name == "tag") != bool(value) or name in groups:
+        if name in groups:
+            again = "two tags" if name == "tag" else f"{name!r} twice"
+            raise click.UsageError(f"cannot sum up by {again}: name each group once")
+        if name not in get_args(Grouping) or (name == "tag") != bool(value):
             raise click.UsageError(f"cannot sum up by {part!r}: choose of key, model, provider, day, outcome, tag=NAME")
         groups.append(cast(Grouping, name))
         tag = value or tag

@@ -240,6 +240,8 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
     """Bring a database up to date, or refuse it."""
     current = _version(database, database)
     while current < len(migrations):
+        if database.readonly and not current:
+            raise BookUnusableError(f"{database.name} is empty: no gateway has kept a ledger here yet")
         if database.readonly:
             raise BookUnusableError(f"{database.name} was made by an earlier version: let the gateway run on it once")
         current = database.write(lambda transaction: _step(transaction, database, migrations))
