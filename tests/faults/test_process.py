@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.client import RawClient, body, get, post
+from tests.faults.client import CLIENT_KEY, RawClient, body, get, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, whole
@@ -471,6 +471,24 @@ def test_g20_workers_reload_too(start: Starter) -> None:
         gateway.until(lambda: sum("the configuration was reloaded" in line for line in gateway.output) == 2)
         ok = other.play(whole())
         assert [gateway.ask(f"main/{ok}", stream=True).text for _ in range(10)] == [TEXT] * 10
+
+
+def test_g20_a_worker_that_takes_the_place_of_another_goes_by_what_was_reloaded(start: Starter) -> None:
+    """Also where the file has been broken since."""
+    gateway = start("--workers", "2")
+    listening(gateway, 2)
+    text = gateway.file.read_text()
+    gateway.file.write_text(text.replace(CLIENT_KEY, "another-key-5e1c").replace("[retries]", "workers = 3\n[retries]"))
+    hang_up(gateway, 2, "the configuration was reloaded")
+    gateway.file.write_text("[server")
+    hang_up(gateway, 2, "the configuration was not reloaded")
+    for victim in pids(gateway, 2):
+        os.kill(victim, signal.SIGKILL)
+        pids(gateway, 2, without=victim)
+        listening(gateway, 2)
+    assert {gateway.send(get("/v1/models")).status for _ in range(12)} == {401}
+    showing = {"Authorization": "Bearer another-key-5e1c"}
+    assert {gateway.send(get("/v1/models", showing)).status for _ in range(12)} == {200}
 
 
 # G26 and G30: what runs out.

@@ -22,14 +22,14 @@ import uvloop
 from penstock.errors import BookError, ConfigError, ListenError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
-from penstock.gateway.config.changes import waiting_for_restart
+from penstock.gateway.config.changes import as_started, waiting_for_restart
 from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, leave_note, open_place
 from penstock.serve.app import App
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.log import Log
 from penstock.serve.shelf import prepare
-from penstock.stores.books import state_folder
+from penstock.stores.books import has_living_key, state_folder
 from penstock.stores.claim import claim
 from penstock.stores.sqlite_accounts import begin
 from penstock.upstream.local import Home
@@ -76,16 +76,26 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
         except OSError as error:
             raise ListenError(error.strerror or str(error)) from error
         port = reserved.getsockname()[1]
+        bound = Address(host, port)
         heard, begun = os.pipe()
 
+        latest = config
+
         def work(alive: int) -> int:
-            return uvloop.run(_serve(config, load, environment, home, _Doors((host, port), place, begun), alive))
+            return uvloop.run(_serve(latest, load, environment, home, _Doors((host, port), place, begun), alive))
+
+        def reload() -> None:
+            nonlocal latest
+            with suppress(ConfigError):  # each worker says what is wrong
+                loaded = load(lambda _: has_living_key(config.ledger, environment, time.time() * 1000), bound)
+                prepare(loaded)
+                latest = as_started(config, loaded)
 
         def tell() -> None:
             select.select([heard], [], [], _BEGIN_S)  # until one of them listens
             ready(port, *admin)
 
-        return _supervise(config.server.workers, work, tell)
+        return _supervise(config.server.workers, work, tell, reload)
     finally:
         home.close()
         if claimed is not None:
@@ -209,10 +219,10 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None]) -> int:
+def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None], reload: Callable[[], None]) -> int:
     """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves.
 
-    `tell` is called when they have been started.
+    `tell` is called when they have been started; `reload` when those reload, for the ones that take their places.
     """
     born: dict[int, float] = {}
     stopping = False
@@ -226,6 +236,10 @@ def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None])
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
+        if number == signal.SIGHUP:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # one after the other
+            reload()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def spawn() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none may come between the birth and its being noted

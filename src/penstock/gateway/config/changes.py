@@ -1,5 +1,7 @@
 """Changes of a configuration that a running gateway cannot follow: what it took at its start, it keeps to its end."""
 
+from msgspec import structs
+
 from penstock.gateway.config.settings import Config
 
 # By section. The rest is followed from the reload on.
@@ -28,3 +30,14 @@ def waiting_for_restart(started: Config, new: Config) -> tuple[str, ...]:
     if started.admin.implied and new.admin.implied:
         changed.discard("admin.listen")
     return tuple(name for name in NEED_RESTART if name in changed)
+
+
+def as_started(started: Config, new: Config) -> Config:
+    """A new configuration as a gateway follows it that was started with another one."""
+    kept = {
+        section: structs.replace(
+            getattr(new, section), **{key: getattr(getattr(started, section), key) for key in keys if key != "token"}
+        )
+        for section, keys in _KEPT.items()
+    }
+    return structs.replace(new, **kept)
