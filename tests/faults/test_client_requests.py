@@ -383,6 +383,31 @@ def test_paths(gateway: Gateway, request_: bytes, status: int) -> None:
     assert gateway.send(request_).status == status
 
 
+NAMES: dict[str, tuple[bytes, str]] = {
+    "as it is": (b"main/some", "main/some"),
+    "a slash, escaped": (b"main%2Fsome", "main/some"),
+    "slashes, in small letters": (b"main%2fmeta%2fllama%3afree", "main/meta/llama:free"),
+    "not ASCII": (b"main%2F%C3%A9%F0%9F%8C%9E", "main/é🌞"),
+    "a per cent sign": (b"main%2F100%25", "main/100%"),
+    "a plus": (b"main/a+b", "main/a+b"),
+    "escaped twice": (b"main%2Fa%252Fb", "main/a%2Fb"),
+}
+
+
+@pytest.mark.parametrize(("escaped", "name"), NAMES.values(), ids=NAMES)
+def test_a_model_is_found_by_its_escaped_name(gateway: Gateway, escaped: bytes, name: str) -> None:
+    response = gateway.send(get("/v1/models/NAME").replace(b"NAME", escaped, 1))
+    assert (response.status, response.json["id"]) == (200, name)
+
+
+@pytest.mark.parametrize("escaped", [b"main%2", b"main%2Fx%", b"main/%zz", b"main%2F%C3", b"main%2F%ED%A0%80", b"%FF"])
+def test_a_name_whose_escapes_are_broken_is_told(gateway: Gateway, escaped: bytes) -> None:
+    response = gateway.send(get("/v1/models/NAME").replace(b"NAME", escaped, 1))
+    assert (response.status, response.error["code"]) == (404, "model_not_found")
+    assert "escapes" in response.error["message"]
+    assert escaped.decode() in response.error["message"]
+
+
 def test_a_model_that_is_not_there(gateway: Gateway) -> None:
     response = gateway.ask("nobody/nothing", stream=True)
     assert (response.status, response.error["code"], response.error["param"]) == (404, "model_not_found", "model")

@@ -30,6 +30,7 @@ from penstock.serve.live import Live, View
 from penstock.serve.log import Log
 from penstock.serve.metrics import Gauges, Metrics, bounded
 from penstock.serve.overhearing import Overhearing
+from penstock.serve.paths import decoded, plain_path
 from penstock.serve.record import Recorder
 from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
 from penstock.serve.shelf import prepare
@@ -72,8 +73,6 @@ _MISTYPED = "this key is mistyped, or a part of it is missing: its last digits d
 _ROTATED = "this key was rotated, and what you show has ended: ask for its new secret"
 # What was written last needs a moment to leave.
 _LAST_BYTES_S = 1.0
-# Prefixes under which people know the same API.
-_PREFIXES = ("/openai/v1", "/v1", "/openai")
 
 
 class App:
@@ -292,7 +291,7 @@ class App:
         """Answer a request."""
         request = exchange.request
         request_id = new_request_id()
-        path = _plain_path(request.path)
+        path = plain_path(request.path)
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
@@ -327,13 +326,17 @@ class App:
         else:
             surface.handle(exchange, self._gateway, request_id, key)
 
-    def _get_models(self, exchange: Exchange, wanted: str, request_id: str, key: Key | None) -> None:
+    def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
         headers = {"x-request-id": request_id}
         if exchange.request.method not in ("GET", "HEAD"):
             failure = _refused(405, f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "GET"})
             return
-        if not wanted:
+        wanted = decoded(escaped)
+        if wanted is None:
+            message = f"no model can be read from {escaped[:200]!r}: its escapes are broken, or are not UTF-8"
+            respond_failure(exchange, _refused(404, message, "model_not_found", param="model"), request_id, {})
+        elif not wanted:
             names = [name for name in self.config.models() if key is None or key.may_ask_for(name)]
             data = [self._model(name) for name in names if self._is_offered(name)]
             respond_json(exchange, 200, {"object": "list", "data": data}, headers)
@@ -473,14 +476,6 @@ def _view(exchange: Exchange) -> View:
     """The calls that another worker looks at."""
     query = parse_qs(exchange.request.query)
     return View.read(*(query.get(name, [""])[0] for name in ("find", "before")))
-
-
-def _plain_path(path: str) -> str:
-    """The path without the prefix under which it was asked for."""
-    for prefix in _PREFIXES:
-        if path.startswith(f"{prefix}/"):
-            return path.removeprefix(prefix)
-    return path
 
 
 def _refused(status: int, message: str, code: str, param: str | None = None) -> Failure:

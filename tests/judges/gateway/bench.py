@@ -29,9 +29,14 @@ class Bench:
         self._missing: dict[str, str] = {}
         self.upstream = gateway.upstream
 
+    @property
+    def base_url(self) -> str:
+        """Where clients find the gateway."""
+        return f"http://127.0.0.1:{self._gateway.port}/v1"
+
     def ask(self, voice: Voice, model: str, *, key: str = CLIENT_KEY, **fields: object) -> Report:
         """Have a client ask for a model."""
-        ask = Ask(way=voice.way, base_url=f"http://127.0.0.1:{self._gateway.port}/v1", key=key, model=model)
+        ask = Ask(way=voice.way, base_url=self.base_url, key=key, model=model)
         return self._judge(voice.client).ask(msgspec.structs.replace(ask, **fields))
 
     def play(self, script: Script) -> str:
