@@ -282,6 +282,9 @@ KEYS: dict[str, tuple[dict[str, str], int]] = {
     "in small letters": ({"authorization": f"bearer {CLIENT_KEY}"}, 200),
     "x-api-key": ({"X-Api-Key": CLIENT_KEY}, 200),
     "api-key": ({"Api-Key": CLIENT_KEY}, 200),
+    "an empty bearer's, and x-api-key": ({"Authorization": "Bearer ", "X-Api-Key": CLIENT_KEY}, 200),
+    "a bare scheme, and api-key": ({"Authorization": "Bearer", "Api-Key": CLIENT_KEY}, 200),
+    "a wrong bearer's, and x-api-key": ({"Authorization": "Bearer wrong-key", "X-Api-Key": CLIENT_KEY}, 401),
 }
 
 

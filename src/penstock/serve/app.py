@@ -384,9 +384,8 @@ class App:
         unknown = self._books is not None and not self._books.keys_known
         headers = exchange.request.headers
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        given = (
-            token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key") or headers.get("api-key") or ""
-        )
+        bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one hides no other
+        given = bearer or headers.get("x-api-key") or headers.get("api-key") or ""
         open_to_all = not ring and not unknown and not (self._books is not None and self._books.closed)
         if open_to_all and not given.startswith(PREFIX):
             return None
