@@ -10,8 +10,8 @@ import pytest
 import trustme
 
 from tests.faults.gateway import Gateway, settings
-from tests.faults.scripts import HELLO, SPARE_TEXT, TEXT, spare, whole
-from tests.faults.upstream import Upstream, abort, chunk, fin, hang, head, send
+from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, whole
+from tests.faults.upstream import JSON, Early, Upstream, abort, chunk, fin, hang, head, mute, send, status
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 
@@ -130,6 +130,14 @@ def test_the_next_target_answers(world: World, case: Unreachable, streamed: bool
 @both
 def test_a_good_certificate_is_taken(world: World, streamed: bool) -> None:
     response = world.gateway.ask(f"secure/{world.secure.play(whole())}", stream=streamed)
+    assert (response.status, response.text) == (200, TEXT)
+
+
+def test_u55_a_connection_whose_request_was_not_sent_whole_is_not_asked_again(world: World) -> None:
+    """Over TLS, what is unsent lies where the transport does not count it."""
+    model = world.secure.play([Early(), mute(), status(400, JSON, ERROR_BODY)])
+    assert world.gateway.ask(f"secure/{model}", stream=True, padding="x" * 8_000_000).status == 400
+    response = world.gateway.ask(f"secure/{world.secure.play(whole())}", stream=True)
     assert (response.status, response.text) == (200, TEXT)
 
 

@@ -25,6 +25,7 @@ from tests.faults.upstream import (
     hang,
     head,
     last_chunk,
+    mute,
     rst,
     send,
     status,
@@ -32,6 +33,7 @@ from tests.faults.upstream import (
 from tests.streams import DONE, begins, bill, bytewise, calls, counts, finishes, piece, says, sse
 
 WIRE = HELLO + WORLD + REST
+REFUSAL = json.dumps({"error": {"message": "too long", "type": "invalid_request_error", "code": None}}).encode()
 
 
 @dataclass(frozen=True)
@@ -230,9 +232,17 @@ def test_u21_the_beginning_of_a_second_response_spoils_neither_answer(gateway: G
 def test_u55_an_answer_that_comes_before_the_body_is_sent_is_read(
     gateway: Gateway, streamed: bool, ending: Script
 ) -> None:
-    refusal = json.dumps({"error": {"message": "too long", "type": "invalid_request_error", "code": None}}).encode()
-    answer = status(400, JSON | {"connection": "close"}, refusal)
+    answer = status(400, JSON | {"connection": "close"}, REFUSAL)
     model = gateway.upstream.play([Early(), answer, *ending])
     response = gateway.ask(f"main/{model}", stream=streamed, padding="x" * 8_000_000)
     assert response.status == 400
     assert response.error["message"] == "too long"
+
+
+def test_u55_a_connection_whose_request_was_not_sent_whole_is_not_asked_again(gateway: Gateway) -> None:
+    """Its provider has answered early and reads no more: the next request would wait behind the rest of this one."""
+    model = gateway.upstream.play([Early(), mute(), status(400, JSON, REFUSAL)])
+    response = gateway.ask(f"main/{model}", stream=True, padding="x" * 8_000_000)
+    assert (response.status, response.error["message"]) == (400, "too long")
+    response = gateway.ask(f"main/{gateway.upstream.play(whole())}", stream=True)
+    assert (response.status, response.text) == (200, TEXT)

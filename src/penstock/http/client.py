@@ -1,7 +1,8 @@
 """The client's side of HTTP/1.1: a pool of connections to upstreams, and one `Response` per request on them.
 
 1. A request is sent whole; its answer comes through the callbacks of a `Receiver`, as it arrives.
-2. A connection serves one request at a time. It goes back to the pool only when its answer ended as HTTP says it must.
+2. A connection serves one request at a time. It goes back to the pool only when its request was sent whole,
+   and its answer ended as HTTP says it must.
 3. A connection that dies before the first byte of an answer, after it had been used before, was stale
    (`StaleConnectionError`). Only then is it safe to send the same request again.
 4. However much an upstream sends at once, it is dealt with a little at a time, so that others have their turn.
@@ -10,8 +11,10 @@
 
 import asyncio
 import errno
+import fcntl
 import socket
 import ssl
+import termios
 from collections import deque
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -292,7 +295,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self._rest:
             self._rest = b""
             self._keep_alive = False  # the answer is whole; what stands behind it is not ours
-        if not self._keep_alive and self._transport is not None:
+        if self._transport is not None and (not self._keep_alive or _is_sending(self._transport)):
             self._transport.abort()
         self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
         self._release(self)
@@ -307,6 +310,21 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
         if receiver is not None:
             receiver.on_error(UpstreamError(code, message))
+
+
+def _is_sending(transport: asyncio.Transport) -> bool:
+    """Whether a part of the request has not left yet: what follows it would wait behind that, perhaps for ever."""
+    if transport.get_write_buffer_size():
+        return True
+    connected = transport.get_extra_info("socket")
+    if connected is None or transport.get_extra_info("sslcontext") is None:
+        return False
+    # Under TLS lies a second buffer, which nobody shows. While it holds something the kernel has something unsent too;
+    # and it has nothing once an answer has come to all that was sent.
+    try:
+        return any(fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4)))
+    except OSError:  # a system that does not tell
+        return False
 
 
 class Resolver(Protocol):
