@@ -1,14 +1,18 @@
 """Names of upstreams (U3, U4): slow ones, unknown ones, and ones that lead where no provider can be."""
 
 import asyncio
+import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 import pytest
+import uvloop
 
 from penstock.http.client import Origin, Pool, Resolver, UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
-from tests.promptness import in_time, prompt
+from tests.promptness import Late, in_time, prompt
 
 
 def answers(*addresses: str, after_s: float = 0.0) -> Resolver:
@@ -86,3 +90,61 @@ def test_a_slow_name_holds_nobody_up() -> None:
 
 def test_an_address_that_is_configured_is_not_questioned() -> None:
     assert opened(answers(), at_once, host="127.0.0.1") == "connected"
+
+
+# How many addresses drop whoever knocks, before the one where somebody listens; and the time for all of them.
+@pytest.mark.parametrize(("silent", "timeout_s"), [(1, 5.0), (3, 5.0), (1, 0.25), (2, 0.2)])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@prompt
+def test_an_address_that_does_not_answer_keeps_nobody_from_the_next(
+    loop: Callable[[], asyncio.AbstractEventLoop], silent: int, timeout_s: float
+) -> None:
+    async def run() -> float:
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        addresses = [f"127.0.0.{number}" for number in range(2, 2 + silent)]
+        with ExitStack() as stack:
+            for address in addresses:
+                hold_silent(stack, address, port)
+            pool = Pool(UpstreamLimits(), resolver=answers(*addresses, "127.0.0.1"))
+            began = time.monotonic()
+            try:
+                connection = await pool.open(Origin("api.example", port), timeout_s)
+            except UpstreamError as error:
+                raise Late(error.message) from None
+            took_s = time.monotonic() - began
+            connection.close()
+            server.close()
+            await asyncio.sleep(0.05)
+        return took_s
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+        files = len(os.listdir("/proc/self/fd"))
+        in_time(runner.run(run()), min(1.5, timeout_s))
+        assert len(os.listdir("/proc/self/fd")) <= files, "a socket was forgotten"
+
+
+def test_all_the_addresses_that_do_not_answer_are_one_time_out() -> None:
+    async def run() -> str:
+        with ExitStack() as stack:
+            port = hold_silent(stack, "127.0.0.2", 0)
+            hold_silent(stack, "127.0.0.3", port)
+            pool = Pool(UpstreamLimits(), resolver=answers("127.0.0.2", "127.0.0.3"))
+            with pytest.raises(UpstreamError) as caught:
+                await pool.open(Origin("api.example", port), 0.4)
+        return caught.value.code
+
+    assert asyncio.run(run()) == "upstream_connect_timeout"
+
+
+def hold_silent(stack: ExitStack, address: str, port: int) -> int:
+    """Listen with a full queue: the kernel drops whoever knocks next. Returns the port."""
+    silent = stack.enter_context(socket.socket())
+    silent.bind((address, port))
+    silent.listen(0)
+    for _ in range(2):
+        filler = stack.enter_context(socket.socket())
+        filler.setblocking(False)
+        filler.connect_ex(silent.getsockname())
+    return int(silent.getsockname()[1])

@@ -24,6 +24,7 @@ import httptools
 from msgspec import Struct
 
 from penstock.http.limits import UpstreamLimits
+from penstock.http.sockets import Proxy, authority, open_tunnel, reach
 
 # A kept connection that was dead says so at once. One that ends later may well have seen the request.
 _STALE_S = 0.5
@@ -38,7 +39,7 @@ class Origin(Struct, frozen=True):
     port: int
     tls: bool = False
     unix: str = ""
-    proxy: tuple[str, int] | None = None
+    proxy: Proxy | None = None
 
 
 class UpstreamError(Exception):
@@ -368,7 +369,7 @@ class Pool:
         """A fresh connection to the origin."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._open(origin)
+                return await self._open(origin, timeout_s)
         except TimeoutError:
             message = f"no connection to {_named(origin)} within {timeout_s:g} s"
             raise UpstreamError("upstream_connect_timeout", message) from None
@@ -390,7 +391,7 @@ class Pool:
             while connections:
                 connections.pop().close()
 
-    async def _open(self, origin: Origin) -> UpstreamConnection:
+    async def _open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
         loop = self._loop
 
         def make() -> UpstreamConnection:
@@ -401,31 +402,31 @@ class Pool:
         if origin.unix:
             _, connection = await loop.create_unix_connection(make, origin.unix, ssl=tls, server_hostname=name)
         elif origin.proxy is not None:
-            tunnel = await _open_tunnel(origin, origin.proxy)
+            tunnel = await open_tunnel(origin.proxy, origin.host, origin.port, timeout_s)
             _, connection = await loop.create_connection(make, sock=tunnel, ssl=tls, server_hostname=name)
         else:
-            connection = await self._connect(make, origin, tls)
+            connection = await self._connect(make, origin, tls, timeout_s)
         self.connections.add(connection)
         return connection
 
     async def _connect(
-        self, make: Callable[[], UpstreamConnection], origin: Origin, tls: ssl.SSLContext | None
+        self, make: Callable[[], UpstreamConnection], origin: Origin, tls: ssl.SSLContext | None, timeout_s: float
     ) -> UpstreamConnection:
         """A connection to the first of the host's addresses that takes one."""
         name = origin.host if origin.tls else None
-        refused: OSError = OSError("the name has no address")
-        for address in await self._addresses(origin):
+        addresses = await self._addresses(origin)
+        while True:
+            reached, address = await reach(addresses, origin.port, timeout_s)
             try:
-                _, connection = await self._loop.create_connection(
-                    make, address, origin.port, ssl=tls, server_hostname=name
-                )
+                _, connection = await self._loop.create_connection(make, sock=reached, ssl=tls, server_hostname=name)
             except ssl.SSLError:
                 raise
-            except OSError as error:
-                refused = error
+            except OSError:
+                addresses.remove(address)  # it broke off while TLS began
+                if not addresses:
+                    raise
             else:
                 return connection
-        raise refused
 
     async def _addresses(self, origin: Origin) -> list[str]:
         """Where to ask for a host: where the configuration says, or where its name leads to, if that can be meant."""
@@ -471,35 +472,4 @@ def _is_somebody(host: str) -> bool:
 
 
 def _named(origin: Origin) -> str:
-    return origin.unix or f"{origin.host}:{origin.port}"
-
-
-async def _open_tunnel(origin: Origin, proxy: tuple[str, int]) -> socket.socket:
-    """A socket to the origin through an HTTP proxy's CONNECT."""
-    loop = asyncio.get_running_loop()
-    last: OSError = OSError("the proxy's name has no address")
-    for family, kind, protocol, _, address in await loop.getaddrinfo(*proxy, type=socket.SOCK_STREAM):
-        tunnel = socket.socket(family, kind, protocol)
-        tunnel.setblocking(False)
-        try:
-            await loop.sock_connect(tunnel, address)
-            await loop.sock_sendall(
-                tunnel,
-                f"CONNECT {origin.host}:{origin.port} HTTP/1.1\r\nhost: {origin.host}:{origin.port}\r\n\r\n".encode(),
-            )
-            head = b""
-            while b"\r\n\r\n" not in head and len(head) < 16_384:
-                data = await loop.sock_recv(tunnel, 1)
-                if not data:
-                    break
-                head += data
-            if head.split(b" ", 2)[1:2] != [b"200"]:
-                raise OSError(f"the proxy refused the tunnel: {head.split(chr(13).encode())[0].decode('latin-1')!r}")
-            return tunnel
-        except OSError as error:
-            tunnel.close()
-            last = error
-        except BaseException:
-            tunnel.close()
-            raise
-    raise last
+    return origin.unix or authority(origin.host, origin.port)

@@ -1,12 +1,14 @@
 """A remote provider: where its API is, and how a request to it looks on the wire."""
 
+from base64 import b64encode
 from collections.abc import Mapping
-from ipaddress import ip_address
-from urllib.parse import urlsplit
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
 from penstock.http.client import Origin, Pool, UpstreamConnection
+from penstock.http.sockets import Proxy, authority
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -48,10 +50,10 @@ class Remote:
         origin = Origin(host, port, tls=parts.scheme == "https", proxy=self._proxy(parts.scheme, host, port))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         named = f"[{host}]" if ":" in host else host
-        authority = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
+        place = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
         lines = [
             f"{method} {path} HTTP/1.1",
-            f"host: {authority}",
+            f"host: {place}",
             "content-type: application/json",
             "accept: application/json, text/event-stream",
             "accept-encoding: identity",
@@ -61,31 +63,56 @@ class Remote:
         ]
         return Endpoint(self._pool, origin, "\r\n".join(lines).encode("latin-1"))
 
-    def _proxy(self, scheme: str, host: str, port: int) -> tuple[str, int] | None:
+    def _proxy(self, scheme: str, host: str, port: int) -> Proxy | None:
         """The proxy to go through, by the usual variables; None for none."""
         found = self._variable(f"{scheme}_proxy") or self._variable("all_proxy")
         if not found or _is_exempt(host, port, self._variable("no_proxy")):
             return None
-        parts = urlsplit(found if "://" in found else f"http://{found}")
-        return (parts.hostname, parts.port or 80) if parts.hostname else None
+        try:
+            parts = urlsplit(found if "://" in found else f"http://{found}")
+            return Proxy(parts.hostname or "", parts.port or 80, _authorization(parts.username, parts.password))
+        except ValueError:  # whose words may be a part of a password
+            return Proxy("", 0)
 
     def _variable(self, name: str) -> str:
         return self._environment.get(name) or self._environment.get(name.upper()) or ""
 
 
+def _authorization(user: str | None, password: str | None) -> str:
+    """What shows a proxy who asks, by the URL in which its name and its password stand escaped."""
+    if user is None:
+        return ""
+    shown = unquote_to_bytes(user) + b":" + unquote_to_bytes(password or "")
+    return f"Basic {b64encode(shown).decode()}"
+
+
 def _is_exempt(host: str, port: int, no_proxy: str) -> bool:
-    """Whether `NO_PROXY` names the host. Loopback is always exempt: a proxy elsewhere cannot reach it."""
-    if host == "localhost" or _is_loopback(host):
+    """Whether `NO_PROXY` names the host, or a network that it is in.
+
+    Loopback is always exempt: a proxy elsewhere cannot reach it.
+    """
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
         return True
     for entry in filter(None, (part.strip().lower() for part in no_proxy.split(","))):
         name = entry.removeprefix("*").removeprefix(".")
-        if entry == "*" or f"{host}:{port}" == name or host == name or (name and host.endswith(f".{name}")):
+        if entry == "*" or name in (host, authority(host, port)) or (name and host.endswith(f".{name}")):
+            return True
+        if address is not None and _is_within(address, entry):
             return True
     return False
 
 
-def _is_loopback(host: str) -> bool:
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_within(address: IPv4Address | IPv6Address, network: str) -> bool:
+    """Whether an address is in a network, or is the address that stands there, in whatever spelling."""
+    try:
+        return address in ip_network(network.strip("[]"), strict=False)
     except ValueError:
         return False
