@@ -340,6 +340,46 @@ def test_c40_an_offer_of_http_2_is_ignored(gateway: Gateway) -> None:
     assert (response.status, response.text) == (200, TEXT)
 
 
+# The option, and whether the connection is closed behind the answer.
+OPTIONS = {
+    "close, Upgrade": True,
+    "Upgrade,CLOSE": True,
+    "upgrade, close , HTTP2-Settings": True,
+    "Upgrade, keep-alive": False,
+    "Upgrade, closed, disclose": False,
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_c40_an_offer_beside_a_close_loses_only_the_offer(gateway: Gateway, option: str) -> None:
+    model = gateway.upstream.play(whole())
+    request = post(body(f"main/{model}", stream=True), {"Connection": option, "Upgrade": "h2c"})
+    with gateway.client() as client:
+        gateway.expected += 1
+        client.send(request)
+        response = gateway.keep(client.response())
+        assert (response.status, response.text) == (200, TEXT)
+        assert (response.headers.get("connection") == "close") is OPTIONS[option]
+        if OPTIONS[option]:
+            assert client.ends() == "closed"
+        else:
+            client.send(get("/health"))
+            assert gateway.keep(client.response()).status == 200
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_c40_an_offer_of_an_http_1_0_client_gets_no_chunks(gateway: Gateway, stream: bool) -> None:
+    model = gateway.upstream.play(whole())
+    request = post(body(f"main/{model}", stream=stream), {"Connection": "Upgrade", "Upgrade": "h2c"})
+    with gateway.client() as client:
+        gateway.expected += 1
+        client.send(request.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        response = gateway.keep(client.response())
+        assert "transfer-encoding" not in response.headers
+        assert (response.status, response.text) == (200, TEXT)
+        assert client.ends() == "closed"
+
+
 INJECTIONS = {
     "CRLF": "a\r\nx-evil: 1",
     "LF": "a\nx-evil: 1",

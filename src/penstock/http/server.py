@@ -30,6 +30,8 @@ _MAX_AHEAD = 65_536
 _LINGER_S = 2.0
 # The headers by which a client offers to speak another protocol.
 _OFFERS = frozenset(("upgrade", "connection", "http2-settings"))
+# The option by which a client says, among others, that it wants no second answer.
+_CLOSE = re.compile(r"(?:^|,)\s*close\s*(?:,|\Z)", re.IGNORECASE)
 # What a header has beside its name and its value.
 _MARKS = len(": \r\n")
 # Of SO_LINGER: closing resets the connection.
@@ -255,7 +257,10 @@ class ServerConnection(asyncio.Protocol):
             return
         self._ready.pop()
         kept = [f"{name}: {value}".encode("latin-1") for name, value in self._headers if name not in _OFFERS]
-        lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._target), *kept]
+        if any(name == "connection" and _CLOSE.search(value) for name, value in self._headers):
+            kept.append(b"connection: close")
+        version = self._parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._target, version), *kept]
         self._parser = httptools.HttpRequestParser(self)
         self._feed(b"\r\n".join([*lines, b"", b""]) + rest)
 
