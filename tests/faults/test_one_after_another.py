@@ -7,7 +7,7 @@ import pytest
 from tests.faults.client import body, get, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
-from tests.faults.scripts import ERROR_BODY, HELLO, REST, TEXT, stream, unstreamed, whole
+from tests.faults.scripts import ERROR_BODY, HELLO, TEXT, unstreamed, whole
 from tests.faults.upstream import JSON, Gate, chunk, fin, for_ever, hang, head, sleep, status
 from tests.streams import says, sse
 
@@ -64,11 +64,11 @@ def test_the_size_of_a_head_does_not_depend_on_how_it_is_sent(gateway: Gateway) 
 
 def test_a_large_request_behind_a_slow_answer_waits_too(start: Starter) -> None:
     gateway = start()
-    first = gateway.upstream.play(stream(HELLO, sse(says("y" * 800_000)), REST))
+    first = gateway.upstream.play(unstreamed("y" * 800_000))
     second = gateway.upstream.play([head(), chunk(HELLO), for_ever(BIG * 50)])
     with gateway.client(receive_buffer=4096) as client:
         gateway.expected += 2
-        client.send(post(body(f"main/{first}", stream=True)))
+        client.send(post(body(f"main/{first}", stream=False)))
         gateway.until(lambda: len(gateway.calls) >= 1)
         client.send(post(body(f"main/{second}", stream=True, metadata={"a": "z" * 300_000})))
         gateway.upstream.asked(second)

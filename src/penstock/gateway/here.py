@@ -18,16 +18,16 @@ from penstock.core.dialects.emulated_tools import (
 from penstock.core.stream import Reader
 from penstock.gateway.failure import Failure
 from penstock.gateway.relay import HEARTBEAT
-from penstock.gateway.sides import Client, Patience
+from penstock.gateway.sides import Client
 from penstock.upstream.local import Local, Turn
 
 
-async def take_turn(local: Local, client: Client, patience: Patience) -> Turn:
-    """Wait for a turn, as long as for a first event; raises `UpstreamError`."""
+async def take_turn(local: Local, client: Client, wait_s: float, heartbeat_s: float) -> Turn:
+    """Wait so long for a turn; raises `UpstreamError`."""
     while True:
-        waiting = asyncio.get_running_loop().create_task(local.turn(patience.first_event_s))
+        waiting = asyncio.get_running_loop().create_task(local.turn(wait_s))
         try:
-            while not (await asyncio.wait({waiting}, timeout=patience.heartbeat_s))[0]:
+            while not (await asyncio.wait({waiting}, timeout=heartbeat_s))[0]:
                 if client.stream:
                     client.begin()
                     client.write(HEARTBEAT)

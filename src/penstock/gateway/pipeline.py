@@ -379,7 +379,8 @@ class ChatAttempts(Attempts):
         target, call = self._target, self._call
         local = self._gateway.here[target.provider.name]
         try:
-            turn = await take_turn(local, self._client, self._gateway.patience(call, target))
+            wait_s, beat_s = target.timeouts.first_event_s, self._gateway.config.server.heartbeat_s
+            turn = await take_turn(local, self._client, wait_s, beat_s)
         except UpstreamError as error:
             call.attempts[-1].code = error.code
             self._on_outcome(from_transport(error.code, error.message, error.retry_after))

@@ -12,6 +12,7 @@
 import asyncio
 import errno
 import fcntl
+import os
 import socket
 import ssl
 import termios
@@ -381,7 +382,8 @@ class Pool:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
                 raise UpstreamError("gateway_overloaded", "the gateway has no room for another connection") from None
-            message = f"cannot connect to {_named(origin)}: {error.strerror or error}"
+            reason = os.strerror(error.errno) if error.errno else error  # asyncio has words of its own
+            message = f"cannot connect to {_named(origin)}: {reason}"
             raise UpstreamError("upstream_connect_failed", message) from None
 
     def close(self) -> None:
