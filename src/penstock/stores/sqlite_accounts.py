@@ -14,8 +14,8 @@ from penstock.stores.sqlite import make_file
 from penstock.stores.storage import Found, StorageError
 
 FILE = "accounts.db"
-# Writing takes a fraction of a millisecond. A process that the system lets wait in the middle of it takes longer; to go on
-# without the others sooner would spend more than a budget has.
+# Writing takes a fraction of a millisecond. A process that the system lets wait in the middle of it takes longer; to go
+# on without the others sooner would spend more than a budget has.
 _TIMEOUT_S = 1.0
 _SCHEMA = "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, version BLOB, data BLOB) WITHOUT ROWID"
 _LOAD = "SELECT version, data FROM accounts WHERE key = ?"
