@@ -46,17 +46,18 @@ def answer(gate: Gate) -> Script:
 
 
 def race(gateway: Gateway, content: bytes, gate: Gate, model: str) -> list[Response]:
-    """What a crowd gets that asks at once. Those that are admitted run until all others have been refused.
-
-    On a machine that is too busy, workers may have to do without the others for a while, and say so: that is `Late`.
-    """
+    """What a crowd gets that asks at once. Those that are admitted run until all others have been refused."""
     before = len(gateway.calls)
 
     def let_go() -> None:
         gateway.until(lambda: len(gateway.calls) - before + len(gateway.upstream.requests(model)) >= CROWD, 10.0)
         gate.open()
 
-    responses = all_at_once(gateway, [content] * CROWD, let_go)
+    return together(all_at_once(gateway, [content] * CROWD, let_go))
+
+
+def together(responses: list[Response]) -> list[Response]:
+    """Workers of a busy machine may have to do without the others for a while. They say so, and are late."""
     if any("x-penstock-degraded" in response.headers for response in responses):
         raise Late("workers did without the accounts that they share")
     return responses
@@ -128,11 +129,12 @@ def test_c37_a_hundred_calls_of_unknown_length_race(gateway: Gateway, streamed: 
 WORDS = sse(says("a few more words "))
 
 
+@prompt
 def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_told(gateway: Gateway) -> None:
     model = gateway.upstream.play([head(), chunk(HELLO), for_ever(WORDS, 0.001)])
     budget = HELD_INPUT + 400 * OUTPUT_COST
     key, secret = make_key(gateway, budget=budget)
-    response = ask(gateway, secret, f"main/{model}", stream=True)
+    (response,) = together([ask(gateway, secret, f"main/{model}", stream=True)])
     assert (response.status, response.complete, response.done) == (200, True, False)
     assert response.error["code"] == "budget_exceeded"
     assert response.finish is None
@@ -161,12 +163,13 @@ def test_c36_an_unstreamed_answer_that_reaches_the_end_of_its_budget_is_refused(
     assert 0 < entry.priced <= budget
 
 
+@prompt
 def test_c36_a_hundred_endless_streams_end_within_the_budget(gateway: Gateway) -> None:
     """Ten begin with what is held at first, and go on with what the others leave."""
     model = gateway.upstream.play([head(), chunk(HELLO), for_ever(WORDS, 0.001)])
     budget = FEW * (HELD_INPUT + 150 * OUTPUT_COST)
     key, secret = make_key(gateway, budget=budget)
-    responses = all_at_once(gateway, [request(secret, f"main/{model}", stream=True)] * CROWD)
+    responses = together(all_at_once(gateway, [request(secret, f"main/{model}", stream=True)] * CROWD))
     begun = [response for response in responses if response.status == 200]
     assert begun
     assert {response.error["code"] for response in begun} == {"budget_exceeded"}
