@@ -4,8 +4,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import msgspec
 import pytest
@@ -24,6 +26,24 @@ def account(folder: Path) -> Account:
     storage.close()
     assert found
     return msgspec.msgpack.decode(found[1], type=Account)
+
+
+def test_nobody_is_turned_away_who_begins_with_the_others(tmp_path: Path) -> None:
+    """SQLite waits for those who write, but not for those who open the file at the same moment."""
+    for number in range(40):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        meeting = Barrier(4)
+
+        def open_it(folder: Path = folder, meeting: Barrier = meeting) -> None:
+            storage = SqliteAccounts(folder)
+            meeting.wait()
+            storage.load("key_1")
+            storage.close()
+
+        with ThreadPoolExecutor(4) as threads:
+            for done in [threads.submit(open_it) for _ in range(4)]:
+                done.result()
 
 
 def test_four_processes_admit_no_more_than_the_budget(tmp_path: Path, peers: Peers, books: Books) -> None:

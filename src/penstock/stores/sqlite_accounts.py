@@ -7,6 +7,7 @@ theirs is no longer the one that lies there.
 
 import os
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from penstock.stores.sqlite import make_file
 from penstock.stores.storage import Found, StorageError
 
 FILE = "accounts.db"
-# Writing takes a fraction of a millisecond. A process that the system lets wait in the middle of it takes longer; to go
-# on without the others sooner would spend more than a budget has.
-_TIMEOUT_S = 1.0
+# Writing takes a fraction of a millisecond. A process that the system lets wait in the middle of it takes longer.
+_TIMEOUT_S = 0.25
+_MOMENT_S = 0.001
 _SCHEMA = "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, version BLOB, data BLOB) WITHOUT ROWID"
 _LOAD = "SELECT version, data FROM accounts WHERE key = ?"
 _INSERT = "INSERT INTO accounts (version, data, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -102,13 +103,26 @@ class SqliteAccounts:
         make_file(self._path)
         connection = sqlite3.connect(self._path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            self._share(connection)
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute(_SCHEMA)
         except sqlite3.Error:
             connection.close()
             raise
         return connection
+
+    def _share(self, connection: sqlite3.Connection) -> None:
+        """Let many read while one writes. SQLite does not wait for others who begin to at the same moment."""
+        until = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_MOMENT_S)
+            else:
+                return
 
     def _load(self, connection: sqlite3.Connection, key_id: str) -> Found:
         row: tuple[bytes, bytes] | None = connection.execute(_LOAD, (key_id,)).fetchone()
