@@ -58,10 +58,11 @@ def _try_batch(first: int) -> tuple[int, list[str], collections.Counter[tuple[st
     outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
     for number in range(first, first + BATCH):
         random = Random(number)
-        data = mutated(random.choice(streams), random.choice(streams), random)
+        stream = random.choice(streams)
+        data = mutated(stream, random.choice(streams), random)
         began = time.process_time()
         try:
-            broken, outcome = examine(data, random)
+            broken, outcome = examine(data, random, stream)
             outcomes[outcome] += 1
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the finding
             broken = [f"raised {error!r}"]

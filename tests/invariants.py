@@ -3,6 +3,7 @@
 from random import Random
 
 from penstock import Completion, StreamReader, StreamWriter
+from penstock.core.dialects.openai_chat_habit import Habit
 from penstock.core.dialects.openai_chat_plain import Taken
 from penstock.core.wire.frame import Frame
 from tests.legal import violations
@@ -39,8 +40,19 @@ def broken_promises(data: bytes, random: Random) -> list[str]:
     return examine(data, random)[0]
 
 
-def examine(data: bytes, random: Random) -> tuple[list[str], tuple[str, str]]:
-    """Every promise that is broken; and how the stream ended, with the code of its fault, for counting."""
+def accustomed(*streams: bytes) -> Habit:
+    """The habit of these streams, read one after another."""
+    habit = Habit()
+    for stream in streams:
+        read(*by_event(stream), reader=StreamReader(habit=habit))
+    return habit
+
+
+def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str], tuple[str, str]]:
+    """Every promise that is broken; and how the stream ended, with the code of its fault, for counting.
+
+    `before` is another stream, that may have left a habit behind.
+    """
     events = read(data)
     broken = violations(events)
     if read(*split(data, random)) != events:
@@ -49,6 +61,10 @@ def examine(data: bytes, random: Random) -> tuple[list[str], tuple[str, str]]:
         broken.append("read event by event, it gives other events")
     if read(data, reader=LongWay()) != events:
         broken.append("the fast lane gives other events")
+    for habit in (accustomed(data), accustomed(before or data)):
+        pieces = random.choice((by_event, lambda data: split(data, random)))(data)
+        if read(*pieces, reader=StreamReader(habit=habit)) != events:
+            broken.append("read by habit, it gives other events")
     completion = fold(events)
     include_usage = random.random() < 0.8
     again = read(StreamWriter(include_usage=include_usage).write(events))

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.core.dialects.openai_chat import OpenAIChatReader
+from penstock.core.dialects.openai_chat_habit import Beginning, Habit
 from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.dialects.openai_chat_plain import Taken
 from penstock.core.dialects.openai_chat_tail import Tail
@@ -79,9 +80,10 @@ class StreamReader:
 
     `max_event` caps the bytes that one event may have, and so the memory that one stream may hold.
 
-    There are four lanes. Frames of nothing but text, in a healthy stream, are recognised by a typed decoder, and those
+    There are five lanes. Frames of nothing but text, in a healthy stream, are recognised by a typed decoder, and those
     that are cast in the same mould as one before, by their bytes; the usual ending behind them is held as a whole; all
-    others go the way that `docs/architecture.md` shows. All give the same events.
+    others go the way that `docs/architecture.md` shows. Who reads many streams of one kind gives them all one `habit`:
+    then the usual beginning is recognised by its bytes, too. All give the same events.
     """
 
     closed = False
@@ -97,20 +99,26 @@ class StreamReader:
     _plain = 0
     _misses = 0
     _usual = False  # whether the first one was the usual beginning
+    _beginning: Beginning | None = None  # if it was read by its bytes, and the long way knows nothing of it yet
+    _first = b""  # the read that it came in, if the habit was another one
+    # The parts of the long way, which are made when it is gone first.
+    _ready = False
+    _framer: Sniffer
+    _seen: Sink
+    _dialect: OpenAIChatReader
+    _grammar: Grammar
+    _out: Sink
 
-    def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
+    def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, habit: Habit | None = None) -> None:
         _check(dialect)
         self.max_event = max_event
-        self._framer = Sniffer(max_event)
-        self._seen = Sink()
-        self._dialect = READERS[dialect](self._seen)
-        self._grammar = Grammar()
-        self._out = Sink()
+        self._name = dialect
+        self._habit = habit
 
     @property
     def done(self) -> bool:
         """Whether the provider has said that nothing more will come."""
-        return self._dialect.done or (self.tail is not None and self.tail.done)
+        return (self._ready and self._dialect.done) or (self.tail is not None and self.tail.done)
 
     @property
     def frames(self) -> int:
@@ -120,12 +128,12 @@ class StreamReader:
     @property
     def held(self) -> int:
         """How much is known that is told at the end only: a finish for each choice, the usage."""
-        return self._grammar.held + (self.tail.frames if self.tail else 0)
+        return (self._grammar.held if self._ready else 0) + (self.tail.frames if self.tail else 0)
 
     @property
     def framing(self) -> str:
         """How the stream is framed (`sse`, `json-lines`, `json-array`, …); empty while too little was seen."""
-        return self._framer.name
+        return self._framer.name if self._ready else "sse" if self._framed else ""
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Take in bytes, however they were split; return the events that they complete."""
@@ -146,6 +154,12 @@ class StreamReader:
                 data = self.tail.held + data
                 self.tail = None
             self._catch_up(self.mould)
+        elif not self._ready:
+            events = self._begin(data)
+            if events:
+                self.untouched = True
+                return events
+            self._prepare()
         idle, plain = self._idle, self._plain
         items = self._framer.feed(data)
         self._idle = self._framer.idle
@@ -155,6 +169,8 @@ class StreamReader:
         healthy = idle and self._idle and 0 < len(items) == self._plain - plain
         usual = self._framed == 1 and self._is_head(data, items, events)
         self.untouched = (healthy or usual) and not _has_odd_line_ends(data)
+        if usual and self.untouched and self._habit is not None:
+            self._first = data
         if not healthy:
             self.mould = None
         elif type(events[-1]) in _MOULDED and (self.mould is None or self._framed % _NEW_MOULD == 0):
@@ -174,6 +190,8 @@ class StreamReader:
         if self.mould is not None:
             self._catch_up(self.mould)
             self.mould = None
+        elif not self._ready:
+            self._prepare()
         self._read(self._framer.close())
         self._dialect.close()
         self._grammar.order(self._seen.take(), self._out)
@@ -186,7 +204,9 @@ class StreamReader:
     def _hold(self, data: bytes) -> bool:
         """Hold a read back if it goes on with the usual ending of a steady stream."""
         tail = self.tail
-        if tail is None and self._grammar.expects_end:
+        if tail is None and self._beginning is not None:
+            tail = Tail(self._beginning.envelope, self._beginning.extras, self._beginning.choice)
+        elif tail is None and self._grammar.expects_end:
             tail = self._dialect.tail()
         if tail is None or len(data) > self.max_event or not tail.take(data):
             return False
@@ -200,10 +220,44 @@ class StreamReader:
         whole = data == b"data:%b\n" % item.data and self._idle
         return whole and Repair not in map(type, events)
 
+    def _begin(self, data: bytes) -> list[Event]:
+        """What the first read says, if it is the beginning that the habit knows, and perhaps words behind it."""
+        beginning = self._habit.read(data) if self._habit is not None and len(data) < self.max_event else None
+        if beginning is None:
+            return []
+        events, rest = beginning.events, data[beginning.size :]
+        if rest:
+            words = beginning.mould.read(rest)
+            if not words:
+                return []
+            events = [*events, *words]
+        self._beginning = beginning
+        self.mould = beginning.mould
+        self._framed = 1
+        self._idle = True
+        return events
+
+    def _prepare(self) -> None:
+        """Make what the long way needs, and tell it of the beginning that was read without it."""
+        self._ready = True
+        self._framer = Sniffer(self.max_event)
+        self._seen = Sink()
+        self._dialect = READERS[self._name](self._seen)
+        self._grammar = Grammar()
+        self._out = Sink()
+        beginning, self._beginning = self._beginning, None
+        if beginning is not None:
+            self._framer.skip(1, beginning.size)
+            self._dialect.begin(beginning)
+            self._begins(beginning.events)
+
     def _catch_up(self, mould: Mould) -> None:
-        """Tell the framer of the events that were read without it."""
+        """Tell the long way of the events that were read without it."""
+        if not self._ready:
+            self._prepare()
         frames, size, last = mould.hand_over()
         if frames:
+            self._dialect.spoke(mould.said(""))
             offset, line = self._framer.skip(frames, size)
             self._seen.offset = self._out.offset = offset - last
             self._seen.line = self._out.line = line - 2
@@ -214,6 +268,8 @@ class StreamReader:
         event = b"data:%b\n" % item.data if isinstance(item, Frame) else b""
         if event and data.endswith(event):
             self.mould = self._dialect.mould(event, said)
+        if self._first and self._habit is not None and self.mould is not None and self._framed == 2:
+            self._habit.learn(self._first, self.mould)
 
     def _read(self, items: list[Framed]) -> None:
         seen, out = self._seen, self._out

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import structs
 
 from penstock.core.dialects.emulated_tools import ToolsError
+from penstock.core.dialects.openai_chat_habit import Habit
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway import refusals
 from penstock.gateway.call import Attempt, Call
@@ -116,6 +117,7 @@ class Gateway:
         self._recorder = recorder
         self._secrets = config.secrets()
         self._endpoints: dict[tuple[str, bool], Endpoint] = {}
+        self._habits: dict[str, Habit] = {}
         self._chance = random.Random()
 
     def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
@@ -170,6 +172,13 @@ class Gateway:
             if len(self._endpoints) < _MAX_ENDPOINTS:
                 self._endpoints[target.name, embeddings] = endpoint
         return endpoint
+
+    def habit(self, target: Target) -> Habit | None:
+        """How the target's answers begin; None where so many are known that there is no room for it."""
+        habit = self._habits.get(target.name)
+        if habit is None and len(self._habits) < _MAX_ENDPOINTS:
+            habit = self._habits[target.name] = Habit()
+        return habit
 
     def patience(self, call: Call, target: Target) -> Patience:
         """How long an attempt at a target may take. A chat that is not streamed may be silent until it is whole."""
@@ -350,7 +359,8 @@ class ChatAttempts(Attempts):
             self._run(self._ask_here())
             return
         max_event = route.max_event if request.stream else max(route.max_event, _MAX_BODY)
-        relay = self._relay(StreamReader(target.provider.dialect, max_event=max_event))
+        habit = self._gateway.habit(target) if request.stream else None
+        relay = self._relay(StreamReader(target.provider.dialect, max_event=max_event, habit=habit))
         endpoint = self._gateway.endpoint(target)
         connection = None if self._fresh else endpoint.kept()
         if connection is not None:

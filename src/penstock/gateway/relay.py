@@ -159,8 +159,7 @@ class Relay:
             self._offer_shortcut()
         else:
             self._take(events, data)
-            if self._phase == "streaming":
-                self._offer_shortcut()
+            self._offer_shortcut()
 
     def _keeps(self, data: bytes) -> bool:
         """Whether so much more of an unstreamed answer can be kept until it is whole. If not, it has failed."""
@@ -202,15 +201,43 @@ class Relay:
         connection, mould = self._connection, self._reader.mould
         if connection is None or not connection.between or mould is None or self._tape is not None:
             return
+        if self._phase == "waiting":
+            if self._answer is None:
+                connection.shortcut = self._take_first
+            return
         kept = self._attempt.transcript
         if mould is not self._mould or kept is not None:  # what is kept may go to another place now
             write = self._client.chunk_writer()
             if write is None:
                 return
-            keep = len if kept is None else kept.writer(mould.said(""))  # both say how much it is
             self._mould = mould
-            self._shortcut = self._make_shortcut(mould.chunk_reader(keep), write)
+            self._shortcut = self._make_shortcut(mould.chunk_reader(self._keeper(mould)), write)
         connection.shortcut = self._shortcut
+
+    def _keeper(self, mould: Mould) -> Callable[[str], int]:
+        """What takes each text that is cast in a mould, and says how long it is."""
+        kept = self._attempt.transcript
+        return len if kept is None else kept.writer(mould.said(""))
+
+    def _take_first(self, chunk: bytes) -> bool:
+        """The first words, if they are cast in the mould that was expected: the answer is committed."""
+        connection, mould = self._connection, self._reader.mould
+        if connection is None or mould is None or len(chunk) > self._reader.max_event or self._call.on_text is not None:
+            return False
+        read = mould.chunk_reader(self._keeper(mould))
+        size = read(chunk)
+        if not size:
+            return False
+        self._advance()
+        self._commit()
+        self._client.write(self._held + chunk[chunk.index(b"\n") + 1 : -len(b"\r\n")])
+        self._held = b""
+        write = self._client.chunk_writer()
+        if write is not None:
+            self._mould = mould
+            self._shortcut = connection.shortcut = self._make_shortcut(read, write)
+        self._count(size)
+        return True
 
     def _make_shortcut(self, read: Callable[[bytes], int], write: Callable[[bytes], None]) -> Callable[[bytes], bool]:
         time, max_event = self._loop.time, self._reader.max_event

@@ -15,12 +15,13 @@ from msgspec import UNSET
 
 from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
+from penstock.core.dialects.openai_chat_habit import Beginning
 from penstock.core.dialects.openai_chat_mould import Mould, mould_of
 from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, belongs, extras_of
 from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.dialects.openai_errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_usage import read_usage
-from penstock.core.events import Event, Extra, Start, UsageReport
+from penstock.core.events import Event, Extra, ReasoningDelta, Start, TextDelta, UsageReport
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
@@ -140,6 +141,18 @@ class OpenAIChatReader:
         reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink, self._joiner)
         reader.start(choice.delta.role)
         return True
+
+    def begin(self, beginning: Beginning) -> None:
+        """An answer has begun in the usual way, and others have read and told it."""
+        self._envelope = beginning.envelope
+        self._extras = beginning.extras
+        choice = self._choices[beginning.choice] = ChoiceReader(beginning.choice, self._sink, self._joiner)
+        choice.started = True
+
+    def spoke(self, said: Event) -> None:
+        """Others have read events that say something in the same way as this one."""
+        if isinstance(said, TextDelta | ReasoningDelta):
+            self._choices[said.choice].spoken.add("content" if isinstance(said, TextDelta) else "reasoning")
 
     def mould(self, event: bytes, said: Event) -> Mould | None:
         """The mould of a plain event that was read just now, if it can be told."""

@@ -44,6 +44,11 @@ class Mould:
         self._chunks: _Chunks | None = None
 
     @property
+    def shape(self) -> tuple[bytes, bytes, bytes]:
+        """What stands before a text, behind it, and behind the padding."""
+        return self._before, self._behind, self._tail
+
+    @property
     def frames(self) -> int:
         """How many events it has read that nobody else knows of yet."""
         return self._frames + (self._chunks.taken()[0] if self._chunks else 0)

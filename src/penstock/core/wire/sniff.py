@@ -61,6 +61,8 @@ class Sniffer:
 
     def skip(self, events: int, size: int) -> tuple[int, int]:
         """Pass over healthy events of one line that were read without it; returns the place behind them."""
+        if self._framer is None:
+            self._framer = SseReader(self._max_event)
         assert isinstance(self._framer, SseReader)  # no other is ever idle
         return self._framer.skip(events, size)
 

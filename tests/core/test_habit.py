@@ -1,0 +1,179 @@
+"""Answers that begin as the one before them did, and those that only look so."""
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock import ReasoningDelta, Start, StreamReader, TextDelta
+from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.core.wire.frame import Framed
+from tests.invariants import LongWay, accustomed
+from tests.streams import DONE, ENVELOPE, Json, begins, bill, by_event, counts, delta, dumps, finishes, read, says, sse
+
+ENDING: list[Json | str] = [finishes(), bill(**counts(3, 12)), DONE]
+WORDS = ["Hello", " there", ", all", " is", " well"]
+
+
+class Counting(StreamReader):
+    """A reader that counts the frames which its framer gives."""
+
+    framed = 0
+
+    def _read(self, items: list[Framed]) -> None:
+        self.framed += len(items)
+        super()._read(items)
+
+
+def answer(number: int, *, padding: str = "", **fields: object) -> bytes:
+    """An answer of its own id and second. The fields stand before the choices of each chunk, padding behind them."""
+    named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
+    behind: Json = {"obfuscation": padding} if padding else {}
+    spoken = [ENVELOPE | fields | chunk | behind for chunk in (begins(), *map(says, WORDS))]
+    return sse(*(chunk if isinstance(chunk, str) else chunk | named for chunk in (*spoken, *ENDING)))
+
+
+def reads(wire: bytes) -> list[bytes]:
+    """The reads of a socket on which every event came alone, and nothing behind them."""
+    return [piece for piece in by_event(wire) if piece]
+
+
+def by_habit(habit: Habit, wire: bytes) -> bool:
+    """Whether an answer is read without its framer; it says the same in any case."""
+    reader = Counting(habit=habit)
+    assert read(*reads(wire), reader=reader) == read(wire, reader=LongWay())
+    return reader.framed == 0
+
+
+HABITS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "with what made it": {"system_fingerprint": "fp_1"},
+    "made by nobody": {"system_fingerprint": None},
+    "with a tier": {"service_tier": "default", "system_fingerprint": "fp_1"},
+    "with padding": {"padding": "aX3"},
+    "with a sign of formats": {"service_tier": "100%b"},
+}
+
+
+@pytest.mark.parametrize("fields", HABITS.values(), ids=HABITS)
+def test_the_second_answer_needs_no_framer(fields: dict[str, Any]) -> None:
+    habit = Habit()
+    assert not by_habit(habit, answer(1, **fields))
+    assert by_habit(habit, answer(2, **fields))
+    assert by_habit(habit, answer(3, **fields))
+
+
+def test_another_maker_or_padding_is_no_other_habit() -> None:
+    habit = accustomed(answer(1, system_fingerprint="fp_1", padding="aX3"))
+    assert by_habit(habit, answer(2, system_fingerprint="fp_2", padding="b"))
+    events = read(*reads(answer(3, system_fingerprint="fp_3", padding="cc")), reader=StreamReader(habit=habit))
+    assert events[0] == Start("chatcmpl-3", "sluice-1", 1_700_000_003)
+    assert getattr(events[1], "fields", None) == {"system_fingerprint": "fp_3", "obfuscation": "cc"}
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7])
+def test_the_beginning_may_come_together_with_words(pieces: int) -> None:
+    habit, events = accustomed(answer(1)), reads(answer(2))
+    reader = Counting(habit=habit)
+    together = [b"".join(events[:pieces]), *events[pieces:]]
+    assert read(*together, reader=reader) == read(answer(2), reader=LongWay())
+    assert (reader.framed == 0) == (pieces < 7)  # with the finish in it, the first read is no beginning
+
+
+def test_an_answer_of_no_words_at_all() -> None:
+    habit = accustomed(answer(1))
+    assert by_habit(habit, sse(begins(), finishes(), DONE))
+    assert not by_habit(habit, sse(begins(), DONE))
+
+
+ODD: dict[str, list[Json | str]] = {
+    "nothing else": [begins()],
+    "another model": [begins() | {"model": "other"}, says("x", model="other"), *ENDING],
+    "another model in its words": [begins(), says("x", model="other"), *ENDING],
+    "another maker in its words": [begins(), says("x", system_fingerprint="fp_9"), *ENDING],
+    "an id with an escape": [begins() | {"id": 'a"b'}, says("x", id='a"b'), *ENDING],
+    "an id that is empty": [begins() | {"id": ""}, says("x", id=""), *ENDING],
+    "an id beyond ASCII": [begins() | {"id": "é"}, says("x", id="é"), *ENDING],
+    "a second that is zero": [begins() | {"created": 0}, says("x", created=0), *ENDING],
+    "a second of too many digits": [begins() | {"created": 10**30}, says("x", created=10**30), *ENDING],
+    "an error behind its beginning": [begins(), {"error": {"message": "no"}}],
+    "a call of a tool": [
+        begins(),
+        delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}),
+    ],
+    "its thoughts first": [begins(), delta({"reasoning": "hm"}), says("x"), *ENDING],
+    "a whole message behind its words": [
+        begins(),
+        says("x"),
+        delta({}) | {"choices": [{"index": 0, "message": {"content": "x and y"}}]},
+        *ENDING,
+    ],
+    "its role again": [begins(), begins(), says("x"), *ENDING],
+    "no words, and a bill": [begins(), *ENDING],
+    "a second choice": [begins(), begins(1), says("x"), says("y", index=1), *ENDING],
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_an_answer_that_goes_another_way_is_read_the_long_way(odd: list[Json | str]) -> None:
+    wire = sse(*odd)
+    for habit in (accustomed(answer(1)), accustomed(wire), accustomed(answer(1), wire), accustomed(wire, answer(1))):
+        for pieces in (reads(wire), [wire]):
+            assert read(*pieces, reader=StreamReader(habit=habit)) == read(wire, reader=LongWay())
+
+
+def test_thoughts_are_a_habit_too() -> None:
+    def thinking(number: int) -> bytes:
+        named: dict[str, Any] = {"id": f"chatcmpl-{number}"}
+        thoughts = [delta({"reasoning_content": f"so {word}"}, **named) for word in WORDS]
+        return sse(begins() | named, *thoughts, *(says(word, **named) for word in WORDS), DONE)
+
+    habit = accustomed(thinking(1))
+    reader = Counting(habit=habit)
+    events = read(*reads(thinking(2)), reader=reader)
+    assert events == read(thinking(2), reader=LongWay())
+    assert ReasoningDelta(0, "so Hello", "reasoning_content") in events
+    assert TextDelta(0, "Hello") in events
+    assert reader.framed < len(reads(thinking(2))) - len(WORDS)
+
+
+def test_a_beginning_that_cannot_be_told_apart_is_not_learnt() -> None:
+    twice = answer(1, service_tier="chatcmpl-1")  # its id stands in it twice
+    habit = accustomed(twice)
+    assert not by_habit(habit, answer(2, service_tier="chatcmpl-2"))
+    assert not by_habit(habit, answer(3, service_tier="chatcmpl-1"))
+
+
+def test_a_habit_that_changes_is_learnt_anew() -> None:
+    habit = Habit()
+    assert [by_habit(habit, answer(number)) for number in range(1, 20)] == [False] + [True] * 18
+    changed = [by_habit(habit, answer(number, service_tier="flex")) for number in range(20, 24)]
+    assert changed == [False, True, True, True]
+
+
+def test_where_each_answer_begins_in_its_own_way_that_is_tried_ever_more_seldom() -> None:
+    habit, learnt = Habit(), []
+    for number in range(100):
+        wire = answer(number, service_tier=f"tier-{number}")
+        by_habit(habit, wire)
+        learnt.append(by_habit(habit, wire))
+    assert sum(learnt) < 10
+
+
+def test_an_answer_beyond_its_cap_is_told_as_ever() -> None:
+    head = dumps(begins()).encode()
+    habit = accustomed(answer(1))
+    for cap in (len(head), len(head) + 5, len(head) + 8, len(head) + 9, len(head) + 100):
+        expected = read(*reads(answer(2)), reader=LongWay(max_event=cap))
+        assert read(*reads(answer(2)), reader=StreamReader(max_event=cap, habit=habit)) == expected
+
+
+def test_what_is_told_does_not_change_later() -> None:
+    habit = accustomed(answer(1, padding="abc"))
+    reader = StreamReader(habit=habit)
+    first, *rest = reads(answer(2, padding="xyz"))
+    events = reader.feed(first)
+    told = json.dumps([getattr(event, "fields", None) for event in events])
+    for piece in rest:
+        reader.feed(piece.replace(b"xyz", b"other"))
+    assert json.dumps([getattr(event, "fields", None) for event in events]) == told
