@@ -12,10 +12,12 @@ from penstock.http.client import Receiver
 class Connection(Protocol):
     """What the answer comes on, as a relay sees it."""
 
-    between: bool
-    """Whether the answer stands between two HTTP chunks."""
     shortcut: Callable[[bytes], bool] | None
     """Who is asked with each read before it is parsed; it takes whole HTTP chunks."""
+
+    @property
+    def between(self) -> bool:
+        """Whether the answer stands between two HTTP chunks, now that a piece of it is given."""
 
     def pause(self) -> None:
         """Read no more until `resume`."""

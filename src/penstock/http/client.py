@@ -88,13 +88,13 @@ class UpstreamConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.born = self._sent = self._loop.time()
         self.idle_since = self.born
-        self.between = False
-        """Whether the answer stands between two HTTP chunks, as far as it was parsed."""
         self.shortcut: Callable[[bytes], bool] | None = None
         """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
         whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
         self._headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
+        self._read = b""  # what was parsed last
+        self._opening = False  # whether it holds the beginning of an answer
         self._fields: dict[bytes, bytes] = {}
         self._rest = b""  # what has come, and is dealt with in its turn
         self._turn: asyncio.Handle | None = None
@@ -110,6 +110,20 @@ class UpstreamConnection(asyncio.Protocol):
     def alive(self) -> bool:
         """Whether it can still be used."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def between(self) -> bool:
+        """Whether the answer stands between two HTTP chunks. It can be told while a piece of the answer is given.
+
+        It does after a read that is one chunk, by its own bytes and by the parser's reading; and after one that holds
+        the head and then one chunk. An empty line ends a head, wherever it is. And what follows it cannot be the body
+        itself, not chunked: then all of it were the piece.
+        """
+        if len(self._pieces) != 1 or self._complete or self._rest:
+            return False
+        piece = self._pieces[0]
+        chunk = b"%x\r\n%b\r\n" % (len(piece), piece)
+        return self._read == chunk or (self._opening and self._read.partition(b"\r\n\r\n")[2] == chunk)
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; its answer goes to the receiver."""
@@ -189,6 +203,8 @@ class UpstreamConnection(asyncio.Protocol):
             self.close()  # nobody asked
             return
         self._begun = True
+        self._read = data
+        self._opening = False
         self._bare_bytes += len(data)
         defect = ""
         try:
@@ -198,8 +214,6 @@ class UpstreamConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             defect = "the answer switches protocols"
         pieces = self._pieces
-        # A read that is one chunk, by its own bytes and by the parser's reading, begins and ends between two chunks.
-        self.between = len(pieces) == 1 and data == b"%x\r\n%b\r\n" % (len(pieces[0]), pieces[0])
         self.shortcut = None
         if pieces:
             self._bare_bytes = 0
@@ -247,6 +261,7 @@ class UpstreamConnection(asyncio.Protocol):
         """An answer begins."""
         if self._complete:
             raise ValueError("a second answer to one request")
+        self._opening = True
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
@@ -277,7 +292,6 @@ class UpstreamConnection(asyncio.Protocol):
         """Forget the answer before. The parser stands behind its end, or the connection would not have been kept."""
         self._fields.clear()
         self._pieces.clear()
-        self.between = False
         self.shortcut = None
         self._bare_bytes = 0
         self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
@@ -294,6 +308,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _finish(self) -> None:
         receiver, self._receiver = self._receiver, None
         self.shortcut = None
+        self._read = b""
         if self._rest:
             self._rest = b""
             self._keep_alive = False  # the answer is whole; what stands behind it is not ours

@@ -1,0 +1,125 @@
+"""Where an answer stands between two HTTP chunks: only there may somebody else than the parser take the next one."""
+
+import asyncio
+import socket
+from itertools import combinations
+
+import pytest
+
+from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.limits import UpstreamLimits
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n"
+UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\n"
+OTHER_CODING = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
+HELLO = b"5\r\nhello\r\n"
+# Bodies that look like framing.
+CHUNK_WITHIN = b"a\r\n5\r\nhello\r\n\r\n"
+HEAD_WITHIN = b"e\r\n\r\n\r\n5\r\nhello\r\n\r\n"
+LIKE_ITSELF = b"9\r\n\r\n\r\n9\r\n\r\n\r\n"
+ENDED = b"0\r\n\r\n"
+
+
+class Heard:
+    """Notes what the connection says of itself with each piece."""
+
+    def __init__(self, connection: UpstreamConnection) -> None:
+        self._connection = connection
+        self.between: list[bool] = []
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        pass
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        self.between.append(self._connection.between)
+
+    def on_end(self) -> None:
+        pass
+
+    def on_error(self, error: UpstreamError) -> None:
+        pass
+
+
+async def listen(*reads: bytes) -> list[bool]:
+    """What is said with each piece of an answer that comes in these reads; without one, nothing must be said."""
+    near, far = socket.socketpair()
+    with far:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), sock=near
+        )
+        receiver = Heard(connection)
+        connection.send(b"GET / HTTP/1.1\r\n\r\n", receiver)
+        for read in reads:
+            connection.data_received(read)
+            await asyncio.sleep(0)
+            assert not connection.between
+        connection.close()
+        await asyncio.sleep(0)
+    return receiver.between
+
+
+@pytest.mark.parametrize(
+    ("reads", "between"),
+    {
+        "a chunk": ([CHUNKED, HELLO], [True]),
+        "a head and a chunk": ([CHUNKED + HELLO, HELLO], [True, True]),
+        "a forerunner, a head and a chunk": ([EARLY + CHUNKED + HELLO], [False]),
+        "a forerunner, then a head and a chunk": ([EARLY, CHUNKED + HELLO], [True]),
+        "a head that is cut, and a chunk": ([CHUNKED[:30], CHUNKED[30:] + HELLO], [False]),
+        "two chunks": ([CHUNKED + HELLO + HELLO, HELLO + HELLO, HELLO], [False, False, True]),
+        "a cut chunk": ([CHUNKED + HELLO[:-3], HELLO[-3:], HELLO], [False, False, True]),
+        "a chunk without its end": ([CHUNKED + HELLO[:-2], HELLO[-2:] + HELLO], [False, False]),
+        "a chunk with half of its end": ([CHUNKED + HELLO[:-1], HELLO[-1:] + HELLO], [False, False]),
+        "a chunk and the beginning of another": ([CHUNKED + HELLO + b"5\r\n", b"hello\r\n"], [False, False]),
+        "an extension": ([CHUNKED + b"5;a=b\r\nhello\r\n", b"5;a=b\r\nhello\r\n"], [False, False]),
+        "a size in other letters": ([CHUNKED + b"A\r\nhellohello\r\n", b"00005\r\nhello\r\n"], [False, False]),
+        "the end": ([CHUNKED + HELLO + ENDED], [False]),
+        "the end of the second": ([CHUNKED + HELLO, HELLO + ENDED], [True, False]),
+        "trailers to come": ([CHUNKED + HELLO + b"0\r\n", b"A: b\r\n"], [False]),
+        "trailers": ([CHUNKED + HELLO + b"0\r\nA: b\r\n", b"\r\n"], [False]),
+        "trailers that look like a head": ([CHUNKED + HELLO + b"0\r\nA: b\r\n\r\n5\r\nhello\r\n"], [False]),
+        "a chunk within a chunk": ([CHUNKED + CHUNK_WITHIN], [True]),
+        "a head within a chunk": ([CHUNKED + HEAD_WITHIN, HEAD_WITHIN], [True, True]),
+        "a chunk like itself": ([CHUNKED + LIKE_ITSELF, LIKE_ITSELF], [True, True]),
+        "a length": ([SIZED + HELLO, HELLO], [False, False]),
+        "a length, and what looks like a head": ([SIZED + b"\r\n\r\n" + HELLO], [False]),
+        "until it closes": ([UNTIL_CLOSE + HELLO, HELLO], [False, False]),
+        "until it closes, and what looks like a head": ([UNTIL_CLOSE + b"\r\n\r\n" + HELLO], [False]),
+        "another coding": ([OTHER_CODING + HELLO, HELLO], [False, False]),
+        "more than is dealt with at once": ([CHUNKED, b"4000\r\n%b\r\n" % bytes(0x4000), HELLO], [False, False, True]),
+        "one chunk of what has come, but not the last": (
+            [CHUNKED, b"3ff8\r\n%b\r\n" % bytes(0x3FF8) + HELLO],
+            [False, True],
+        ),
+    }.values(),
+)
+def test_an_answer_stands_between_two_chunks_only_where_it_is_certain(reads: list[bytes], between: list[bool]) -> None:
+    assert asyncio.run(listen(*reads)) == between
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    {
+        "plain": (HELLO, HELLO),
+        "a chunk within": (CHUNK_WITHIN, HELLO),
+        "a head within": (HEAD_WITHIN, HELLO),
+        "like itself": (LIKE_ITSELF, LIKE_ITSELF),
+        "an end within": (b"7\r\n\r\n0\r\n\r\n\r\n", b"5\r\n0\r\n\r\n\r\n"),
+    }.values(),
+)
+def test_wherever_reads_fall_it_is_said_only_where_a_chunk_ends(chunks: tuple[bytes, bytes]) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    first, second = len(head) + len(chunks[0]), len(head) + len(chunks[0] + chunks[1])
+    answer = head + b"".join(chunks) + b"0\r\nA: b\r\n\r\n"
+
+    async def run() -> None:
+        for cut in range(1, len(answer)):
+            assert any(await listen(answer[:cut])) == (cut == first), cut
+        for start, end in combinations(range(len(head) - 4, len(answer)), 2):
+            said = await listen(answer[:start], answer[start:end])
+            certain = (start == first) + ((start, end) in ((len(head), first), (first, second)))
+            assert sum(said) == certain, (start, end)
+
+    asyncio.run(run())
