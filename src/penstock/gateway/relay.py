@@ -368,13 +368,14 @@ class Relay:
         if self._answer is not None:
             self._answer.extend(events)
             return
-        if data:
+        usual = bool(data)
+        if usual:
             self._writer.note(events)
         else:
             data = self._writer.write(events)
         if self._phase == "waiting":
             self._held += data
-            if len(self._held) <= _MAX_HELD and not _is_content(events):
+            if len(self._held) <= _MAX_HELD and not _is_content(events, usual=usual):
                 return
             data, self._held = self._held, b""
             self._commit()
@@ -523,9 +524,9 @@ class Relay:
         self._watch_time()
 
 
-def _is_content(events: list[Event]) -> bool:
-    """Whether the model says something in these events."""
-    return not _CONTENT.isdisjoint(map(type, events)) or any(map(_holds_parts, events))
+def _is_content(events: list[Event], *, usual: bool) -> bool:
+    """Whether the model says something in these events. Where they are the usual ones, only text is that."""
+    return not _CONTENT.isdisjoint(map(type, events)) or (not usual and any(map(_holds_parts, events)))
 
 
 def _holds_parts(event: Event) -> bool:

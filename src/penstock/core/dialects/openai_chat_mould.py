@@ -38,8 +38,8 @@ class Mould:
         self.said = said
         """What makes an event of a text."""
         self._extras = extras
-        # What stood behind the text of the last event; empty when others have read events since.
-        self._rest = self._padded()
+        # What stood behind the text of the last event that it has read; empty when others have read events since.
+        self._rest = b""
         self._frames = self._size = self._last = 0
         self._chunks: _Chunks | None = None
 
@@ -159,17 +159,16 @@ def _read_chunks(
 ) -> _Chunks:
     """The same as `Mould.read`, of events that are HTTP chunks. Called for nearly every event there is: hence its form.
 
-    A chunk of some length that was cast in this mould can begin in one way only.
+    A chunk of some length that was cast in this mould can begin in one way only; and most end as the last one did.
     """
     openings: dict[int, bytes] = {}
     closing, tail = rest + b"\r\n", tail + b"\r\n"
     shut, padded = len(closing), len(tail) > len(b"\r\n")
     # Events, their bytes but for what they have in common, and those of the last one.
     frames = size = last = 0
-    usual, strayed = rest[len(behind) : len(rest) - len(tail) + len(b"\r\n")], False
 
     def read(chunk: bytes) -> int:
-        nonlocal frames, size, last, strayed
+        nonlocal frames, size, last, closing, shut
         opening = openings.get(len(chunk))
         if opening is None:
             if len(openings) == _MOST_LENGTHS:
@@ -177,9 +176,9 @@ def _read_chunks(
             opening = openings[len(chunk)] = _opening(len(chunk)) + before
         if not chunk.startswith(opening):
             return 0
+        padding = b""
         if chunk.endswith(closing):
             data = chunk[len(opening) : -shut]
-            padding = usual if strayed else b""
         elif padded:
             quote = chunk.find(b'"', len(opening))
             padding = chunk[quote + len(behind) : -len(tail)]
@@ -196,7 +195,8 @@ def _read_chunks(
             return 0
         if padding:
             extras["obfuscation"] = padding.decode()
-            strayed = padding != usual
+            closing = behind + padding + tail
+            shut = len(closing)
         frames += 1
         last = len(chunk) - len(opening)
         size += last
