@@ -42,6 +42,8 @@ def test_a_provider_is_asked_through_a_proxy(tmp_path: Path, name: str) -> None:
 URLS = {
     "refused": f"http://user:{ESCAPED}@127.0.0.1:PORT",
     "not a URL": f"http://user:{ESCAPED}#@127.0.0.1:PORT",
+    "of another kind": f"socks5://user:{ESCAPED}@127.0.0.1:PORT",
+    "behind TLS": f"https://user:{ESCAPED}@127.0.0.1:PORT",
 }
 
 

@@ -20,12 +20,13 @@ _MAX_HEAD = 16_384
 class Proxy(Struct, frozen=True):
     """Where an HTTP proxy is, and what it is shown as `Proxy-Authorization`, if anything.
 
-    One without a host stands for a proxy that cannot be understood: nobody is asked without it.
+    One that has a defect cannot be used, and nobody is asked without it.
     """
 
     host: str
     port: int
     authorization: str = ""
+    defect: str = ""
 
     def __repr__(self) -> str:
         return f"Proxy({self.host!r}, {self.port!r})"
@@ -67,8 +68,8 @@ async def reach(addresses: Sequence[str], port: int, timeout_s: float) -> tuple[
 
 async def open_tunnel(proxy: Proxy, host: str, port: int, timeout_s: float) -> socket.socket:
     """A socket to the host through the proxy's CONNECT."""
-    if not proxy.host:
-        raise OSError("what the environment names as the proxy is not a URL")
+    if proxy.defect:
+        raise OSError(proxy.defect)
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))

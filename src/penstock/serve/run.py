@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
@@ -274,5 +275,8 @@ def _spawn(work: Callable[[int], int], alive: int, lifeline: int) -> int:
     status = 1
     try:
         status = work(alive)
+    except Exception:  # noqa: BLE001 - whatever ends it is told
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(status)

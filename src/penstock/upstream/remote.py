@@ -11,6 +11,9 @@ from penstock.http.client import Origin, Pool, UpstreamConnection
 from penstock.http.sockets import Proxy, authority
 
 _PORTS = {"http": 80, "https": 443}
+# Why a proxy cannot be used that the environment names.
+_NO_URL = "what the environment names as the proxy is not a URL"
+_OTHER_KIND = "the environment names a proxy of another kind; only those can be used whose URL begins with http://"
 
 
 class Endpoint(Struct, frozen=True):
@@ -70,9 +73,12 @@ class Remote:
             return None
         try:
             parts = urlsplit(found if "://" in found else f"http://{found}")
-            return Proxy(parts.hostname or "", parts.port or 80, _authorization(parts.username, parts.password))
+            proxy = Proxy(parts.hostname or "", parts.port or 80, _authorization(parts.username, parts.password))
         except ValueError:  # whose words may be a part of a password
-            return Proxy("", 0)
+            return Proxy("", 0, defect=_NO_URL)
+        if parts.scheme == "http" and proxy.host:
+            return proxy
+        return Proxy("", 0, defect=_OTHER_KIND if proxy.host else _NO_URL)
 
     def _variable(self, name: str) -> str:
         return self._environment.get(name) or self._environment.get(name.upper()) or ""
