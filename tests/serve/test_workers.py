@@ -1,7 +1,11 @@
-"""What several workers say of one that cannot go on."""
+"""The processes of a gateway and their threads: what is said of one that dies, and which goes first."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 BROKEN = """
 import os
@@ -15,8 +19,46 @@ pid = _spawn(work, alive, lifeline)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
+FIRST = """
+import os, sys
+
+os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+if sys.argv[1:]:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def may_be_first() -> bool:
+    """Whether this machine lets a process go before others."""
+    return subprocess.run([sys.executable, "-c", FIRST], capture_output=True, timeout=30, check=False).returncode == 0
+
 
 def test_a_worker_that_dies_of_an_exception_says_which() -> None:
     ended = subprocess.run([sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == "1\n"
     assert "RuntimeError: the worker's last words" in ended.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_RESET_ON_FORK"), reason="this system has no real-time policy")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_of_a_real_time_process_only_the_loop_is_one(tmp_path: Path, workers: int) -> None:
+    if not may_be_first():
+        pytest.skip("only root may run a process under a real-time policy")
+    config = tmp_path / "penstock.toml"
+    config.write_text(f'[server]\nlisten = "127.0.0.1:0"\n[admin]\nenabled = false\n[ledger]\nfolder = "{tmp_path}"\n')
+    command = ["-m", "penstock", "serve", "--config", str(config), "--workers", str(workers)]
+    first = [sys.executable, "-c", FIRST, *command]
+    with subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        while b"listens" not in (line := process.stdout.readline()):
+            assert line, "it has ended"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        policies = [
+            [os.sched_getscheduler(int(thread.name)) for thread in sorted(Path(f"/proc/{pid}/task").iterdir())]
+            for pid in (children if workers > 1 else [process.pid])
+        ]
+        process.terminate()
+    for loop, *others in policies:
+        assert loop & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
+        assert others
+        assert set(others) == {os.SCHED_OTHER}

@@ -141,6 +141,7 @@ async def _serve(
 ) -> int:
     """One process. `told` is whom to tell that it listens; or, for one of several, its supervisor's pipe."""
     loop = asyncio.get_running_loop()
+    _go_first()
     alive = told if isinstance(told, int) else None
     pretty = config.server.log == "pretty" or (config.server.log == "auto" and sys.stderr.isatty())
     log = Log(sys.stderr.fileno(), pretty=pretty, enabled=config.server.log != "off")
@@ -180,6 +181,14 @@ async def _serve(
         await admin.close()
     log.close()
     return 0
+
+
+def _go_first() -> None:
+    """Where this process runs under a real-time policy, only the loop's thread does: what others do can wait."""
+    reset = getattr(os, "SCHED_RESET_ON_FORK", None)
+    if reset is not None and (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
+        with suppress(OSError):
+            os.sched_setscheduler(0, policy | reset, os.sched_getparam(0))
 
 
 async def _another(signals: "asyncio.Queue[int]") -> None:
