@@ -10,8 +10,9 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from penstock.http.client import Origin, Pool, Resolver, UpstreamConnection, UpstreamError
+from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.pool import Origin, Pool, Resolver
 from tests.promptness import Late, in_time, prompt
 
 

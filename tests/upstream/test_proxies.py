@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from penstock.http.client import Pool
 from penstock.http.limits import UpstreamLimits
+from penstock.http.pool import Pool
 from penstock.http.sockets import Proxy
 from penstock.upstream.remote import Endpoint, Remote
 

@@ -1,46 +1,29 @@
-"""The client's side of HTTP/1.1: a pool of connections to upstreams, and one `Response` per request on them.
+"""The client's side of HTTP/1.1: a connection to an upstream, and one answer after another on it.
 
 1. A request is sent whole; its answer comes through the callbacks of a `Receiver`, as it arrives.
-2. A connection serves one request at a time. It goes back to the pool only when its request was sent whole,
+2. A connection serves one request at a time. It can serve another only when its request was sent whole,
    and its answer ended as HTTP says it must.
 3. A connection that dies before the first byte of an answer, after it had been used before, was stale
    (`StaleConnectionError`). Only then is it safe to send the same request again.
 4. However much an upstream sends at once, it is dealt with a little at a time, so that others have their turn.
-5. Redirects are never followed. Certificates are always verified. Names that lead where no provider can be are refused.
+5. Redirects are never followed.
 """
 
 import asyncio
-import errno
 import fcntl
-import os
 import socket
-import ssl
 import termios
-from collections import deque
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol, cast
 
 import httptools
-from msgspec import Struct
 
 from penstock.http.limits import UpstreamLimits
-from penstock.http.sockets import Proxy, authority, open_tunnel, reach
 
 # A kept connection that was dead says so at once. One that ends later may well have seen the request.
 _STALE_S = 0.5
 # What is dealt with at a time. The worst that these bytes can be takes some milliseconds to read.
 _TURN = 16_384
-
-
-class Origin(Struct, frozen=True):
-    """Where an upstream is: host and port, or the path of a unix socket; with TLS or without; behind a proxy or not."""
-
-    host: str
-    port: int
-    tls: bool = False
-    unix: str = ""
-    proxy: Proxy | None = None
 
 
 class UpstreamError(Exception):
@@ -86,8 +69,10 @@ class UpstreamConnection(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self.used = 0
         self._loop = asyncio.get_running_loop()
-        self.born = self._sent = self._loop.time()
-        self.idle_since = self.born
+        self._sent = self._loop.time()
+        self.retires = self._sent + limits.max_age_s
+        """When it is too old for another request; and, where it waits for one, when it has waited too long."""
+        self.kept_until = self.retires
         self.shortcut: Callable[[bytes], bool] | None = None
         """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
         whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
@@ -342,151 +327,3 @@ def _is_sending(transport: asyncio.Transport) -> bool:
         return any(fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4)))
     except OSError:  # a system that does not tell
         return False
-
-
-class Resolver(Protocol):
-    """Who knows the addresses of a host."""
-
-    async def __call__(self, host: str, port: int, /) -> list[str]:
-        """Its addresses, the best one first; raises `socket.gaierror` where it has none."""
-
-
-async def resolve(host: str, port: int) -> list[str]:
-    """The addresses that the system knows, asked beside the loop."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
-
-
-class Pool:
-    """Connections to upstreams, kept for the next request."""
-
-    def __init__(self, limits: UpstreamLimits, tls: ssl.SSLContext | None = None, resolver: Resolver = resolve) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._limits = limits
-        self._tls = tls
-        self._resolve = resolver
-        self._idle: dict[Origin, deque[UpstreamConnection]] = {}
-        self.connections: set[UpstreamConnection] = set()
-        self.closed = False
-
-    def kept(self, origin: Origin) -> UpstreamConnection | None:
-        """A connection to the origin that was kept, if there is one that can still be used."""
-        now = self._loop.time()
-        idle = self._idle.get(origin)
-        while idle:
-            connection = idle.pop()
-            young = now - connection.born < self._limits.max_age_s and now - connection.idle_since < self._limits.idle_s
-            if connection.alive and young:
-                return connection
-            connection.close()
-        return None
-
-    async def open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
-        """A fresh connection to the origin."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._open(origin, timeout_s)
-        except TimeoutError:
-            message = f"no connection to {_named(origin)} within {timeout_s:g} s"
-            raise UpstreamError("upstream_connect_timeout", message) from None
-        except ssl.SSLError as error:
-            message = f"TLS with {_named(origin)} failed: {error.reason or error}"
-            raise UpstreamError("upstream_tls_failed", message) from None
-        except socket.gaierror as error:
-            raise UpstreamError("upstream_dns_failed", f"cannot resolve {origin.host}: {error.strerror}") from None
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                raise UpstreamError("gateway_overloaded", "the gateway has no room for another connection") from None
-            reason = os.strerror(error.errno) if error.errno else error  # asyncio has words of its own
-            message = f"cannot connect to {_named(origin)}: {reason}"
-            raise UpstreamError("upstream_connect_failed", message) from None
-
-    def close(self) -> None:
-        """Close what is idle, and everything else as soon as it is free."""
-        self.closed = True
-        for connections in self._idle.values():
-            while connections:
-                connections.pop().close()
-
-    async def _open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
-        loop = self._loop
-
-        def make() -> UpstreamConnection:
-            return UpstreamConnection(self._limits, lambda connection: self._take_back(origin, connection))
-
-        tls = self._context() if origin.tls else None
-        name = origin.host if origin.tls else None
-        if origin.unix:
-            _, connection = await loop.create_unix_connection(make, origin.unix, ssl=tls, server_hostname=name)
-        elif origin.proxy is not None:
-            tunnel = await open_tunnel(origin.proxy, origin.host, origin.port, timeout_s)
-            _, connection = await loop.create_connection(make, sock=tunnel, ssl=tls, server_hostname=name)
-        else:
-            connection = await self._connect(make, origin, tls, timeout_s)
-        self.connections.add(connection)
-        return connection
-
-    async def _connect(
-        self, make: Callable[[], UpstreamConnection], origin: Origin, tls: ssl.SSLContext | None, timeout_s: float
-    ) -> UpstreamConnection:
-        """A connection to the first of the host's addresses that takes one."""
-        name = origin.host if origin.tls else None
-        addresses = await self._addresses(origin)
-        while True:
-            reached, address = await reach(addresses, origin.port, timeout_s)
-            try:
-                _, connection = await self._loop.create_connection(make, sock=reached, ssl=tls, server_hostname=name)
-            except ssl.SSLError:
-                raise
-            except OSError:
-                addresses.remove(address)  # it broke off while TLS began
-                if not addresses:
-                    raise
-            else:
-                return connection
-
-    async def _addresses(self, origin: Origin) -> list[str]:
-        """Where to ask for a host: where the configuration says, or where its name leads to, if that can be meant."""
-        if _address(origin.host) is not None:
-            return [origin.host]
-        found = await self._resolve(origin.host, origin.port)
-        good = [address for address in found if _is_somebody(address)]
-        if found and not good:
-            message = f"{origin.host} leads to {found[0]}, where no provider can be"
-            raise UpstreamError("upstream_forbidden_address", message)
-        return good
-
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
-
-    def _take_back(self, origin: Origin, connection: UpstreamConnection) -> None:
-        if not connection.alive:
-            self.connections.discard(connection)
-            return
-        idle = self._idle.setdefault(origin, deque())
-        if self.closed or len(idle) >= self._limits.max_idle:
-            connection.close()
-            return
-        connection.idle_since = self._loop.time()
-        idle.append(connection)
-
-
-def _address(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-
-
-def _is_somebody(host: str) -> bool:
-    """Whether a provider can be there: not where clouds tell their machines secrets, nor at everybody's address."""
-    address = _address(host)
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address is not None and not (address.is_link_local or address.is_multicast or address.is_unspecified)
-
-
-def _named(origin: Origin) -> str:
-    return origin.unix or authority(origin.host, origin.port)

@@ -19,9 +19,9 @@ from penstock.gateway.keys import PREFIX, Key, KeyRing, configured, is_mistyped
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.pipeline import Gateway, Upstream
 from penstock.gateway.routing import Health
-from penstock.http.client import Pool
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits, UpstreamLimits
+from penstock.http.pool import Pool
 from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
 from penstock.serve import families

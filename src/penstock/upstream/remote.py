@@ -1,13 +1,14 @@
 """A remote provider: where its API is, and how a request to it looks on the wire."""
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from msgspec import Struct
 
-from penstock.http.client import Origin, Pool, UpstreamConnection
+from penstock.http.client import UpstreamConnection
+from penstock.http.pool import Origin, Pool
 from penstock.http.sockets import Proxy, authority
 
 _PORTS = {"http": 80, "https": 443}
@@ -22,14 +23,12 @@ class Endpoint(Struct, frozen=True):
     pool: Pool
     origin: Origin
     head: bytes
+    kept: Callable[[], UpstreamConnection | None]
+    """A connection to it that was kept, if there is one."""
 
     def request(self, body: bytes) -> bytes:
         """The whole request that carries the body."""
         return b"%bcontent-length: %d\r\n\r\n%b" % (self.head, len(body), body)
-
-    def kept(self) -> UpstreamConnection | None:
-        """A connection to it that was kept, if there is one."""
-        return self.pool.kept(self.origin)
 
     async def open(self, timeout_s: float) -> UpstreamConnection:
         """A fresh connection to it; raises `UpstreamError`."""
@@ -64,7 +63,8 @@ class Remote:
             *(f"{name}: {value}" for name, value in headers.items()),
             "",
         ]
-        return Endpoint(self._pool, origin, "\r\n".join(lines).encode("latin-1"))
+        head = "\r\n".join(lines).encode("latin-1")
+        return Endpoint(self._pool, origin, head, self._pool.shelf(origin).take)
 
     def _proxy(self, scheme: str, host: str, port: int) -> Proxy | None:
         """The proxy to go through, by the usual variables; None for none."""

@@ -20,8 +20,9 @@ from penstock.cli.talk.answer import Answer
 from penstock.cli.talk.till import Bill, Till
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Secret
-from penstock.http.client import Pool, UpstreamError
+from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
+from penstock.http.pool import Pool
 from penstock.serve.app import App
 from penstock.serve.log import Log
 from penstock.upstream.local import Home
