@@ -1,6 +1,7 @@
 """The recorder by itself: what it holds while it records, and what becomes of more than it can take."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ class Relay:
     def __init__(self) -> None:
         self.size = 0
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         pass
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002

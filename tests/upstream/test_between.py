@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Mapping
 from itertools import combinations
 
 import pytest
@@ -29,7 +30,7 @@ class Heard:
         self._connection = connection
         self.between: list[bool] = []
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         pass
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002

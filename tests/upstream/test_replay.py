@@ -1,7 +1,7 @@
 """A player: what a receiver hears of a capture, in which order, and how it is held and stopped."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ class Heard:
         self.over = asyncio.Event()
         self.after_each: Callable[[], None] = lambda: None
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self._hear(status, headers["content-type"])
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002

@@ -5,7 +5,7 @@ Only its usage is read, and whether it is an answer at all.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -31,7 +31,7 @@ class Whole(Struct, frozen=True):
     """A whole answer, as it came."""
 
     body: bytes
-    headers: dict[str, str]
+    headers: Mapping[str, str]
 
 
 class _Figures(Struct):
@@ -52,7 +52,7 @@ class Passage:
         self._deadline = Deadline(loop, self._expire)
         self._connection: Connection | None = None
         self._status = 0
-        self._headers: dict[str, str] = {}
+        self._headers: Mapping[str, str] = {}
         self._pieces: list[bytes] = []
         self._size = 0
         self._over = False
@@ -67,7 +67,7 @@ class Passage:
 
     # What the upstream's connection calls.
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the provider's answer."""
         self._status = self._attempt.status = status
         self._headers = headers

@@ -124,15 +124,18 @@ class Relay:
 
     # What the upstream's connection calls.
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the provider's answer."""
         self._status = self._attempt.status = status
         self._headers = headers
-        coding = headers.get("content-encoding", "")
-        self._odd = self._odd or status >= 300 or can_unpack(coding)
         if status >= 300:
-            return  # an error is unpacked when it is whole
+            self._odd = True  # an error is unpacked when it is whole
+        elif "content-encoding" in headers:
+            self._take_coding(headers["content-encoding"])
+
+    def _take_coding(self, coding: str) -> None:
         if can_unpack(coding):
+            self._odd = True
             self._unpacker = Unpacker(coding)
         elif is_packed(coding):
             self._fail(

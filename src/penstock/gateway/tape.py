@@ -4,7 +4,7 @@ Only an attempt that is recorded has one, so that the others pay nothing for it.
 put what came where the recorder's own thread will find it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -81,9 +81,9 @@ class Tape:
         self._started = clock()
         self._running = put(self, asked)
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer."""
-        self._keep(Head(self._since(), status, headers))
+        self._keep(Head(self._since(), status, dict(headers)))
         self._receiver.on_head(status, headers)
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:

@@ -13,11 +13,12 @@ import asyncio
 import fcntl
 import socket
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 import httptools
 
+from penstock.http.headers import Headers
 from penstock.http.limits import UpstreamLimits
 
 # A kept connection that was dead says so at once. One that ends later may well have seen the request.
@@ -46,7 +47,7 @@ class StaleConnectionError(UpstreamError):
 class Receiver(Protocol):
     """Who takes an answer, as it arrives. After `on_end` or `on_error` nothing more comes."""
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer."""
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
@@ -76,7 +77,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.shortcut: Callable[[bytes], bool] | None = None
         """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
         whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
-        self._headers: dict[str, str] = {}
+        self._head: Headers | None = None
         self._pieces: list[bytes] = []
         self._read = b""  # what was parsed last
         self._opening = False  # whether it holds the beginning of an answer
@@ -226,8 +227,8 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is None:
             self._release(self)
             return
-        if self._headed and not self._sized and exc is None:
-            # A body without a length ends where the connection does; only its content can tell whether it was cut.
+        if self._head is not None and exc is None and not _is_sized(self._head):
+            # Only the content of the body can tell whether it was cut.
             self._receiver = None
             receiver.on_end()
         elif not self._begun and self.used > 1 and self._loop.time() - self._sent < _STALE_S:
@@ -255,20 +256,14 @@ class UpstreamConnection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200:
             return
-        self._headers = {
-            name.lower().decode("latin-1"): value.decode("latin-1") for name, value in self._fields.items()
-        }
-        self._headed = True
-        self._sized = (
-            "content-length" in self._headers or "chunked" in self._headers.get("transfer-encoding", "").lower()
-        )
+        self._head = Headers(self._fields)
         self._keep_alive = self._parser.should_keep_alive()
         if self._receiver is not None:
-            self._receiver.on_head(status, self._headers)
+            self._receiver.on_head(status, self._head)
 
     def on_message_complete(self) -> None:
         """The answer is whole, or was only a forerunner (100, 103)."""
-        if self._headed:
+        if self._head is not None:
             self._complete = True
         else:
             self._fields.clear()
@@ -279,7 +274,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._pieces.clear()
         self.shortcut = None
         self._bare_bytes = 0
-        self._begun = self._headed = self._sized = self._complete = self._keep_alive = False
+        self._head = None
+        self._begun = self._complete = self._keep_alive = False
 
     def _check(self, defect: str) -> None:
         """Fail if the answer has a defect, or a head or trailers without end."""
@@ -312,6 +308,11 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
         if receiver is not None:
             receiver.on_error(UpstreamError(code, message))
+
+
+def _is_sized(head: Headers) -> bool:
+    """Whether the head says how its body ends. Else that ends where the connection does."""
+    return "content-length" in head or "chunked" in head.get("transfer-encoding", "").lower()
 
 
 def _is_sending(transport: asyncio.Transport) -> bool:

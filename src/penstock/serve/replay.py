@@ -8,7 +8,7 @@ No key is asked for: nothing can be spent here.
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import uvloop
 
@@ -88,8 +88,8 @@ class _Stage:
         self._exchange = exchange
         self._name = name
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
-        said = {"x-request-id": new_request_id()} | headers
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        said = {"x-request-id": new_request_id(), **headers}
         if self._name:
             said["x-penstock-capture"] = header_value(self._name)
         self._exchange.start(status, said)

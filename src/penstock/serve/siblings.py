@@ -100,7 +100,7 @@ class _Following:
         self.connection: UpstreamConnection | None = None
         self.begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self._is_answer = status == 200 and not self.begun.done()
         if self._is_answer and self.connection is not None:
             self._follower.begin(self.connection)
@@ -131,7 +131,7 @@ class _Answer:
         self.body = b""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self.status = status
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002

@@ -4,7 +4,7 @@ The gateway says how an answer really ended by the code of its error frame: to w
 connection that was cut behind the gateway is an error like others.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 
 import msgspec
@@ -99,7 +99,7 @@ class Answer:
         self._reads: list[tuple[float, bytes]] = []
         self._first_event_s: float | None = None
         self._status = 0
-        self._headers: dict[str, str] = {}
+        self._headers: Mapping[str, str] = {}
         self._error = b""
         self.over = False
         self._told: Told | None = None
@@ -116,7 +116,7 @@ class Answer:
 
     # What the connection calls.
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer."""
         self._status, self._headers = status, headers
 

@@ -214,7 +214,7 @@ class _Page:
         self.status = 0
         self.body = b""
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:  # noqa: ARG002
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
         """The head of the answer."""
         self.status = status
 
