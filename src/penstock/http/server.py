@@ -107,14 +107,16 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        if self._exchange is not None:
-            if len(self._ahead) + len(data) <= _MAX_AHEAD and not self.closing:
-                self._ahead += data
+        if self._exchange is None:
+            if self._ready or self._ahead:
+                self._ahead += data  # what came before is taken up first, which is to happen now
             else:
-                self._ahead = b""
-                self.closing = True  # after this answer; what comes until then is read and dropped (rule 3)
-            return
-        self._feed(data)
+                self._feed(data)
+        elif len(self._ahead) + len(data) <= _MAX_AHEAD and not self.closing:
+            self._ahead += data
+        else:
+            self._ahead = b""
+            self.closing = True  # after this answer; what comes until then is read and dropped (rule 3)
 
     def eof_received(self) -> bool:
         """The client has closed its side, which means that it does not wait for an answer."""
