@@ -80,7 +80,7 @@ def test_what_was_sent_ahead_is_taken_up_before_what_comes_then() -> None:
         for _ in range(2):
             await asyncio.sleep(0)
             asked.append(client.answer())
-        assert [exchange.request.body for exchange in asked] == [b"one", b"two", b"three" * 20_000]
+        assert [exchange.body for exchange in asked] == [b"one", b"two", b"three" * 20_000]
         assert client.status == 200
 
     asyncio.run(check())

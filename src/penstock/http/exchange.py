@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -35,41 +35,35 @@ class ClientConnection(Protocol):
         """The answer is complete."""
 
 
-class HttpRequest(Struct, frozen=True):
-    """A request as it came: header names in lower case; a header that came twice has the last value."""
+class HttpRequest(Struct, eq=False):
+    """A request as it came, but for its body: header names in lower case; a header that came twice has the last value.
+
+    Its length is not among the headers: the requests of one connection may share this.
+    """
 
     method: str
     path: str
     query: str
     headers: dict[str, str]
-    body: bytes
+    modern: bool = True
+    """Whether it is HTTP/1.1: whoever speaks that reads chunks."""
+    keep_alive: bool = True
+    """Whether the client wants to ask again on its connection."""
+    reading: object = None
+    """What its handler made of it, kept for the next request that shares this."""
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """One request, and the answer to it. The handler sets `on_gone`, `on_pause` and `on_resume` as it needs them."""
 
-    __slots__ = (
-        "_chunked",
-        "_connection",
-        "_keep_alive",
-        "_state",
-        "_unsent",
-        "on_gone",
-        "on_pause",
-        "on_resume",
-        "request",
-    )
-
-    def __init__(self, connection: ClientConnection, request: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
-        self._connection = connection
-        self._keep_alive = keep_alive
-        self._chunked = chunked
-        self._state = "new"
-        self._unsent = b""
-        self.request = request
-        self.on_gone: Callable[[], None] | None = None
-        self.on_pause: Callable[[], None] | None = None
-        self.on_resume: Callable[[], None] | None = None
+    _connection: ClientConnection
+    request: HttpRequest
+    body: bytes
+    _state: Literal["new", "streaming", "over"] = "new"
+    _unsent: bytes = b""
+    on_gone: Callable[[], None] | None = None
+    on_pause: Callable[[], None] | None = None
+    on_resume: Callable[[], None] | None = None
 
     @property
     def begun(self) -> bool:
@@ -95,30 +89,32 @@ class Exchange:
         """Answer at once, with a body of known length."""
         if self._state != "new":
             return
-        length = () if status == _NOT_MODIFIED else (f"content-length: {len(body)}",)
-        head = self._head(status, headers, *length)
+        length = "" if status == _NOT_MODIFIED else f"content-length: {len(body)}\r\n"
+        head = self._head(head_lines(status, headers), length)
         self._connection.write(head + (b"" if self.request.method == "HEAD" else body))
         self._finish()
 
     def start(self, status: int, headers: dict[str, str]) -> None:
         """Begin an answer that is written piece by piece. Its head leaves with the first piece."""
+        self.begin(head_lines(status, headers))
+
+    def begin(self, lines: str) -> None:
+        """The same, where the first line of the head and the headers are written already, as `head_lines` does it."""
         if self._state == "new":
             self._state = "streaming"
-            framing = ("transfer-encoding: chunked",) if self._chunked else ()
-            self._unsent = self._head(status, headers, *framing)
+            self._unsent = self._head(lines, "transfer-encoding: chunked\r\n" if self.request.modern else "")
 
     def write(self, data: bytes, /) -> None:
         """Send a piece of the body."""
         if self._state == "streaming" and data:
-            piece = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
-            if self._unsent:
-                piece = self._unsent + piece
-                self._unsent = b""
+            unsent, self._unsent = self._unsent, b""
+            piece = b"%b%x\r\n%b\r\n" % (unsent, len(data), data) if self.request.modern else unsent + data
             self._connection.write(piece)
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
         """What sends HTTP chunks as they are, until the answer ends; None where they cannot go out so."""
-        return self._connection.write if self._state == "streaming" and self._chunked and not self._unsent else None
+        in_chunks = self._state == "streaming" and self.request.modern and not self._unsent
+        return self._connection.write if in_chunks else None
 
     def flush(self) -> None:
         """Send the head now, if it still waits for the first piece."""
@@ -129,8 +125,14 @@ class Exchange:
     def end(self, data: bytes = b"") -> None:
         """Send the last piece, and the end of the body."""
         if self._state == "streaming":
-            last = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
-            self._connection.write(self._unsent + last + (b"0\r\n\r\n" if self._chunked else b""))
+            unsent = self._unsent
+            if not self.request.modern:
+                last = unsent + data
+            elif data:
+                last = b"%b%x\r\n%b\r\n0\r\n\r\n" % (unsent, len(data), data)
+            else:
+                last = unsent + b"0\r\n\r\n"
+            self._connection.write(last)
             self._finish()
 
     def abort(self) -> None:
@@ -156,14 +158,21 @@ class Exchange:
         """The handler wants to hear nothing more."""
         self.on_gone = self.on_pause = self.on_resume = None
 
-    def _head(self, status: int, headers: dict[str, str], *framing: str) -> bytes:
-        lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", *map(": ".join, headers.items()), *framing]
-        if _CLIENTS_NAME in self.request.headers:
-            lines.append(f"{_CLIENTS_NAME}: {self.request.headers[_CLIENTS_NAME]}")
-        if not self._keep_alive or self._connection.closing:
-            lines.append("connection: close")
-        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+    def _head(self, lines: str, framing: str) -> bytes:
+        request = self.request
+        named = request.headers.get(_CLIENTS_NAME)
+        if named is not None:
+            framing += f"{_CLIENTS_NAME}: {named}\r\n"
+        if not request.keep_alive or self._connection.closing:
+            framing += "connection: close\r\n"
+        return f"{lines}{framing}\r\n".encode("latin-1", "replace")
 
     def _finish(self) -> None:
         self._state = "over"
-        self._connection.finished(keep_alive=self._keep_alive)
+        self._connection.finished(keep_alive=self.request.keep_alive)
+
+
+def head_lines(status: int, headers: dict[str, str]) -> str:
+    """The first line of an answer's head and its headers, each with its end."""
+    lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", *map(": ".join, headers.items()), ""]
+    return "\r\n".join(lines)

@@ -337,17 +337,19 @@ class ServerConnection(asyncio.Protocol):
             url = httptools.parse_url(self._target)
         except httptools.HttpParserInvalidURLError:
             raise _RefusedError(400, "the request target is not a path") from None
+        headers = dict(self._headers)
+        headers.pop("content-length", None)
+        modern = self._parser.get_http_version() != "1.0"
         request = HttpRequest(
             method=self._parser.get_method().decode("latin-1"),
             path=(url.path or b"/").decode("latin-1"),
             query=(url.query or b"").decode("latin-1"),
-            headers=dict(self._headers),
-            body=b"".join(self._body),
+            headers=headers,
+            modern=modern,
+            keep_alive=modern and self._parser.should_keep_alive(),
         )
+        self._ready.append(Exchange(self, request, b"".join(self._body)))
         self._body = []
-        modern = self._parser.get_http_version() != "1.0"
-        keep_alive = modern and self._parser.should_keep_alive()
-        self._ready.append(Exchange(self, request, keep_alive=keep_alive, chunked=modern))
 
     # Endings.
 

@@ -71,7 +71,7 @@ class ReplayApp:
             _refuse(exchange, 404, f"there is nothing at {path[:200]}", "not_found")
 
     def _play(self, exchange: Exchange) -> None:
-        played = self._replay.answer(exchange.request.body)
+        played = self._replay.answer(exchange.body)
         player = Player(played.playback, _Stage(exchange, played.name))
         exchange.on_gone = player.stop
         exchange.on_pause = player.pause

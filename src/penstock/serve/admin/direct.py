@@ -109,7 +109,7 @@ class Direct:
         answer(Reply(200, {"stopped": True}) if stopped else _NOT_RUNNING)
 
     def _inspect(self, _name: str, exchange: Exchange, answer: Answer) -> None:
-        self._begin(self._inspect_apart(exchange.request.body, answer), answer)
+        self._begin(self._inspect_apart(exchange.body, answer), answer)
 
     async def _inspect_apart(self, data: bytes, answer: Answer) -> None:
         answer(await self._inspector.inspect(data))

@@ -138,7 +138,7 @@ class Admin:
 
     def _ask(self, work: Work, name: str, exchange: Exchange, answer: Answer) -> None:
         """Have it done at the desk."""
-        asked = partial(_work, work, name, exchange.request.query, exchange.request.body)
+        asked = partial(_work, work, name, exchange.request.query, exchange.body)
         if not self._desk.ask(asked, answer):
             answer(_BUSY)
 

@@ -48,7 +48,7 @@ class Surface(ABC, Generic[Asked]):
 
     def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
         """Begin to answer a request of whoever has that key."""
-        body = exchange.request.body
+        body = exchange.body
         if len(body) > _LARGE_BODY:
             reading = self._loop.run_in_executor(None, self.read, body)
             reading.add_done_callback(lambda done: self._begin(exchange, gateway, request_id, key, done.result))
