@@ -23,6 +23,7 @@ import httptools
 
 from penstock.http.deadline import Deadline
 from penstock.http.exchange import REASONS, Exchange, HttpRequest
+from penstock.http.known_head import KnownHead, known_head
 from penstock.http.limits import FrontLimits
 
 _HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]*\Z")
@@ -74,6 +75,8 @@ class ServerConnection(asyncio.Protocol):
         self._unsent = 0  # what the client had not taken when it was last looked at
         self.closing = False
         self.peer = ""
+        # Of the last request, while nothing came behind it.
+        self._known: KnownHead | None = None
         # The request that is being parsed.
         self._parser = httptools.HttpRequestParser(self)
         self._waiting = "head"
@@ -107,12 +110,20 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
+        known = self._known
+        if known is not None and self._exchange is None and not self.closing:
+            body = known.body_of(data)
+            if body is not None:
+                self._begin_exchange(Exchange(self, known.request, body))
+                return
         if self._exchange is None:
             if self._ready or self._ahead:
                 self._ahead += data  # what came before is taken up first, which is to happen now
             else:
                 self._feed(data)
-        elif len(self._ahead) + len(data) <= _MAX_AHEAD and not self.closing:
+            return
+        self._known = None  # this comes first
+        if len(self._ahead) + len(data) <= _MAX_AHEAD and not self.closing:
             self._ahead += data
         else:
             self._ahead = b""
@@ -127,7 +138,7 @@ class ServerConnection(asyncio.Protocol):
         """The connection is gone."""
         self._deadline.end()
         self._connections.discard(self)
-        self._transport = None
+        self._transport = self._known = None
         self.write = _drop
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -202,13 +213,13 @@ class ServerConnection(asyncio.Protocol):
         if self._exchange is not None or self._transport is None or self.closing:
             return
         if self._ready:
-            self._begin_exchange()
+            self._begin_exchange(self._ready.popleft())
         elif self._ahead:
             ahead, self._ahead = self._ahead, b""
             self._feed(ahead)
 
-    def _begin_exchange(self) -> None:
-        self._exchange = exchange = self._ready.popleft()
+    def _begin_exchange(self, exchange: Exchange) -> None:
+        self._exchange = exchange
         if not self.paused:
             self._deadline.clear()
         self._handler(exchange)
@@ -219,6 +230,7 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is None or self.closing:
             return
         waited = self._waiting if self._head_bytes else ""
+        self._known = None
         if self._waiting == "head":
             self._head_bytes += len(data)
         self._framing_bytes += len(data)
@@ -229,7 +241,7 @@ class ServerConnection(asyncio.Protocol):
         except (httptools.HttpParserError, _RefusedError) as error:
             if self._ready:  # what stands behind a good request does not spoil its answer
                 self.closing = True
-                self._begin_exchange()
+                self._begin_exchange(self._ready.popleft())
                 return
             cause = error if isinstance(error, _RefusedError) else error.__context__
             if isinstance(cause, _RefusedError):
@@ -238,7 +250,10 @@ class ServerConnection(asyncio.Protocol):
                 self._refuse(400, f"not valid HTTP/1.1: {error}")
         else:
             if self._ready:
-                self._begin_exchange()
+                exchange = self._ready.popleft()
+                if not waited and self._ask_max_body is None:
+                    self._known = known_head(data, exchange.request, self._limits)
+                self._begin_exchange(exchange)
             else:
                 self._await_rest(waited)
 

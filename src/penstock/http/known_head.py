@@ -1,0 +1,55 @@
+"""KnownHead: the head of a request that was read before. Clients send the same one again and again on a connection.
+
+Only the digits of its Content-Length change. Where all other bytes are the same, so is what they mean: nothing of it is
+parsed or checked once more.
+
+1. Whether it is the same head is decided by its bytes alone. A request that differs by one of them, or that is not
+   there as a whole, or has something behind it, is parsed like any other.
+2. Only the head of a plain request is kept: HTTP/1.1, a POST, one length in decimal digits, nothing that changes how
+   the body is sent, and a connection that is used again.
+"""
+
+import re
+
+from penstock.http.exchange import HttpRequest
+from penstock.http.limits import FrontLimits
+
+# A header that leaves the body as it is. (Which of the others came is not looked at: they are the same bytes again.)
+_LINE = rb"(?!content-length|transfer-encoding|expect|upgrade)[!-9;-~]+:[\t -~]*\r\n"
+_PLAIN = re.compile(
+    rb"(POST [!-~]+ HTTP/1\.1\r\n(?:%b)*content-length: *)([0-9]{1,15})(\r\n(?:%b)*\r\n)" % (_LINE, _LINE),
+    re.IGNORECASE,
+)
+# Every connection keeps one, and most of them wait.
+_MAX_KEPT = 8_192
+# With another length a head may be so much longer, and must still be within its limit.
+_MAX_DIGITS = 15
+
+
+class KnownHead:
+    """A head, and the request that it is, but for the body."""
+
+    __slots__ = ("_at", "_before", "_behind", "_max_body", "_rest", "request")
+
+    def __init__(self, before: bytes, behind: bytes, request: HttpRequest, max_body: int) -> None:
+        """`before` and `behind` are what stands on both sides of the digits."""
+        self._before = before
+        self._behind = behind
+        self._at = len(before)
+        self._rest = len(behind)
+        self._max_body = max_body
+        self.request = request
+
+    def body_of(self, data: bytes) -> bytes | None:
+        """The body of a request with this head, where `data` is that and nothing else; None where it is not."""
+        size = len(data) - data.find(b"\r", self._at) - self._rest
+        head = b"%b%d%b" % (self._before, size, self._behind)  # as it must be for a body of this size
+        return data[len(head) :] if data.startswith(head) and size <= self._max_body else None
+
+
+def known_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> KnownHead | None:
+    """What is kept of a request that was read from `data` and from nothing else; None if its head is not plain."""
+    found = _PLAIN.match(data, 0, min(_MAX_KEPT, limits.max_head - _MAX_DIGITS))
+    if found is None or not request.keep_alive or len(data) - found.end() != int(found[2]):
+        return None
+    return KnownHead(found[1], found[3], request, limits.max_body)

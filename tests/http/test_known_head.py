@@ -1,0 +1,168 @@
+"""A head that a client sends again: it is known, and nothing that is sent then is understood in another way."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from tests.http.wire import Client, post
+
+FIRST = post(b"first", b"Authorization: Bearer one")
+AUTHORIZED = b"Authorization: Bearer one"
+HEAD_SIZE = FIRST.index(b"first")
+# The head of a request whose body looks like one.
+WRAPPED = post(b"", b"Authorization: Bearer two", length=b"%d" % len(FIRST))
+# What comes behind the first request, in reads.
+SECOND: dict[str, tuple[bytes, ...]] = {
+    "the same": (FIRST,),
+    "another length": (post(b"x" * 12_345, AUTHORIZED),),
+    "no body": (post(b"", AUTHORIZED),),
+    "a length with a zero before it": (post(b"first", AUTHORIZED, length=b"05"),),
+    "a length with a plus": (post(b"first", AUTHORIZED, length=b"+5"),),
+    "a negative length": (post(b"first", AUTHORIZED, length=b"-5"),),
+    "no length": (post(b"first", AUTHORIZED, length=b""),),
+    "a length in hex": (post(b"first", AUTHORIZED, length=b"0x5"),),
+    "a length beyond 64 bits": (post(b"first", AUTHORIZED, length=b"99999999999999999999"),),
+    "a length that is too short": (post(b"first", AUTHORIZED, length=b"3"),),
+    "a length that is too long": (post(b"first", AUTHORIZED, length=b"8"),),
+    "a length that is too long, and the rest": (post(b"first", AUTHORIZED, length=b"8"), b"one"),
+    "too large": (post(b"x" * 20_001, AUTHORIZED),),
+    "too large by its length": (post(b"x", AUTHORIZED, length=b"20001"),),
+    "two in one read": (FIRST + post(b"second", AUTHORIZED),),
+    "two in two reads": (FIRST, post(b"second", AUTHORIZED)),
+    "a head, and its body": (FIRST[:HEAD_SIZE], b"first"),
+    "a body in two reads": (FIRST[:-2], FIRST[-2:]),
+    "a head in two reads": (FIRST[:20], FIRST[20:]),
+    "byte by byte": tuple(FIRST[index : index + 1] for index in range(len(FIRST))),
+    "a request as the body of another": (WRAPPED, FIRST),
+    "a request as the body of another, behind one": (FIRST + WRAPPED, FIRST),
+    "a request behind a part of a body": (FIRST[:-2], FIRST),
+    "a request behind a part of a head": (FIRST[:20], FIRST),
+    "something behind it": (FIRST + b"\r\n",),
+    "something before it": (b"\r\n" + FIRST,),
+    "rubbish behind it": (FIRST + b"\x00",),
+    "another key": (post(b"first", b"Authorization: Bearer two"),),
+    "a header more": (post(b"first", AUTHORIZED, b"X-A: b"),),
+    "a header less": (post(b"first"),),
+    "another length more": (post(b"first", AUTHORIZED, b"Content-Length: 5"),),
+    "chunks too": (post(b"5\r\nfirst\r\n0\r\n\r\n", AUTHORIZED, b"Transfer-Encoding: chunked"),),
+    "a go-ahead asked for": (post(b"first", AUTHORIZED, b"Expect: 100-continue"),),
+    "the last one": (post(b"first", AUTHORIZED, b"Connection: close"), FIRST),
+    "an older protocol": (FIRST.replace(b"HTTP/1.1", b"HTTP/1.0"), FIRST),
+    "another protocol": (post(b"first", AUTHORIZED, b"Connection: Upgrade", b"Upgrade: h2c"), FIRST),
+    "bare ends of lines": (FIRST.replace(b"\r\n", b"\n"),),
+    "a line that is folded": (FIRST.replace(b"Bearer", b"\r\n Bearer"),),
+}
+# Heads that are not kept, because their bytes do not say all, or say that nothing follows.
+NOT_KEPT: dict[str, bytes] = {
+    "no body": b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+    "chunks": b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "a go-ahead asked for": post(b"first", b"Expect: 100-continue"),
+    "too long": post(b"first", b"X-A: " + b"a" * 9_000),
+}
+
+Outcome = list[object]
+
+
+async def outcome(client: Client, *reads: bytes) -> Outcome:
+    """What is asked and answered when these bytes come, and whether the connection is there then."""
+    client.wire.written.clear()
+    seen: Outcome = []
+
+    async def answer_all() -> None:
+        while client.waiting:
+            exchange = client.answer()
+            request = exchange.request
+            seen.append((request.method, request.path, request.query, request.headers, request.keep_alive))
+            seen.append((request.modern, exchange.body))
+            await asyncio.sleep(0)
+
+    for data in reads:
+        client.send(data)
+        await answer_all()
+    return [*seen, b"".join(client.wire.written), client.wire.closed, client.connection.closing]
+
+
+async def judge(*reads: bytes) -> None:
+    """Whoever is known is understood as one of whom nothing is kept."""
+    acquainted, stranger = Client(max_body=20_000), Client(lambda *_: 20_000)
+    assert await outcome(acquainted, FIRST, *reads) == await outcome(stranger, FIRST, *reads)
+
+
+@pytest.mark.parametrize("reads", SECOND.values(), ids=SECOND)
+def test_a_known_head_changes_nothing(reads: tuple[bytes, ...]) -> None:
+    async def check() -> None:
+        await judge(*reads)
+        for others in SECOND.values():
+            await judge(*reads, *others)
+
+    asyncio.run(check())
+
+
+EDITS: dict[str, Callable[[bytes, int, bytes], bytes]] = {
+    "a byte is another": lambda data, at, byte: data[:at] + byte + data[at + 1 :],
+    "a byte is missing": lambda data, at, _: data[:at] + data[at + 1 :],
+    "a byte is too much": lambda data, at, byte: data[:at] + byte + data[at:],
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_head_that_differs_by_a_byte_is_another(edit: Callable[[bytes, int, bytes], bytes]) -> None:
+    async def check() -> None:
+        for at in range(len(FIRST)):
+            for byte in (b"0", b"9", b"a", b" ", b"\r", b"\n", b":", b"\x00", b"\xff"):
+                await judge(edit(FIRST, at, byte))
+
+    asyncio.run(check())
+
+
+def test_requests_are_told_apart_wherever_the_reads_part_them() -> None:
+    async def check() -> None:
+        chance = random.Random(7)
+        sent = FIRST + post(b"second", AUTHORIZED) + post(b"other") + FIRST
+        for _ in range(300):
+            cuts = sorted(chance.sample(range(1, len(sent)), chance.randint(1, 6)))
+            await judge(*(sent[start:end] for start, end in pairwise((0, *cuts, len(sent)))))
+
+    asyncio.run(check())
+
+
+def test_what_its_handler_made_of_a_head_is_kept_with_it() -> None:
+    async def check() -> None:
+        client = Client()
+        client.send(FIRST)
+        first = client.answer()
+        first.request.reading = "read"
+        client.send(post(b"second", AUTHORIZED))
+        assert client.waiting[0].body == b"second"
+        assert client.answer().request is first.request
+        client.send(post(b"third", b"Authorization: Bearer two"))
+        other = client.answer()
+        assert (other.request.headers["authorization"], other.request.reading) == ("Bearer two", None)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("request_", NOT_KEPT.values(), ids=NOT_KEPT)
+def test_a_head_that_is_not_plain_is_read_each_time(request_: bytes) -> None:
+    async def check() -> None:
+        client = Client()
+        client.send(request_)
+        first = client.answer()
+        client.send(request_)
+        assert client.answer().request is not first.request
+
+    asyncio.run(check())
+
+
+def test_a_known_head_is_not_kept_where_another_length_would_make_it_too_long() -> None:
+    async def check() -> None:
+        client = Client(max_head=len(FIRST) + 5)
+        client.send(FIRST)
+        first = client.answer()
+        client.send(FIRST)
+        assert client.answer().request is not first.request
+
+    asyncio.run(check())
