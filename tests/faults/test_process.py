@@ -281,6 +281,36 @@ def test_g20_streams_keep_their_snapshot_and_new_calls_get_the_new_one(start: St
     assert gateway.ask(f"main/{gateway.upstream.play(whole())}", stream=False).text == TEXT
 
 
+def test_g20_a_connection_that_was_let_in_is_asked_for_its_key_again(start: Starter) -> None:
+    gateway = start()
+    old = gateway.file.read_text()
+    mine = post(body(f"main/{gateway.upstream.play(whole())}", stream=True))
+    other = mine.replace(CLIENT_KEY.encode(), b"another-key")
+    with gateway.client() as client:
+
+        def assert_let_in(request: bytes) -> None:
+            for _ in range(2):
+                gateway.expected += 1
+                client.send(request)
+                assert gateway.keep(client.response()).text == TEXT
+
+        def assert_refused(request: bytes) -> None:
+            client.send(request)
+            assert client.response().error["code"] == "invalid_api_key"
+
+        assert_let_in(mine)
+        assert_refused(other)
+        assert_let_in(mine)
+        reload(gateway, old.replace(CLIENT_KEY, "another-key"))
+        assert_refused(mine)
+        assert_refused(mine)
+        assert_let_in(other)
+        reload(gateway, old)
+        assert_refused(other)
+        assert_let_in(mine)
+    gateway.quiet()
+
+
 BROKEN = {
     "no TOML": ("[server", "1"),
     "an unknown key": ("[server]\nlisen = 'x'\n", "lisen"),

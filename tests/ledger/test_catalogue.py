@@ -263,6 +263,23 @@ def test_c35_a_key_that_is_revoked_may_finish_what_it_began(start: Starter) -> N
     gateway.quiet()
 
 
+def test_c35_a_key_that_is_revoked_opens_nothing_on_its_connection_either(start: Starter) -> None:
+    gateway = start()
+    model = gateway.upstream.play(whole())
+    key, secret = make_key(gateway)
+    with gateway.client() as client:
+        for _ in range(2):
+            client.send(request(secret, f"main/{model}", stream=True))
+            assert_measured(booked(gateway, client.response()), "reported")
+        gateway.expected += 2
+        put_key(gateway.book.folder, structs.replace(key, revoked_ms=1))
+        while gateway.send(request(secret, "nobody/x", stream=True)).status != 401:
+            gateway.expected += 1
+        client.send(request(secret, f"main/{model}", stream=True))
+        assert client.response().error["message"].startswith("this key was revoked")
+    gateway.quiet()
+
+
 def test_c39_each_try_of_an_sdk_is_a_call(gateway: Gateway) -> None:
     model = gateway.upstream.play([status(500, JSON, ERROR_BODY)])
     with OpenAI(

@@ -15,24 +15,26 @@ from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.failure import Failure
-from penstock.gateway.keys import PREFIX, Key, KeyRing, configured, is_mistyped
+from penstock.gateway.keys import Key, KeyRing, configured
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.pipeline import Gateway, Upstream
 from penstock.gateway.routing import Health
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.http.server import ServerConnection
 from penstock.providers.manners import manner
 from penstock.serve import families
 from penstock.serve.bookkeeping import Bookkeeping
+from penstock.serve.door import Door
 from penstock.serve.live import Live, View
 from penstock.serve.log import Log
 from penstock.serve.metrics import Gauges, Metrics, bounded
 from penstock.serve.overhearing import Overhearing
-from penstock.serve.paths import decoded, plain_path
+from penstock.serve.paths import decoded
+from penstock.serve.reading import Reading, read
 from penstock.serve.record import Recorder
-from penstock.serve.responses import JSON, error_page, new_request_id, respond_failure, respond_json
+from penstock.serve.responses import error_page, new_request_id, refused, respond_failure, respond_json
 from penstock.serve.shelf import prepare
 from penstock.serve.siblings import Routes, Siblings
 from penstock.serve.surfaces.chat_completions import ChatCompletions, Playground
@@ -60,17 +62,6 @@ _STOPPED = Failure(
     retryable=False,
     passing=False,
 )
-_KEYS_UNKNOWN = Failure(
-    code="ledger_unavailable",
-    message="the gateway cannot read its keys now, and lets nobody in whom it does not know; try again soon",
-    status=503,
-    kind="server_error",
-    retry_after="2",
-)
-_NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
-_UNKNOWN = "this key is not known here; one that was made just now is known within a second"
-_MISTYPED = "this key is mistyped, or a part of it is missing: its last digits do not fit the rest"
-_ROTATED = "this key was rotated, and what you show has ended: ask for its new secret"
 # What was written last needs a moment to leave.
 _LAST_BYTES_S = 1.0
 
@@ -98,6 +89,7 @@ class App:
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
+        self._door = self._books.door if self._books is not None else Door()
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         folder = home.room("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
@@ -134,7 +126,7 @@ class App:
             self._books.use(config)
         else:
             secrets = [key.reveal() for key in config.server.keys]
-            self._configured = KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1))
+            self._door.use(KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1)))
         self.metrics.use(config)
         self._trace(config)
         self._allow(content=config.admin.content)
@@ -275,7 +267,7 @@ class App:
 
     def play(self, exchange: Exchange, request_id: str) -> None:
         """Answer a chat of whoever tries the gateway by its page."""
-        self._post(exchange, request_id, self._playground, None)
+        self._post(exchange, request_id, self._playground, None, _read(exchange.request))
 
     def models(self) -> list[dict[str, object]]:
         """The models that there are, each with whether it can answer now, as far as is known."""
@@ -291,7 +283,8 @@ class App:
         """Answer a request."""
         request = exchange.request
         request_id = new_request_id()
-        path = plain_path(request.path)
+        reading = _read(request)
+        path = reading.path
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
@@ -300,42 +293,47 @@ class App:
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
-        elif isinstance(key := self._key(exchange), Failure):
+        elif isinstance(key := self._door.judge(reading.secret), Failure):
             respond_failure(exchange, key, request_id, {})
         elif path == "/chat/completions":
-            self._post(exchange, request_id, self._chat, key)
+            self._post(exchange, request_id, self._chat, key, reading)
         elif path == "/embeddings":
-            self._post(exchange, request_id, self._embeddings, key)
+            self._post(exchange, request_id, self._embeddings, key, reading)
         elif path == "/models" or path.startswith("/models/"):
             self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
             hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
             message = f"there is nothing at {request.path[:200]}{hint}"
-            respond_failure(exchange, _refused(404, message, "not_found"), request_id, {})
+            respond_failure(exchange, refused(404, message, "not_found"), request_id, {})
 
     def _post(
-        self, exchange: Exchange, request_id: str, surface: ChatCompletions | Embeddings, key: Key | None
+        self,
+        exchange: Exchange,
+        request_id: str,
+        surface: ChatCompletions | Embeddings,
+        key: Key | None,
+        reading: Reading,
     ) -> None:
         if exchange.request.method != "POST":
-            failure = _refused(405, f"{exchange.request.method} is not possible here; POST is", "method_not_allowed")
+            failure = refused(405, f"{exchange.request.method} is not possible here; POST is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
         elif self.draining:
             respond_failure(exchange, _DRAINING, request_id, {})
-        elif (unreadable := _unreadable(exchange.request.headers)) is not None:
-            respond_failure(exchange, unreadable, request_id, {})
+        elif reading.unreadable is not None:
+            respond_failure(exchange, reading.unreadable, request_id, {})
         else:
             surface.handle(exchange, self._gateway, request_id, key)
 
     def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
         headers = {"x-request-id": request_id}
         if exchange.request.method not in ("GET", "HEAD"):
-            failure = _refused(405, f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
+            failure = refused(405, f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "GET"})
             return
         wanted = decoded(escaped)
         if wanted is None:
             message = f"no model can be read from {escaped[:200]!r}: its escapes are broken, or are not UTF-8"
-            respond_failure(exchange, _refused(404, message, "model_not_found", param="model"), request_id, {})
+            respond_failure(exchange, refused(404, message, "model_not_found", param="model"), request_id, {})
         elif not wanted:
             names = [name for name in self.config.models() if key is None or key.may_ask_for(name)]
             data = [self._model(name) for name in names if self._is_offered(name)]
@@ -343,7 +341,7 @@ class App:
         elif self.config.route(wanted) is not None and (key is None or key.may_ask_for(wanted)):
             respond_json(exchange, 200, self._model(wanted), headers)
         else:
-            failure = _refused(404, f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
+            failure = refused(404, f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
             respond_failure(exchange, failure, request_id, {})
 
     def _model(self, name: str) -> dict[str, object]:
@@ -377,28 +375,6 @@ class App:
         if provider is None or not provider.implied or self.config.only_here:
             return True
         return self._here[provider.name].obstacle() is None
-
-    def _key(self, exchange: Exchange) -> Key | Failure | None:
-        """The key that the client shows, or why it is not let in; None where no keys are asked for."""
-        ring = self._books.keys if self._books is not None else self._configured
-        unknown = self._books is not None and not self._books.keys_known
-        headers = exchange.request.headers
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one hides no other
-        given = bearer or headers.get("x-api-key") or headers.get("api-key") or ""
-        open_to_all = not ring and not unknown and not (self._books is not None and self._books.closed)
-        if open_to_all and not given.startswith(PREFIX):
-            return None
-        now_ms = time.time() * 1000
-        key = ring.find(given, now_ms)
-        if key is None and ring.was_rotated(given, now_ms):
-            return _unauthorized(_ROTATED)
-        if key is None and unknown:
-            return _KEYS_UNKNOWN
-        if key is None:
-            return _unauthorized(_MISTYPED if is_mistyped(given) else _UNKNOWN if given else _NO_KEY)
-        unusable = key.unusable(now_ms) if key.stored else ""
-        return _unauthorized(unusable) if unusable else key
 
     def _settle(self, call: Call) -> None:
         entry = self._ledger.settle(call)
@@ -453,17 +429,12 @@ def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
     return structs.replace(config, providers=MappingProxyType(providers))
 
 
-def _unreadable(headers: dict[str, str]) -> Failure | None:
-    """Why a body cannot be taken by what its headers say of it; None where it can."""
-    coding = headers.get("content-encoding", "identity").lower()
-    if coding not in ("", "identity"):
-        return _refused(415, f"a body encoded as {coding[:40]} is not taken; send it plain", "unsupported_encoding")
-    kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    from_page = "origin" in headers or "sec-fetch-site" in headers
-    if from_page and not (kind == JSON or kind.endswith("+json")):
-        # A page may post such a body anywhere without asking; JSON it may not.
-        return _refused(415, "the body must be sent as application/json", "unsupported_type")
-    return None
+def _read(request: HttpRequest) -> Reading:
+    """What a request is by its head, which another one may have had before it."""
+    reading = request.reading
+    if not isinstance(reading, Reading):
+        request.reading = reading = read(request)
+    return reading
 
 
 def _named(exchange: Exchange) -> str:
@@ -475,13 +446,3 @@ def _view(exchange: Exchange) -> View:
     """The calls that another worker looks at."""
     query = parse_qs(exchange.request.query)
     return View.read(*(query.get(name, [""])[0] for name in ("find", "before")))
-
-
-def _refused(status: int, message: str, code: str, param: str | None = None) -> Failure:
-    return Failure(
-        code=code, message=message, status=status, kind="invalid_request_error", param=param, retryable=False
-    )
-
-
-def _unauthorized(message: str) -> Failure:
-    return Failure(code="invalid_api_key", message=message, status=401, kind="authentication_error", retryable=False)

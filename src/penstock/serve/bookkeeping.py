@@ -13,6 +13,7 @@ from penstock.gateway.entry import Entry
 from penstock.gateway.keys import Key, KeyRing, configured
 from penstock.gateway.ledger import Ledger
 from penstock.gateway.prices import PriceBook
+from penstock.serve.door import Door
 from penstock.stores.books import open_book, state_folder
 from penstock.stores.journal import Journal, recover
 from penstock.stores.scribe import Keys, Scribe
@@ -53,12 +54,12 @@ class Bookkeeping:
         self._stored: list[Key] = []
         self._configured: list[Key] = []
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
-        self.keys = KeyRing([])
-        """The keys that let a client in."""
-        self.closed = False
-        """Whether a key is needed, even if there is none any more: a book that is moved away opens no door."""
-        self.keys_known = False
-        """Whether the book has told its keys: until then nobody can tell who else is to be let in."""
+        self.door = Door()
+        """Where clients show their keys."""
+        # Whether the book has told its keys: until then nobody can tell who else is to be let in.
+        self._keys_known = False
+        # Whether a key is needed, even if there is none any more: a book that is moved away opens no door.
+        self._closed = False
         self._scribe = Scribe(
             partial(open_book, settings, environment),
             self.ledger.booked,
@@ -92,12 +93,12 @@ class Bookkeeping:
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
         secrets = [key.reveal() for key in config.server.keys]
         self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
-        self.keys = KeyRing([*self._configured, *self._stored])
+        self._show_keys()
 
     @property
     def lets_in(self) -> bool:
         """Whether anybody may be let in by now: the book has told its keys, or the configuration has some."""
-        return self.keys_known or bool(self._configured)
+        return self._keys_known or bool(self._configured)
 
     def has_living_key(self) -> bool:
         """Whether a stored key opens anything now."""
@@ -139,11 +140,15 @@ class Bookkeeping:
         self._journal.close()
         self._accounts.close()
 
+    def _show_keys(self) -> None:
+        keys = KeyRing([*self._configured, *self._stored])
+        self.door.use(keys, known=self._keys_known, closed=self._closed)
+
     def _take_keys(self, keys: Keys) -> None:
         self._stored = keys.keys
-        self.keys_known = True
-        self.keys = KeyRing([*self._configured, *self._stored])
-        self.closed = self.closed or bool(self._stored)
+        self._keys_known = True
+        self._closed = self._closed or bool(self._stored)
+        self._show_keys()
         for key in keys.keys:
             if key.id in keys.spent:
                 self._accounts.seed(key, keys.spent[key.id])

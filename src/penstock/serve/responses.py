@@ -53,6 +53,13 @@ def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
     return {"content-type": JSON, "x-request-id": request_id}, msgspec.json.encode({"error": error})
 
 
+def refused(status: int, message: str, code: str, param: str | None = None) -> Failure:
+    """Why a request is not taken as it is, whoever asks."""
+    return Failure(
+        code=code, message=message, status=status, kind="invalid_request_error", param=param, retryable=False
+    )
+
+
 def new_request_id() -> str:
     """A name for one request, which nobody can guess."""
     return f"req_{secrets.token_hex(12)}"

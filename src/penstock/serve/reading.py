@@ -1,0 +1,42 @@
+"""Reading: what the gateway makes of a request by its head alone. Made once for all requests that share a head."""
+
+from msgspec import Struct
+
+from penstock.gateway.failure import Failure
+from penstock.http.exchange import HttpRequest
+from penstock.serve.paths import plain_path
+from penstock.serve.responses import JSON, refused
+
+
+class Reading(Struct, frozen=True):
+    """What a request asks for, and by whom."""
+
+    path: str
+    """Without the prefix under which it was asked for."""
+    secret: str
+    """What the client shows to be let in; empty if it shows nothing."""
+    unreadable: Failure | None
+    """Why a body cannot be taken by what the headers say of it; None where it can."""
+
+
+def read(request: HttpRequest) -> Reading:
+    """What a request is, by its head."""
+    return Reading(plain_path(request.path), _secret(request.headers), _unreadable(request.headers))
+
+
+def _secret(headers: dict[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one hides no other
+    return bearer or headers.get("x-api-key") or headers.get("api-key") or ""
+
+
+def _unreadable(headers: dict[str, str]) -> Failure | None:
+    coding = headers.get("content-encoding", "identity").lower()
+    if coding not in ("", "identity"):
+        return refused(415, f"a body encoded as {coding[:40]} is not taken; send it plain", "unsupported_encoding")
+    kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    from_page = "origin" in headers or "sec-fetch-site" in headers
+    if from_page and not (kind == JSON or kind.endswith("+json")):
+        # A page may post such a body anywhere without asking; JSON it may not.
+        return refused(415, "the body must be sent as application/json", "unsupported_type")
+    return None
