@@ -7,6 +7,7 @@ object, keys that are there twice, figures beyond reason.
 
 import json
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -64,6 +65,7 @@ class EmbeddingsRequest(Struct, frozen=True):
 
     model: str
     fields: dict[str, msgspec.Raw]
+    stream: ClassVar[bool] = False
 
     def for_target(self, model: str, overrides: Mapping[str, object]) -> bytes:
         """The body for a provider."""

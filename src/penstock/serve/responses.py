@@ -1,6 +1,6 @@
 """Answers in OpenAI's manner: JSON, the error envelope, and the headers that every answer carries."""
 
-import secrets
+import os
 
 import msgspec
 
@@ -62,7 +62,7 @@ def refused(status: int, message: str, code: str, param: str | None = None) -> F
 
 def new_request_id() -> str:
     """A name for one request, which nobody can guess."""
-    return f"req_{secrets.token_hex(12)}"
+    return f"req_{os.urandom(12).hex()}"
 
 
 def call_headers(call: Call) -> dict[str, str]:

@@ -1,14 +1,14 @@
 """`POST /v1/chat/completions`: the client's side of a call, in the OpenAI chat dialect."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.openai_chat_body import write_body
 from penstock.gateway.call import Call
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import ChatRequest, parse
-from penstock.http.exchange import Exchange
 from penstock.serve.responses import JSON, STREAM_HEADERS, call_headers
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface
@@ -17,17 +17,8 @@ from penstock.serve.surfaces.surface import Surface
 class ChatCompletions(Surface[ChatRequest]):
     """The surface for chats."""
 
-    def read(self, body: bytes) -> ChatRequest:
-        """The request in a body."""
-        return parse(body)
-
-    def call(self, request: ChatRequest, request_id: str, started: float) -> Call:
-        """The call that a request is."""
-        return Call(request_id, request.model, stream=request.stream, started=started)
-
-    def client(self, exchange: Exchange, call: Call) -> "ChatClient":
-        """The client's side of a chat."""
-        return ChatClient(exchange, call, self.over)
+    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
+        super().__init__(calls, settle, parse, ChatClient)
 
     def answer(self, request: ChatRequest, client: "ChatClient", gateway: Gateway) -> Attempts | None:
         """The attempts that will answer a chat; None if it was refused."""
@@ -37,23 +28,15 @@ class ChatCompletions(Surface[ChatRequest]):
 class Playground(ChatCompletions):
     """The same, for whoever tries the gateway by its page: such calls are told from others by a tag."""
 
-    def call(self, request: ChatRequest, request_id: str, started: float) -> Call:
-        """The call that a request is."""
-        call = super().call(request, request_id, started)
-        call.tags = {"via": "playground"}
-        return call
+    tags: ClassVar[Mapping[str, str]] = {"via": "playground"}
 
 
 class ChatClient(SurfaceClient):
     """The client of one chat."""
 
-    def __init__(self, exchange: Exchange, call: Call, over: Callable[[SurfaceClient], None]) -> None:
-        super().__init__(exchange, call, over)
-        self.stream = call.stream
-        self.write = exchange.write
-        """Sends bytes of the stream."""
-        self.chunk_writer = exchange.chunk_writer
+    def chunk_writer(self) -> Callable[[bytes], None] | None:
         """What sends HTTP chunks as they are, for now."""
+        return self._exchange.chunk_writer()
 
     def begin(self) -> None:
         """Send the head of a streamed answer, if it was not sent yet."""

@@ -33,14 +33,17 @@ class Carrier(Protocol):
 class SurfaceClient:
     """The client of one call. `over` is told when the call is settled."""
 
+    attempts: Attempts | None = None
+    _carrier: Carrier | None = None
+    _settled = False
+
     def __init__(self, exchange: Exchange, call: Call, over: "Callable[[SurfaceClient], None]") -> None:
         self._exchange = exchange
         self._over = over
-        self._carrier: Carrier | None = None
-        self._settled = False
-        self._paused = exchange.paused
         self.call = call
-        self.attempts: Attempts | None = None
+        self.stream = call.stream
+        self.write = exchange.write
+        """Sends bytes of a streamed answer."""
         exchange.on_gone = self._gone
         exchange.on_pause = self._pause
         exchange.on_resume = self._resume
@@ -50,7 +53,7 @@ class SurfaceClient:
     def attach(self, carrier: Carrier) -> None:
         """What will bring the answer."""
         self._carrier = carrier
-        if self._paused:
+        if self._exchange.paused:
             carrier.pause()
 
     def refuse(self, failure: Failure) -> None:
@@ -107,12 +110,10 @@ class SurfaceClient:
             self._carrier.cancel(failure)
 
     def _pause(self) -> None:
-        self._paused = True
         if self._carrier is not None:
             self._carrier.pause()
 
     def _resume(self) -> None:
-        self._paused = False
         if self._carrier is not None:
             self._carrier.resume()
 

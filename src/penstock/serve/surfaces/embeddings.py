@@ -1,10 +1,11 @@
 """`POST /v1/embeddings`: passed on to a provider that has them, as they are but for the model's name."""
 
+from collections.abc import Callable
+
 from penstock.gateway.call import Call
 from penstock.gateway.passage import Whole
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
-from penstock.http.exchange import Exchange
 from penstock.serve.responses import JSON, call_headers
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface
@@ -16,17 +17,10 @@ _KEPT = ("content-type", "content-encoding")
 class Embeddings(Surface[EmbeddingsRequest]):
     """The surface for embeddings."""
 
-    def read(self, body: bytes) -> EmbeddingsRequest:
-        """The request in a body."""
-        return parse_embeddings(body)
+    name = "embeddings"
 
-    def call(self, request: EmbeddingsRequest, request_id: str, started: float) -> Call:
-        """The call that a request is."""
-        return Call(request_id, request.model, stream=False, started=started, surface="embeddings")
-
-    def client(self, exchange: Exchange, call: Call) -> "EmbeddingsClient":
-        """The client's side of a call."""
-        return EmbeddingsClient(exchange, call, self.over)
+    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
+        super().__init__(calls, settle, parse_embeddings, EmbeddingsClient)
 
     def answer(self, request: EmbeddingsRequest, client: "EmbeddingsClient", gateway: Gateway) -> Attempts | None:
         """The attempts that will answer a request; None if it was refused."""
