@@ -8,6 +8,7 @@ from msgspec import Struct
 
 # The header by which a client may name its request; it is told again.
 _CLIENTS_NAME = "x-client-request-id"
+_CLOSE = "connection: close\r\n"
 # Has no body, and says nothing of the one that it stands for.
 _NOT_MODIFIED = 304
 REASONS = {status.value: status.phrase for status in HTTPStatus}
@@ -51,6 +52,14 @@ class HttpRequest(Struct, eq=False):
     """Whether the client wants to ask again on its connection."""
     reading: object = None
     """What its handler made of it, kept for the next request that shares this."""
+    told: str = ""
+    """What the head of every answer says: how the client names its request, and whether the connection is closed."""
+
+    def __post_init__(self) -> None:
+        if _CLIENTS_NAME in self.headers:
+            self.told = f"{_CLIENTS_NAME}: {self.headers[_CLIENTS_NAME]}\r\n"
+        if not self.keep_alive:
+            self.told += _CLOSE
 
 
 class Exchange(Struct, eq=False):
@@ -107,9 +116,8 @@ class Exchange(Struct, eq=False):
     def write(self, data: bytes, /) -> None:
         """Send a piece of the body."""
         if self._state == "streaming" and data:
-            unsent, self._unsent = self._unsent, b""
-            piece = b"%b%x\r\n%b\r\n" % (unsent, len(data), data) if self.request.modern else unsent + data
-            self._connection.write(piece)
+            head, self._unsent = self._unsent, b""
+            self._connection.write(b"%b%x\r\n%b\r\n" % (head, len(data), data) if self.request.modern else head + data)
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
         """What sends HTTP chunks as they are, until the answer ends; None where they cannot go out so."""
@@ -160,12 +168,8 @@ class Exchange(Struct, eq=False):
 
     def _head(self, lines: str, framing: str) -> bytes:
         request = self.request
-        named = request.headers.get(_CLIENTS_NAME)
-        if named is not None:
-            framing += f"{_CLIENTS_NAME}: {named}\r\n"
-        if not request.keep_alive or self._connection.closing:
-            framing += "connection: close\r\n"
-        return f"{lines}{framing}\r\n".encode("latin-1", "replace")
+        closes = _CLOSE if self._connection.closing and request.keep_alive else ""
+        return f"{lines}{framing}{request.told}{closes}\r\n".encode("latin-1", "replace")
 
     def _finish(self) -> None:
         self._state = "over"

@@ -1,12 +1,13 @@
 """Answers in OpenAI's manner: JSON, the error envelope, and the headers that every answer carries."""
 
 import os
+from functools import lru_cache
 
 import msgspec
 
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import Exchange, head_lines
 
 JSON = "application/json"
 # What refuses a request before it is read, as a code.
@@ -25,6 +26,7 @@ STREAM_HEADERS = {
     "cache-control": "no-cache, no-transform",
     "x-accel-buffering": "no",
 }
+STREAM_LINES = head_lines(200, STREAM_HEADERS)
 
 
 def respond_json(exchange: Exchange, status: int, body: object, headers: dict[str, str] | None = None) -> None:
@@ -67,15 +69,28 @@ def new_request_id() -> str:
 
 def call_headers(call: Call) -> dict[str, str]:
     """What the client is told about how its call was answered."""
-    headers = {"x-request-id": call.id, "x-penstock-attempts": str(len(call.attempts)), **call.headers}
-    if call.attempts:
-        headers["x-penstock-provider"] = header_value(call.attempts[-1].provider)
-        headers["x-penstock-model"] = header_value(call.attempts[-1].model)
+    return dict(line.split(": ", 1) for line in call_lines(call).split("\r\n") if line)
+
+
+def call_lines(call: Call) -> str:
+    """The same, as lines of a head."""
+    attempts = call.attempts
+    lines = f"x-request-id: {call.id}\r\nx-penstock-attempts: {len(attempts)}\r\n"
+    if call.headers:
+        lines += "".join(f"{name}: {value}\r\n" for name, value in call.headers.items())
+    if attempts:
+        lines += _answered_by(attempts[-1].provider, attempts[-1].model)
     if call.first_event_s is not None:
-        headers["openai-processing-ms"] = str(round(call.first_event_s * 1000))
+        lines += f"openai-processing-ms: {call.first_event_s * 1000:.0f}\r\n"
     if call.repairs:
-        headers["x-penstock-repairs"] = ",".join(f"{code}={count}" for code, count in call.repairs.items())
-    return headers
+        repairs = ",".join(f"{code}={count}" for code, count in call.repairs.items())
+        lines += f"x-penstock-repairs: {repairs}\r\n"
+    return lines
+
+
+@lru_cache(maxsize=1_024)
+def _answered_by(provider: str, model: str) -> str:
+    return f"x-penstock-provider: {header_value(provider)}\r\nx-penstock-model: {header_value(model)}\r\n"
 
 
 def header_value(value: str) -> str:

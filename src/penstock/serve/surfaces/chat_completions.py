@@ -9,7 +9,7 @@ from penstock.core.dialects.openai_chat_body import write_body
 from penstock.gateway.call import Call
 from penstock.gateway.pipeline import Attempts, Gateway
 from penstock.gateway.request import ChatRequest, parse
-from penstock.serve.responses import JSON, STREAM_HEADERS, call_headers
+from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface
 
@@ -34,15 +34,12 @@ class Playground(ChatCompletions):
 class ChatClient(SurfaceClient):
     """The client of one chat."""
 
-    def chunk_writer(self) -> Callable[[bytes], None] | None:
-        """What sends HTTP chunks as they are, for now."""
-        return self._exchange.chunk_writer()
-
     def begin(self) -> None:
         """Send the head of a streamed answer, if it was not sent yet."""
-        if not self._exchange.begun:
+        exchange = self._exchange
+        if not exchange.begun:
             self.call.status = 200
-            self._exchange.start(200, STREAM_HEADERS | call_headers(self.call))
+            exchange.begin(STREAM_LINES + call_lines(self.call))
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream, and end the body."""

@@ -44,6 +44,8 @@ class SurfaceClient:
         self.stream = call.stream
         self.write = exchange.write
         """Sends bytes of a streamed answer."""
+        self.chunk_writer = exchange.chunk_writer
+        """What sends HTTP chunks of it as they are, for now."""
         exchange.on_gone = self._gone
         exchange.on_pause = self._pause
         exchange.on_resume = self._resume
