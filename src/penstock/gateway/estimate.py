@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 # Bytes of text for one token: of letters that ASCII has, and of all others.
-_ASCII_BYTES = 4.0
-_OTHER_BYTES = 3.0
+_ASCII_BYTES = 4
+_OTHER_BYTES = 3
 # What surrounds a message, and an answer that is about to begin, in the templates of most models.
 _PER_MESSAGE = 4
 _PER_REQUEST = 3
@@ -25,6 +25,7 @@ _SAMPLE = 4_096
 _MAX_ITEMS = 500
 _MAX_PARTS = 20
 _SCHEMAS = ("tools", "functions", "response_format")
+_BESIDE_MESSAGES = frozenset(("input", "prompt", *_SCHEMAS))
 
 _DEFAULT_RATIO = 4.0
 _RATIOS = (1.0, 8.0)
@@ -39,6 +40,8 @@ _MAX_TARGETS = 1_024
 def estimate_input(fields: Mapping[str, object]) -> int:
     """About how many tokens a chat request, or one for embeddings, has."""
     tokens = _PER_REQUEST + _items(fields.get("messages"))
+    if _BESIDE_MESSAGES.isdisjoint(fields):
+        return tokens
     for name in ("input", "prompt"):
         if name in fields:
             tokens += _content(fields[name])
@@ -83,17 +86,22 @@ class Ratios:
 
 
 def _items(messages: object) -> int:
-    if not isinstance(messages, list) or not messages:
+    if not isinstance(messages, list):
         return 0
-    seen = _spread(messages, _MAX_ITEMS)
-    return _extrapolated(sum(map(_message, seen)), len(seen), len(messages))
+    seen = messages if len(messages) <= _MAX_ITEMS else _spread(messages, _MAX_ITEMS)
+    tokens = 0
+    for message in seen:
+        if type(message) is not dict:
+            continue
+        text = message.get("content")
+        if type(text) is str and len(message) == 2 and "role" in message:  # most are so
+            tokens += _PER_MESSAGE + (-(-len(text) // _ASCII_BYTES) if text.isascii() else _text(text))
+        else:
+            tokens += _message(message)
+    return tokens if seen is messages else _extrapolated(tokens, len(seen), len(messages))
 
 
-def _message(message: object) -> int:
-    if not isinstance(message, dict):
-        return 0
-    if len(message) == 2 and "role" in message and type(text := message.get("content")) is str:
-        return _PER_MESSAGE + _text(text)  # most are so
+def _message(message: dict[str, object]) -> int:
     tokens = _PER_MESSAGE
     for name, value in message.items():
         if type(value) is str:

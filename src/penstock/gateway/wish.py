@@ -13,21 +13,26 @@ from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 _BYTES_PER_TOKEN = 4
 # More than any model says in an answer, and few enough that what they cost fits into the accounts.
 _MOST_OUTPUT = 1_000_000_000
+# What of a chat is looked at, beside what it says.
+_CAPS = ("max_completion_tokens", "max_tokens")
+_LOOKED_AT = frozenset((*_CAPS, "n", "metadata", "user"))
 
 
 class Wish(Struct, frozen=True):
     """Tokens of the input, estimated; tokens of the output at most, None where the client does not say; and tags."""
 
     input: int
-    output: int | None
-    tags: Mapping[str, str]
-    user: str
+    output: int | None = None
+    tags: Mapping[str, str] = {}
+    user: str = ""
 
 
 def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
     """What a chat asks for, with what its route overrides."""
     fields = request.fields
-    caps = [_figure(overrides.get(name, fields.get(name))) for name in ("max_completion_tokens", "max_tokens")]
+    if not overrides and _LOOKED_AT.isdisjoint(fields):
+        return Wish(estimate_input(fields))
+    caps = [_figure(overrides.get(name, fields.get(name))) for name in _CAPS]
     cap = max((cap for cap in caps if cap is not None), default=None)  # which of two counts is the provider's affair
     choices = _figure(overrides.get("n", fields.get("n"))) or 1
     return Wish(
