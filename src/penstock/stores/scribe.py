@@ -75,12 +75,9 @@ class Scribe:
         """Told in the event loop how many seconds the book took for some entries."""
         self.trouble = ""
         """Why the book takes nothing now; empty while it does."""
-        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-ledger")
-
-    @property
-    def alive(self) -> bool:
+        self.alive = False
         """Whether anybody is booking."""
-        return self._thread.is_alive()
+        self._thread = threading.Thread(target=self._live, daemon=True, name="penstock-ledger")
 
     def start(self, first: Sequence[Entry], wait_s: float) -> None:
         """Begin, with entries that others have left; returns when these and the keys are through, or time is up.
@@ -89,6 +86,7 @@ class Scribe:
         """
         for entry in first:
             self._queue.put(entry)
+        self.alive = True
         self._thread.start()
         self._began.wait(wait_s)
         if self._unusable is not None:
@@ -105,6 +103,12 @@ class Scribe:
         self._thread.join(wait_s)
 
     # What runs in the thread.
+
+    def _live(self) -> None:
+        try:
+            self._run()
+        finally:
+            self.alive = False
 
     def _run(self) -> None:
         waiting: list[Entry] = []

@@ -1,0 +1,43 @@
+"""The scribe says whether anybody is booking, whatever became of its thread."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import BookError
+from penstock.gateway.book import Book
+from penstock.stores.scribe import Scribe
+from tests.stores.places import SqlitePlace
+
+
+def test_it_is_alive_from_its_start_to_its_end(tmp_path: Path) -> None:
+    async def run() -> list[bool]:
+        scribe = Scribe(SqlitePlace(tmp_path).open, lambda _booked: None, lambda _keys: None, print)
+        alive = [scribe.alive]
+        scribe.start([], 10)
+        alive.append(scribe.alive)
+        scribe.close(10)
+        return [*alive, scribe.alive]
+
+    assert asyncio.run(run()) == [False, True, False]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_one_that_dies_of_an_error_is_not_alive() -> None:
+    def no_book() -> Book:
+        raise BookError("there is none")
+
+    def fail(_told: str) -> None:
+        raise OSError("nobody can be told")
+
+    async def run() -> None:
+        scribe = Scribe(no_book, lambda _booked: None, lambda _keys: None, fail)
+        scribe.start([], 0.01)
+        deadline = time.monotonic() + 10
+        while scribe.alive:
+            assert time.monotonic() < deadline, "it is taken for alive"
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
