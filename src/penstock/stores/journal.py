@@ -71,7 +71,8 @@ class Journal:
     def __init__(self, folder: Path, room: int) -> None:
         """Make one with room for so many bytes; raises `BookError` where the disk has none."""
         self._room = room
-        self._capacity = room + room // 2  # so that it turns over seldom, even when all that it has room for is needed
+        capacity = room + room // 2  # so that it turns over seldom, even when all that it has room for is needed
+        self._last = capacity - len(_END)  # where the last record may end
         self._live: dict[str, bytes] = {}
         self._live_size = 0
         self._open: set[str] = set()
@@ -85,7 +86,7 @@ class Journal:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             for path in self._paths:
-                self._files.append(_make(path, self._capacity))
+                self._files.append(_make(path, capacity))
         except OSError as error:
             self.close()
             raise BookError(
@@ -112,8 +113,7 @@ class Journal:
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
         """Calls under way have come so far."""
         record = self._encode(Mark(dict(reached)))
-        if self._at + _RECORD.size + len(record) + len(_END) <= self._capacity:
-            self._write(_framed(record))
+        self._append(_RECORD.pack(len(record), zlib.crc32(record)) + record)
 
     def settled(self, entry: Entry) -> None:
         """A call is over."""
@@ -140,14 +140,21 @@ class Journal:
         self._files.clear()
 
     def _keep(self, id: str, record: bytes) -> None:
-        framed = _framed(record)
-        before = self._live.get(id)
-        self._live_size += len(framed) - (len(before) if before is not None else 0)
+        framed = _RECORD.pack(len(record), zlib.crc32(record)) + record
+        self._live_size += len(framed) - len(self._live.get(id, b""))
         self._live[id] = framed
-        if self._at + len(framed) + len(_END) <= self._capacity:
-            self._write(framed)
-        else:
+        if not self._append(framed):
             self._turn_over()
+
+    def _append(self, framed: bytes) -> bool:
+        """Whether the file in use had room for it."""
+        end = self._at + len(framed)
+        if end > self._last:
+            return False
+        if not self._put(self._half, framed, self._at):
+            self.sound = False  # the book will get it all the same, unless the process dies first
+        self._at = end
+        return True
 
     def _turn_over(self) -> None:
         """Go on in the other file, with what is still needed. It is the one in use once its number says so.
@@ -162,11 +169,6 @@ class Journal:
             self._at = _NUMBER.size + len(framed)
             self._number += 1
             os.pwrite(self._files[other], _NUMBER.pack(self._number), 0)
-
-    def _write(self, framed: bytes) -> None:
-        # If it fails, the book will get it all the same, unless the process dies first.
-        self.sound = self._put(self._half, framed, self._at) and self.sound
-        self._at += len(framed)
 
     def _put(self, half: int, framed: bytes, at: int) -> bool:
         """Whether it is all written: on a full disk, a part may be."""
@@ -224,10 +226,6 @@ def _left(content: bytes) -> Left:
 
 def _number(content: bytes) -> int:
     return _NUMBER.unpack_from(content)[0] if len(content) >= _NUMBER.size else -1
-
-
-def _framed(record: bytes) -> bytes:
-    return _RECORD.pack(len(record), zlib.crc32(record)) + record
 
 
 def _make(path: Path, size: int) -> int:
