@@ -52,7 +52,8 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
 
 def open_entry(call: Call) -> Entry:
     """What the entry of a call under way would be, if its gateway died now."""
-    *before, last = call.attempts
+    attempts = call.attempts
+    last = attempts[-1]
     attempt = AttemptEntry(
         provider=last.provider,
         model=last.model,
@@ -74,8 +75,13 @@ def open_entry(call: Call) -> Entry:
         code=DIED,
         tags=call.tags,
         user=call.user,
-        attempts=(*[_attempt(call, attempt, _no_output) for attempt in before], attempt),
+        attempts=(attempt,) if len(attempts) == 1 else (*_given_up(call), attempt),
     )
+
+
+def _given_up(call: Call) -> list[AttemptEntry]:
+    """The attempts before the last one."""
+    return [_attempt(call, attempt, _no_output) for attempt in call.attempts[:-1]]
 
 
 def orphan(left: Entry, reached: tuple[int, int], priced: PricedModel | None, output: OutputEstimate) -> Entry:

@@ -12,12 +12,13 @@ BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.
 STALL_S = 1.0
 # More are counted, but not kept one by one.
 MAX_STALLS = 32
+_NONE = [0] * (len(BOUNDS) + 1)
 
 
 class Gaps(Struct, eq=False):
     """The gaps of one attempt. Whoever counts one adds to `counts`, and tells `note` if it is beyond `notable_s`."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    counts: list[int] = field(default_factory=_NONE.copy)
     total_s: float = 0.0
     """All of them together; known when the attempt is over."""
     longest_s: float = 0.0

@@ -113,14 +113,18 @@ class Ledger:
         """Whether a call may begin; `then` is told, at once where nobody else has to be asked."""
         call.input_estimate = wish.input
         call.cap = wish.output
-        call.user = kept_text(wish.user, self.secrets) if wish.user else ""
-        tags = kept_tags(wish.tags, call.key.tags if call.key is not None else {}, self.secrets)
-        call.tags = {**tags, **call.tags} if call.tags else tags  # what the gateway says itself stays
-        if degraded := self.degraded:
+        key = call.key
+        if wish.user:
+            call.user = kept_text(wish.user, self.secrets)
+        if wish.tags or key is not None:
+            tags = kept_tags(wish.tags, key.tags if key is not None else {}, self.secrets)
+            call.tags = {**tags, **call.tags} if call.tags else tags  # what the gateway says itself stays
+        scribe = self.scribe
+        if (self._accounts.degraded or (scribe is not None and scribe.trouble)) and (degraded := self.degraded):
             call.headers["x-penstock-degraded"] = degraded
-        if not self.ready:
+        if scribe is None or not scribe.alive or not self._journal.has_room:
             then(_UNAVAILABLE)
-        elif call.key is None or not call.key.stored:
+        elif key is None or not key.stored:
             then(None)
         else:
             prices = [self._price(target.provider, target.model) for target in targets]
@@ -134,7 +138,8 @@ class Ledger:
         attempt.priced = self._price(target.provider, target.model)
         self._open[call.id] = call
         self._journal.opened(open_entry(call))
-        self._reservations.guard(call)
+        if call.held is not None:
+            self._reservations.guard(call)
         if self._marking is None:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
