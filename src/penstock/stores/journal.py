@@ -77,7 +77,7 @@ class Journal:
         self._live_size = 0
         self._open: set[str] = set()
         self._encode = msgspec.json.Encoder().encode
-        self._number = self._half = 0
+        self._number = 0
         self._at = _NUMBER.size
         name = secrets.token_hex(8)
         self._paths = [folder / f"{name}-{half}{SUFFIX}" for half in _HALVES]
@@ -87,6 +87,7 @@ class Journal:
             folder.mkdir(mode=0o700, exist_ok=True)
             for path in self._paths:
                 self._files.append(_make(path, capacity))
+            self._file = self._files[0]
         except OSError as error:
             self.close()
             raise BookError(
@@ -151,7 +152,11 @@ class Journal:
         end = self._at + len(framed)
         if end > self._last:
             return False
-        if not self._put(self._half, framed, self._at):
+        data = framed + _END
+        try:
+            if os.pwrite(self._file, data, self._at) != len(data):
+                self.sound = False
+        except OSError:
             self.sound = False  # the book will get it all the same, unless the process dies first
         self._at = end
         return True
@@ -161,22 +166,17 @@ class Journal:
 
         Where it cannot be written, the one in use stays, with all that is in it.
         """
-        other = 1 - self._half
-        framed = b"".join(self._live.values())
-        self.sound = self._put(other, framed, _NUMBER.size)
-        if self.sound:
-            self._half = other
-            self._at = _NUMBER.size + len(framed)
-            self._number += 1
-            os.pwrite(self._files[other], _NUMBER.pack(self._number), 0)
-
-    def _put(self, half: int, framed: bytes, at: int) -> bool:
-        """Whether it is all written: on a full disk, a part may be."""
-        data = framed + _END
+        other = self._files[1] if self._file == self._files[0] else self._files[0]
+        data = b"".join((*self._live.values(), _END))
         try:
-            return os.pwrite(self._files[half], data, at) == len(data)
+            self.sound = os.pwrite(other, data, _NUMBER.size) == len(data)
         except OSError:
-            return False
+            self.sound = False
+        if self.sound:
+            self._file = other
+            self._at = _NUMBER.size + len(data) - len(_END)
+            self._number += 1
+            os.pwrite(other, _NUMBER.pack(self._number), 0)
 
 
 def recover(folder: Path) -> Iterator[Left]:
