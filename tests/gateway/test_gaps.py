@@ -74,7 +74,7 @@ class Relayed:
         if keep:
             self.attempt.keep()
         self.connection, self.client = Connection(), Client()
-        patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, until=loop.time() + 9000)
+        patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000)
         self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})

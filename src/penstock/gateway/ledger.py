@@ -15,11 +15,11 @@ from typing import Protocol
 from penstock.gateway.accounting import entry_of, open_entry, orphan
 from penstock.gateway.accounts import Accounts
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.config import Provider, Target
+from penstock.gateway.config import Provider
 from penstock.gateway.entry import Entry
 from penstock.gateway.estimate import Ratios
 from penstock.gateway.failure import Failure
-from penstock.gateway.keys import Key
+from penstock.gateway.plan import Plan
 from penstock.gateway.prices import PriceBook, PricedModel
 from penstock.gateway.reservation import Reservations
 from penstock.gateway.tags import kept_tags, kept_text
@@ -103,14 +103,12 @@ class Ledger:
         late = "ledger" if self.scribe is not None and self.scribe.trouble else ""
         return ",".join(filter(None, (self._accounts.degraded, late)))
 
-    def affordable(self, key: Key | None, targets: Sequence[Target]) -> list[Target]:
-        """The targets that may be tried: where a budget must hold, those that have a price."""
-        if key is None or key.budget is None:
-            return list(targets)
-        return [target for target in targets if self._price(target.provider, target.model) is not None]
+    def affordable(self, plans: list[Plan]) -> list[Plan]:
+        """What may be tried where a budget must hold: what has a price."""
+        return [plan for plan in plans if self._price(plan) is not None]
 
-    def admit(self, call: Call, wish: Wish, targets: Sequence[Target], then: Callable[[Failure | None], None]) -> None:
-        """Whether a call may begin; `then` is told, at once where nobody else has to be asked."""
+    def admit(self, call: Call, wish: Wish, plans: Sequence[Plan], then: Callable[[Failure | None], None]) -> bool:
+        """Whether a call may begin at once. If not, `then` is told whether it may, now or later."""
         call.input_estimate = wish.input
         call.cap = wish.output
         key = call.key
@@ -124,18 +122,20 @@ class Ledger:
             call.headers["x-penstock-degraded"] = degraded
         if scribe is None or not scribe.alive or not self._journal.has_room:
             then(_UNAVAILABLE)
-        elif key is None or not key.stored:
-            then(None)
-        else:
-            prices = [self._price(target.provider, target.model) for target in targets]
-            until_s = max(target.timeouts.total_s for target in targets)
-            self._reservations.reserve(call, wish, [priced for priced in prices if priced], until_s, then)
+            return False
+        if key is None or not key.stored:
+            return True
+        self._reserve(call, wish, plans, then)
+        return False
 
-    def trying(self, call: Call, target: Target) -> None:
+    def _reserve(self, call: Call, wish: Wish, plans: Sequence[Plan], then: Callable[[Failure | None], None]) -> None:
+        prices = [priced for priced in map(self._price, plans) if priced is not None]
+        self._reservations.reserve(call, wish, prices, max(plan.patience.total_s for plan in plans), then)
+
+    def trying(self, call: Call, attempt: Attempt, plan: Plan) -> None:
         """An attempt begins."""
-        attempt = call.attempts[-1]
         attempt.began_s = self._loop.time() - call.started
-        attempt.priced = self._price(target.provider, target.model)
+        attempt.priced = self._price(plan)
         self._open[call.id] = call
         self._journal.opened(open_entry(call))
         if call.held is not None:
@@ -178,7 +178,7 @@ class Ledger:
         for left, reached in unsettled:
             last = left.attempts[-1]
             provider = self.providers.get(last.provider)
-            priced = self._price(provider, last.model) if provider is not None else None
+            priced = self.prices.find(provider, last.model, time.time()) if provider is not None else None
             adopted.append(orphan(left, reached, priced, self._ratios.output))
         for entry in adopted:
             self._journal.settled(entry)
@@ -192,8 +192,13 @@ class Ledger:
         tokens = entry.tokens
         self._accounts.settle(entry.key, entry.id, entry.priced, tokens.input + tokens.output)
 
-    def _price(self, provider: Provider, model: str) -> PricedModel | None:
-        return self.prices.find(provider, model, time.time())
+    def _price(self, plan: Plan) -> PricedModel | None:
+        """What a target costs now."""
+        now, quote = time.time(), plan.quote
+        if quote is None or quote.book is not self.prices or not quote.since_s <= now < quote.until_s:
+            target = plan.target
+            plan.quote = quote = self.prices.quote(target.provider, target.model, now)
+        return quote.found
 
     def _mark(self) -> None:
         """Note how far the calls under way have come, so that little is unknown of them if this process dies."""
@@ -222,19 +227,19 @@ class NoLedger:
     def __init__(self) -> None:
         self._ratios = Ratios()
 
-    def affordable(self, key: Key | None, targets: Sequence[Target]) -> list[Target]:  # noqa: ARG002
+    def affordable(self, plans: list[Plan]) -> list[Plan]:
         """All of them."""
-        return list(targets)
+        return plans
 
-    def admit(self, call: Call, wish: Wish, _targets: Sequence[Target], then: Callable[[None], None]) -> None:
+    def admit(self, call: Call, wish: Wish, _plans: Sequence[Plan], _then: Callable[[None], None]) -> bool:
         """It may."""
         call.at_ms = int(time.time() * 1000)
         call.input_estimate = wish.input
-        then(None)
+        return True
 
-    def trying(self, call: Call, target: Target) -> None:  # noqa: ARG002
+    def trying(self, call: Call, attempt: Attempt, plan: Plan) -> None:  # noqa: ARG002
         """Nothing is noted but when."""
-        call.attempts[-1].began_s = asyncio.get_running_loop().time() - call.started
+        attempt.began_s = asyncio.get_running_loop().time() - call.started
 
     def output(self, attempt: Attempt) -> int:
         """About how many tokens an attempt under way has said so far."""

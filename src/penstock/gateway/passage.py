@@ -48,6 +48,7 @@ class Passage:
         self._call = call
         self._attempt = call.attempts[-1]
         self._patience = patience
+        self._until = call.started + patience.total_s
         self._begun = loop.time()
         self._deadline = Deadline(loop, self._expire)
         self._connection: Connection | None = None
@@ -115,10 +116,10 @@ class Passage:
         """The client has caught up."""
 
     def _wait(self, seconds: float) -> None:
-        self._deadline.set(max(0.0, min(seconds, self._patience.until - self._loop.time())))
+        self._deadline.set(max(0.0, min(seconds, self._until - self._loop.time())))
 
     def _expire(self) -> None:
-        total = self._loop.time() >= self._patience.until
+        total = self._loop.time() >= self._until
         code = "upstream_timeout_total" if total else "upstream_timeout_idle"
         self._settle(from_transport(code, "the provider took too long"), "timed_out")
 

@@ -47,7 +47,10 @@ _REPLAYED = PricedModel(FREE, "replay")
 WITHOUT_MONEY = frozenset((_HERE.version, _REPLAYED.version))
 
 
-class _Remembered(Struct, frozen=True):
+class Quote(Struct, frozen=True, eq=False):
+    """What a model costs from one moment until another, by a book; None where that is not known."""
+
+    book: "PriceBook"
     found: PricedModel | None
     since_s: float
     until_s: float
@@ -64,7 +67,7 @@ class PriceBook:
         self._sellers = {seller.id: seller for seller in table.sellers}
         self._models: dict[str, _Models] = {}
         self._whose: dict[tuple[str, str, str], Seller | None] = {}
-        self._remembered: dict[tuple[str, str, str, str], _Remembered] = {}
+        self._remembered: dict[tuple[str, str, str, str], Quote] = {}
 
     @classmethod
     def load(
@@ -85,31 +88,35 @@ class PriceBook:
 
     def find(self, provider: Provider, model: str, at_s: float) -> PricedModel | None:
         """What a model costs at a moment, in seconds since 1970; None where that is not known: it is unpriced."""
+        return self.quote(provider, model, at_s).found
+
+    def quote(self, provider: Provider, model: str, at_s: float) -> Quote:
+        """The same, and for how long."""
         key = (provider.name, provider.base_url, provider.prices_as, model)
         known = self._remembered.get(key)
         if known is not None and known.since_s <= at_s < known.until_s:
-            return known.found
+            return known
         if len(model) > _MAX_NAME:
-            return None
+            return Quote(self, None, -inf, inf)
         known = self._look_up(provider, model, at_s)
         if len(self._remembered) >= _MAX_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[key] = known
-        return known.found
+        return known
 
-    def _look_up(self, provider: Provider, model: str, at_s: float) -> _Remembered:
+    def _look_up(self, provider: Provider, model: str, at_s: float) -> Quote:
         price = self._configured(f"{provider.name}/{model}".lower())
         if price is not None:
-            return _Remembered(PricedModel(price, CONFIGURED), -inf, inf)
+            return Quote(self, PricedModel(price, CONFIGURED), -inf, inf)
         if not provider.prices_as and (provider.embedded or provider.replay):
-            return _Remembered(_HERE if provider.embedded else _REPLAYED, -inf, inf)
+            return Quote(self, _HERE if provider.embedded else _REPLAYED, -inf, inf)
         seller = self._seller(provider)
         row = self._row(seller, model.lower()) if seller is not None else None
         if row is None:
-            return _Remembered(None, -inf, inf)
+            return Quote(self, None, -inf, inf)
         price = _term(row.terms, at_s).price
         found = PricedModel(price, self.table.version) if price is not None else None
-        return _Remembered(found, at_s, _next_change(row.terms, at_s))
+        return Quote(self, found, at_s, _next_change(row.terms, at_s))
 
     def _configured(self, name: str) -> Price | None:
         if name in self._exact:

@@ -39,7 +39,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.stream import Reader, StreamWriter
-from penstock.gateway.call import NOTED, SPOKEN, Call
+from penstock.gateway.call import NOTED, SPOKEN, Call, size_of
 from penstock.gateway.error_body import MAX_ERROR_BODY
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
 from penstock.gateway.gaps import BOUNDS
@@ -58,6 +58,8 @@ _TOO_LARGE = "upstream_event_too_large"
 _MAX_HELD = 65_536
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
 _AFTER_DONE_S = 0.5
+# A timer is not set for the moment that it is set in.
+_SOON_S = 0.001
 HEARTBEAT = b": penstock\n\n"
 
 
@@ -80,6 +82,9 @@ class Relay:
     _kept = 0  # bytes of an unstreamed answer
     # What gaps are not made of: the time before the first event, and what the client holds up.
     _uncounted_s = 0.0
+    _beaten = 0.0
+    _answer: Accumulator | None = None
+    _hear: Callable[[list[Event]], int] = staticmethod(size_of)
     _timer: asyncio.TimerHandle | None = None
     # What takes chunks in place of the parser, and the mould in which they must be cast.
     _shortcut: Callable[[bytes], bool] | None = None
@@ -98,19 +103,22 @@ class Relay:
     ) -> None:
         """`on_outcome` is called once: with None when the answer is committed or complete, with a failure when the next
         target may be tried."""
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._call = call
         self._attempt = attempt = call.attempts[-1]
         self._gaps = attempt.gaps
-        self._hear = attempt.hear
+        if attempt.transcript is not None:
+            self._hear = attempt.hear
         attempt.reader = reader
         attempt.stop = self.stop
         self._client = client
         self._reader = reader
         self._writer = writer
         self._patience = patience
-        self._answer = None if client.stream else Accumulator()
-        self._begun = self._progress = self._beaten = self._loop.time()
+        self._until = call.started + patience.total_s
+        if not client.stream:
+            self._answer = Accumulator()
+        self._begun = self._progress = loop.time()
         self._on_outcome = on_outcome
 
     def attach(self, connection: Connection, tape: Tape | None = None) -> None:
@@ -120,7 +128,11 @@ class Relay:
         self._tape = tape
         if self._paused:
             connection.pause()
-        self._watch_time()
+            self._watch_time()
+        else:
+            patience, loop = self._patience, self._loop
+            due = min(self._begun + patience.first_look_s, self._until)
+            self._timer = loop.call_at(max(due, loop.time() + _SOON_S), self._on_time)
 
     # What the upstream's connection calls.
 
@@ -299,7 +311,7 @@ class Relay:
             return False
         self._on_left = on_left
         self._client = Nobody(stream=self._client.stream)
-        self._patience.until = min(self._patience.until, self._loop.time() + self._patience.drain_s)
+        self._until = min(self._until, self._loop.time() + self._patience.drain_s)
         self._mould = None  # its shortcut writes to the client that has gone
         if self._connection is not None:
             self._connection.shortcut = None
@@ -487,20 +499,20 @@ class Relay:
             self._timer.cancel()
         now = self._loop.time()
         patience = self._patience
-        due = patience.until
+        due = self._until
         if not self._paused:
             wait = patience.gap_s if self._seen_event else patience.first_event_s
             due = min(due, self._progress + (_AFTER_DONE_S if self._reader.done else wait))
         if self._client.stream and patience.heartbeat_s:
             due = min(due, max(self._progress, self._beaten) + patience.heartbeat_s)
-        self._timer = self._loop.call_at(max(due, now + 0.001), self._on_time)
+        self._timer = self._loop.call_at(max(due, now + _SOON_S), self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None
         now = self._loop.time()
         patience = self._patience
         silent = now - self._progress
-        if now >= patience.until:
+        if now >= self._until:
             self._fail(from_transport("upstream_timeout_total", "the answer took too long"), ending="timed_out")
         elif self._paused:
             pass

@@ -1,11 +1,12 @@
 """Routing: which targets may answer a model's name, in which order, and which of them are left alone for now."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 
-from penstock.gateway.config import Retries, Route, Target
+from penstock.gateway.config import Retries, Target
 from penstock.gateway.failure import OURS, Failure
+from penstock.gateway.plan import Plan
 
 # So many failures in a row, and a target is left alone for a while.
 _FAILURES_TO_COOL = 5
@@ -107,14 +108,13 @@ class RetryBudget:
         return True
 
 
-def in_order(route: Route, chance: random.Random) -> list[Target]:
-    """A route's targets in the order in which to try them: as listed, or drawn by weight, each once."""
-    targets = list(route.targets)
-    if not route.weighted:
-        return targets
-    ordered = []
-    while targets:
-        pick = chance.choices(targets, [target.weight or 0.0 for target in targets])[0]
-        targets.remove(pick)
+def in_order(plans: Sequence[Plan], chance: random.Random) -> Sequence[Plan]:
+    """The plans of a route's targets in the order in which to try them: as listed, or drawn by weight, each once."""
+    if len(plans) < 2 or plans[0].target.weight is None:
+        return plans
+    left, ordered = list(plans), []
+    while left:
+        pick = chance.choices(left, [plan.target.weight or 0.0 for plan in left])[0]
+        left.remove(pick)
         ordered.append(pick)
     return ordered

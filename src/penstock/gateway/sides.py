@@ -73,11 +73,14 @@ class Nobody:
         """Nobody waits for it."""
 
 
-class Patience(Struct, eq=False, gc=False, kw_only=True):
+class Patience(Struct, frozen=True, eq=False, gc=False, kw_only=True):
     """How long an attempt may take, in seconds. `drain_s`: after its client has left; 0 if it is not heard out then."""
 
     first_event_s: float
     gap_s: float
     heartbeat_s: float
-    until: float
+    total_s: float
+    """For the whole call, from its beginning."""
+    first_look_s: float = 0.0
+    """When anything may be due, if nothing comes: the first event, or a heartbeat."""
     drain_s: float = 0.0

@@ -1,0 +1,127 @@
+"""Plan: all that attempts at one target have in common, looked up once. Plans: those for each name of a model.
+
+Who answers to a name, where and how, is settled by the configuration alone; a reload makes new plans. There are plans
+for each way of asking: a chat that is streamed, one that is not, and embeddings.
+"""
+
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.gateway.config import Config, Route, Target
+from penstock.gateway.prices import Quote
+from penstock.gateway.sides import Connection, Patience
+from penstock.http.client import Receiver
+
+Way: TypeAlias = Literal["streamed", "whole", "embeddings"]
+
+# More models than anybody calls. Beyond the routes, their names come from clients.
+_MAX_NAMES = 1_000
+# An unstreamed answer is one event to the reader, and may hold images or sound.
+_MAX_BODY = 32_000_000
+
+
+class AskedConnection(Connection, Protocol):
+    """A connection, as the pipeline sees it."""
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; its answer goes to the receiver."""
+
+
+class Endpoint(Protocol):
+    """Where a target is asked."""
+
+    def request(self, body: bytes) -> bytes:
+        """The whole request that carries the body."""
+
+    def kept(self) -> AskedConnection | None:
+        """A connection to it that was kept, if there is one."""
+
+    async def open(self, timeout_s: float) -> AskedConnection:
+        """A fresh connection to it; raises `UpstreamError`."""
+
+
+class Plan(Struct, eq=False, kw_only=True):
+    """How a target is asked, in one way, for one route."""
+
+    target: Target
+    among: tuple[Target, ...]
+    """All that may answer in its place, itself among them."""
+    provider: str
+    model: str
+    secrets: tuple[str, ...]
+    """What nobody may be told of an attempt."""
+    overrides: dict[str, object]
+    """Fields of the request that the route overrides."""
+    here: bool
+    """Whether it is a model on this machine, which has no endpoint."""
+    dialect: str
+    max_event: int
+    ask_for_usage: bool
+    patience: Patience
+    record: str
+    """Where captures of its answers go; empty for nowhere."""
+    endpoint: Endpoint | None = None
+    """Made when it is first asked."""
+    quote: Quote | None = None
+    """What it cost when that was last looked up."""
+    habit: Habit = field(default_factory=Habit)
+    """How its answers begin."""
+
+    def __repr__(self) -> str:
+        return f"Plan({self.target.name!r})"  # nothing that is secret
+
+
+class Plans(dict[str, tuple[Plan, ...] | None]):
+    """The plans of all targets that may answer to a name; None where nobody has that name.
+
+    Names come from clients: only so many are remembered, beside those of routes.
+    """
+
+    def __init__(self, config: Config, way: Way, *, recorded: bool) -> None:
+        self._config = config
+        self._way = way
+        self._recorded = recorded
+
+    def __missing__(self, name: str) -> tuple[Plan, ...] | None:
+        route = self._config.route(name)
+        if route is None:
+            return None
+        able = tuple(target for target in route.targets if self._way != "embeddings" or target.provider.embeddings)
+        plans = tuple(self._plan(route, target, able) for target in able)
+        if name in self._config.routes or len(self) < _MAX_NAMES:
+            self[name] = plans
+        return plans
+
+    def _plan(self, route: Route, target: Target, among: tuple[Target, ...]) -> Plan:
+        provider, server = target.provider, self._config.server
+        whole_body = self._way == "whole" and not provider.embedded  # which streams always
+        directory = server.record if route.record is None else route.record
+        return Plan(
+            target=target,
+            among=among,
+            provider=provider.name,
+            model=target.model,
+            secrets=provider.secrets(),
+            overrides=dict(route.set),
+            here=provider.embedded,
+            dialect=provider.dialect,
+            max_event=max(route.max_event, _MAX_BODY) if whole_body else route.max_event,
+            ask_for_usage=provider.include_usage,
+            patience=self._patience(target),
+            record=directory if self._recorded else "",
+        )
+
+    def _patience(self, target: Target) -> Patience:
+        """A chat that is not streamed may be silent until it is whole."""
+        timeouts, heartbeat_s = target.timeouts, self._config.server.heartbeat_s
+        first_event_s = timeouts.answer_s if self._way == "whole" else timeouts.first_event_s
+        return Patience(
+            first_event_s=first_event_s,
+            gap_s=timeouts.gap_s,
+            heartbeat_s=heartbeat_s,
+            total_s=timeouts.total_s,
+            first_look_s=min(first_event_s, heartbeat_s) if self._way == "streamed" else first_event_s,
+            drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
+        )
