@@ -50,10 +50,8 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
     )
 
 
-def open_entry(call: Call) -> Entry:
-    """What the entry of a call under way would be, if its gateway died now."""
-    attempts = call.attempts
-    last = attempts[-1]
+def open_entry(call: Call, last: Attempt) -> Entry:
+    """What the entry of a call that comes to this attempt would be, if its gateway died now."""
     attempt = AttemptEntry(
         provider=last.provider,
         model=last.model,
@@ -75,7 +73,7 @@ def open_entry(call: Call) -> Entry:
         code=DIED,
         tags=call.tags,
         user=call.user,
-        attempts=(attempt,) if len(attempts) == 1 else (*_given_up(call), attempt),
+        attempts=(attempt,) if last is call.attempts[0] else (*_given_up(call), attempt),
     )
 
 

@@ -137,7 +137,7 @@ class Ledger:
         attempt.began_s = self._loop.time() - call.started
         attempt.priced = self._price(plan)
         self._open[call.id] = call
-        self._journal.opened(open_entry(call))
+        self._journal.opened(open_entry(call, attempt))
         if call.held is not None:
             self._reservations.guard(call)
         if self._marking is None:
