@@ -63,34 +63,37 @@ class Receiver(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream."""
 
+    shortcut: Callable[[bytes], bool] | None = None
+    """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
+    whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
+    kept_until = 0.0
+    """When it has waited too long for another request, if it was kept for one."""
+    _transport: asyncio.Transport | None = None
+    _secured: socket.socket | None = None  # what lies under TLS, if there is any
+    # The answer.
+    _receiver: Receiver | None = None
+    _head: Headers | None = None
+    _read = b""  # what was parsed last
+    _opening = False  # whether it holds the beginning of an answer
+    _complete = _keep_alive = False
+    _bare_bytes = 0  # of the answer, since the last piece of its body
+    _rest = b""  # what has come, and is dealt with in its turn
+    _turn: asyncio.Handle | None = None
+    _paused = False
+
     def __init__(self, limits: UpstreamLimits, release: Callable[["UpstreamConnection"], None]) -> None:
         self._limits = limits
         self._release = release
-        self._transport: asyncio.Transport | None = None
-        self._receiver: Receiver | None = None
-        self.used = 0
         self._loop = asyncio.get_running_loop()
         self._sent = self._loop.time()
         self.retires = self._sent + limits.max_age_s
-        """When it is too old for another request; and, where it waits for one, when it has waited too long."""
-        self.kept_until = self.retires
-        self.shortcut: Callable[[bytes], bool] | None = None
-        """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
-        whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
-        self._head: Headers | None = None
+        """When it is too old for another request."""
         self._pieces: list[bytes] = []
-        self._read = b""  # what was parsed last
-        self._opening = False  # whether it holds the beginning of an answer
         self._fields: dict[bytes, bytes] = {}
-        self._rest = b""  # what has come, and is dealt with in its turn
-        self._turn: asyncio.Handle | None = None
-        self._paused = False
-        self._bare_bytes = 0  # of the answer, since the last piece of its body
         # What llhttp calls for each header, and for each piece of the body.
         self.on_header = self._fields.__setitem__
         self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
-        self._reset()
 
     @property
     def alive(self) -> bool:
@@ -115,10 +118,8 @@ class UpstreamConnection(asyncio.Protocol):
         """Send a request; its answer goes to the receiver."""
         assert self._transport is not None
         assert self._receiver is None
-        self._reset()
-        self.used += 1
-        self._sent = self._loop.time()
         self._receiver = receiver
+        self._sent = self._loop.time()
         self._transport.write(request)
 
     def pause(self) -> None:
@@ -152,13 +153,17 @@ class UpstreamConnection(asyncio.Protocol):
         transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._transport = transport
         connected = transport.get_extra_info("socket")
+        if transport.get_extra_info("sslcontext") is not None:
+            self._secured = connected
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        if self.shortcut is not None and self.shortcut(data):
-            return
+        if self.shortcut is not None:
+            if self.shortcut(data):
+                return
+            self.shortcut = None
         if len(data) <= _TURN and not self._rest:
             self._take(data)
             return
@@ -185,13 +190,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _take(self, data: bytes) -> None:
-        if self._receiver is None:
-            self.close()  # nobody asked
-            return
-        self._begun = True
         self._read = data
         self._opening = False
-        self._bare_bytes += len(data)
         defect = ""
         try:
             self._parser.feed_data(data)
@@ -199,18 +199,21 @@ class UpstreamConnection(asyncio.Protocol):
             defect = f"the answer is not valid HTTP/1.1: {error}"
         except httptools.HttpParserUpgrade:
             defect = "the answer switches protocols"
-        pieces = self._pieces
-        self.shortcut = None
-        if pieces:
+        if self._receiver is None:
+            self.close()  # nobody asked, or nobody wants to hear it
+            return
+        if self._pieces:
             self._bare_bytes = 0
-        if pieces and self._receiver is not None:  # all of one read at once: that is one write to the client
-            self._receiver.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces), last=self._complete)
-            pieces.clear()
+            # All of one read at once: that is one write to the client.
+            self._receiver.on_data(b"".join(self._pieces), last=self._complete)
+            self._pieces.clear()
+        else:
+            self._bare_bytes += len(data)
         if self._complete:
             if defect:
                 self._keep_alive = False  # the answer is whole; what stands behind it is not ours
             self._finish()
-        elif defect or self._bare_bytes or len(self._fields) > self._limits.max_headers:
+        elif defect or self._bare_bytes or self._fields:
             self._check(defect)
 
     def eof_received(self) -> bool:
@@ -231,7 +234,7 @@ class UpstreamConnection(asyncio.Protocol):
             # Only the content of the body can tell whether it was cut.
             self._receiver = None
             receiver.on_end()
-        elif not self._begun and self.used > 1 and self._loop.time() - self._sent < _STALE_S:
+        elif self._is_stale():
             self._receiver = None
             receiver.on_error(StaleConnectionError("upstream_stale", "the connection was closed while it was idle"))
         else:
@@ -240,6 +243,11 @@ class UpstreamConnection(asyncio.Protocol):
                 code, f"the connection was {'reset' if exc is not None else 'closed'} before the answer was complete"
             )
         self._release(self)
+
+    def _is_stale(self) -> bool:
+        """Whether the connection was dead when the request was sent."""
+        begun = self._head is not None or self._bare_bytes
+        return self.kept_until > 0 and not begun and self._loop.time() - self._sent < _STALE_S
 
     # What llhttp calls.
 
@@ -257,6 +265,7 @@ class UpstreamConnection(asyncio.Protocol):
         if status < 200:
             return
         self._head = Headers(self._fields)
+        self._fields.clear()
         self._keep_alive = self._parser.should_keep_alive()
         if self._receiver is not None:
             self._receiver.on_head(status, self._head)
@@ -268,34 +277,39 @@ class UpstreamConnection(asyncio.Protocol):
         else:
             self._fields.clear()
 
-    def _reset(self) -> None:
-        """Forget the answer before. The parser stands behind its end, or the connection would not have been kept."""
-        self._fields.clear()
-        self._pieces.clear()
-        self.shortcut = None
-        self._bare_bytes = 0
-        self._head = None
-        self._begun = self._complete = self._keep_alive = False
-
     def _check(self, defect: str) -> None:
         """Fail if the answer has a defect, or a head or trailers without end."""
         if not defect and self._bare_bytes > self._limits.max_head:
             defect = f"more than {self._limits.max_head} bytes of the answer are head, or framing without a body"
-        if not defect and len(self._fields) > self._limits.max_headers:
-            defect = f"more than {self._limits.max_headers} headers"  # in its head, or behind its body
+        if not defect and self._fields:  # of its head, or behind its body
+            headers = len(self._fields) + (len(self._head) if self._head is not None else 0)
+            if headers > self._limits.max_headers:
+                defect = f"more than {self._limits.max_headers} headers"
         if defect and self._receiver is not None:
             self._fail("upstream_bad_response", defect)
 
     def _finish(self) -> None:
+        """The answer is whole. Forget it, so that there can be another; the parser stands behind its end."""
         receiver, self._receiver = self._receiver, None
-        self.shortcut = None
+        self._head = None
+        if self._fields:
+            self._fields.clear()
         self._read = b""
+        self._bare_bytes = 0
+        self._complete = False
         if self._rest:
             self._rest = b""
-            self._keep_alive = False  # the answer is whole; what stands behind it is not ours
-        if self._transport is not None and (not self._keep_alive or _is_sending(self._transport)):
-            self._transport.abort()
-        self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
+            self._keep_alive = False  # what stands behind the answer is not ours
+        transport = self._transport
+        if transport is not None and (
+            not self._keep_alive
+            or transport.get_write_buffer_size()
+            or (self._secured is not None and _is_sending(self._secured))
+        ):
+            # What was not sent yet would hold up what follows it, perhaps for ever.
+            transport.abort()
+        if self._paused:
+            self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
         self._release(self)
         if receiver is not None:
             receiver.on_end()
@@ -315,15 +329,12 @@ def _is_sized(head: Headers) -> bool:
     return "content-length" in head or "chunked" in head.get("transfer-encoding", "").lower()
 
 
-def _is_sending(transport: asyncio.Transport) -> bool:
-    """Whether a part of the request has not left yet: what follows it would wait behind that, perhaps for ever."""
-    if transport.get_write_buffer_size():
-        return True
-    connected = transport.get_extra_info("socket")
-    if connected is None or transport.get_extra_info("sslcontext") is None:
-        return False
-    # Under TLS lies a second buffer, which nobody shows. While it holds something the kernel has something unsent too;
-    # and it has nothing once an answer has come to all that was sent.
+def _is_sending(connected: socket.socket) -> bool:
+    """Whether a part of the request has not left yet, although it was encrypted.
+
+    Under TLS lies a second buffer, which nobody shows. While it holds something the kernel has something unsent too;
+    and it has nothing once an answer has come to all that was sent.
+    """
     try:
         return any(fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4)))
     except OSError:  # a system that does not tell

@@ -1,0 +1,179 @@
+"""One answer after another on one connection: the next one knows nothing of the one before."""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.limits import UpstreamLimits
+
+LIMITS = UpstreamLimits(max_headers=4, max_head=200)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+HELLO = b"5\r\nhello\r\n"
+ENDED = b"0\r\n\r\n"
+SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\nhello"
+
+
+class Heard:
+    """Notes what it is told, in words."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.over = asyncio.Event()
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.told.append(f"{status} {len(headers)}")
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:
+        self.told.append(data.decode() + "." * last)
+
+    def on_end(self) -> None:
+        self.told.append("end")
+        self.over.set()
+
+    def on_error(self, error: UpstreamError) -> None:
+        self.told.append(error.code)
+
+
+class Line:
+    """A connection, whose other end is held here."""
+
+    def __init__(self, connection: UpstreamConnection, far: socket.socket, free: list[bool]) -> None:
+        self.connection = connection
+        self.far = far
+        self.free = free
+        """Whether it was alive, each time it was free."""
+
+    @classmethod
+    async def open(cls) -> "Line":
+        near, far = socket.socketpair()
+        far.setblocking(False)
+        free: list[bool] = []
+
+        def release(connection: UpstreamConnection) -> None:
+            free.append(connection.alive)
+            connection.kept_until = 1.0
+
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: UpstreamConnection(LIMITS, release), sock=near
+        )
+        return cls(connection, far, free)
+
+    def asked(self, *reads: bytes) -> list[str]:
+        """What is told of an answer that comes in these reads."""
+        heard = Heard()
+        self.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        for read in reads:
+            self.connection.data_received(read)
+        return heard.told
+
+    async def close(self) -> None:
+        self.connection.close()
+        self.far.close()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("reads", "told"),
+    {
+        "at once": ([CHUNKED + HELLO + ENDED], ["200 1", "hello.", "end"]),
+        "its end by itself": ([CHUNKED, HELLO, ENDED], ["200 1", "hello", "end"]),
+        "two pieces in one read": ([CHUNKED + HELLO + HELLO, ENDED], ["200 1", "hellohello", "end"]),
+        "trailers": ([CHUNKED + HELLO + b"0\r\nB: 2\r\nC: 3\r\n", b"D: 4\r\n\r\n"], ["200 1", "hello", "end"]),
+        "a forerunner": ([b"HTTP/1.1 103 Early\r\nA: 1\r\nB: 2\r\n\r\n", SIZED], ["200 4", "hello.", "end"]),
+    }.values(),
+)
+def test_the_answer_before_is_forgotten(reads: list[bytes], told: list[str]) -> None:
+    async def run() -> None:
+        line = await Line.open()
+        assert line.asked(*reads) == told
+        assert line.asked(SIZED) == ["200 4", "hello.", "end"]
+        assert line.asked(*reads) == told
+        assert line.free == [True, True, True]
+        await line.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "reads",
+    {
+        "headers": [b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\nE: 5\r\n\r\n"],
+        "headers without end": [b"HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\nE: 5\r\nF: "],
+        "trailers behind a piece": [CHUNKED + HELLO + b"0\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\nE: "],
+        "trailers by themselves": [CHUNKED + HELLO, b"0\r\nA: 1\r\nB: 2\r\nC: 3\r\n", b"D: 4\r\nE: "],
+        "bytes of framing": [CHUNKED + HELLO, b"5;" + b"a" * 201],
+        "bytes of a head, a few at a time": [b"HTTP/1.1 200 OK\r\nA: ", *[b"a"] * 200],
+    }.values(),
+)
+def test_there_may_be_only_so_many(reads: list[bytes]) -> None:
+    async def run() -> None:
+        line = await Line.open()
+        assert line.asked(CHUNKED + HELLO + ENDED)[-1] == "end"
+        assert line.asked(*reads)[-1] == "upstream_bad_response"
+        assert not line.connection.alive
+        await line.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("data", [SIZED, b"\r\n", b"junk"])
+def test_what_nobody_asked_for_ends_the_connection(data: bytes) -> None:
+    async def run() -> None:
+        line = await Line.open()
+        line.asked(SIZED)
+        line.connection.data_received(data)
+        assert not line.connection.alive
+        await line.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("before", "reads", "told"),
+    {
+        "a fresh connection": ([], [], "upstream_truncated"),
+        "a kept one": ([SIZED], [], "upstream_stale"),
+        "a kept one, on which the answer had begun": ([SIZED], [b"HTTP/1.1 2"], "upstream_truncated"),
+        "one with a forerunner": ([SIZED], [b"HTTP/1.1 100 Continue\r\n\r\n"], "upstream_truncated"),
+        "in a body": ([SIZED], [CHUNKED + HELLO], "upstream_truncated"),
+        "in trailers": ([SIZED], [CHUNKED + HELLO + b"0\r\nTransfer-Encoding: none\r\n"], "upstream_truncated"),
+        "in a body until then": ([SIZED], [b"HTTP/1.1 200 OK\r\n\r\nhello"], "end"),
+    }.values(),
+)
+def test_how_it_is_told_that_the_connection_has_ended(before: list[bytes], reads: list[bytes], told: str) -> None:
+    async def run() -> None:
+        line = await Line.open()
+        for answer in before:
+            line.asked(answer)
+        heard = Heard()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        for read in reads:
+            line.connection.data_received(read)
+        line.connection.connection_lost(None)
+        assert heard.told[-1] == told
+        assert line.free[-1] is False
+        await line.close()
+
+    asyncio.run(run())
+
+
+def test_who_was_slow_holds_up_nobody_after_it() -> None:
+    async def run() -> None:
+        line = await Line.open()
+        heard = Heard()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        line.connection.pause()
+        line.connection.data_received(SIZED)  # it was on its way
+        assert heard.told[-1] == "end"
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        line.far.sendall(SIZED)
+        heard.over.clear()
+        async with asyncio.timeout(5.0):
+            await heard.over.wait()
+        assert heard.told.count("end") == 2
+        await line.close()
+
+    asyncio.run(run())
