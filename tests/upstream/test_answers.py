@@ -40,7 +40,10 @@ class Heard:
 class Line:
     """A connection, whose other end is held here."""
 
-    def __init__(self, connection: UpstreamConnection, far: socket.socket, free: list[bool]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, connection: UpstreamConnection, far: socket.socket, free: list[bool]
+    ) -> None:
+        self._transport = transport
         self.connection = connection
         self.far = far
         self.free = free
@@ -56,10 +59,10 @@ class Line:
             free.append(connection.alive)
             connection.kept_until = 1.0
 
-        _, connection = await asyncio.get_running_loop().create_connection(
+        transport, connection = await asyncio.get_running_loop().create_connection(
             lambda: UpstreamConnection(LIMITS, release), sock=near
         )
-        return cls(connection, far, free)
+        return cls(transport, connection, far, free)
 
     def asked(self, *reads: bytes) -> list[str]:
         """What is told of an answer that comes in these reads."""
@@ -70,7 +73,7 @@ class Line:
         return heard.told
 
     async def close(self) -> None:
-        self.connection.close()
+        self._transport.abort()
         self.far.close()
         await asyncio.sleep(0)
 
@@ -174,6 +177,59 @@ def test_who_was_slow_holds_up_nobody_after_it() -> None:
         async with asyncio.timeout(5.0):
             await heard.over.wait()
         assert heard.told.count("end") == 2
+        await line.close()
+
+    asyncio.run(run())
+
+
+class Slow(Heard):
+    """Takes a piece, and then nothing for a moment."""
+
+    def __init__(self, connection: UpstreamConnection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:
+        super().on_data(data, last=last)
+        self._connection.pause()
+        asyncio.get_running_loop().call_soon(self._connection.resume)
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["quick", "slow"])
+@pytest.mark.parametrize("chunk", [100, 16_376, 16_384, 50_000])
+def test_however_much_comes_at_once_it_arrives_in_order_and_a_part_at_a_time(chunk: int, *, slow: bool) -> None:
+    body = "".join(f"{number:07x}\n" for number in range(40_000))
+    chunks = [body[start : start + chunk].encode() for start in range(0, len(body), chunk)]
+    answer = CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in chunks) + ENDED
+
+    async def run() -> None:
+        line = await Line.open()
+        for _ in range(2):
+            heard = Slow(line.connection) if slow else Heard()
+            line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+            await asyncio.get_running_loop().sock_sendall(line.far, answer)
+            async with asyncio.timeout(10.0):
+                await heard.over.wait()
+            told = [piece.rstrip(".") for piece in heard.told[1:-1]]
+            assert "".join(told) == body
+            assert max(map(len, told)) <= 16_384
+            assert line.asked(SIZED)[-1] == "end"
+        assert line.free == [True] * 4
+        await line.close()
+
+    asyncio.run(run())
+
+
+def test_what_has_come_is_dealt_with_although_the_connection_is_gone() -> None:
+    async def run() -> None:
+        line = await Line.open()
+        heard = Heard()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        line.connection.data_received(CHUNKED + b"c350\r\n%b\r\n" % (b"a" * 50_000) + ENDED)
+        assert 0 < len("".join(heard.told[1:])) < 16_384
+        line.connection.connection_lost(None)
+        assert heard.told[-1] == "end"
+        assert "".join(heard.told[1:-1]) == "a" * 50_000 + "."
         await line.close()
 
     asyncio.run(run())

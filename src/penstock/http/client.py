@@ -164,32 +164,10 @@ class UpstreamConnection(asyncio.Protocol):
             if self.shortcut(data):
                 return
             self.shortcut = None
-        if len(data) <= _TURN and not self._rest:
-            self._take(data)
-            return
-        self._rest += data
-        if self._turn is None and self._transport is not None:
-            self._transport.pause_reading()
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Deal with the next part of what has come."""
-        self._turn = None
-        if self._rest and not self._paused:
-            data, self._rest = self._rest[:_TURN], self._rest[_TURN:]
-            self._take(data)
-        self._read_on()
-
-    def _read_on(self) -> None:
-        """Go on with what has come, once others have had their turn; or read more."""
-        if self._paused or self._turn is not None:
-            return
-        if self._rest:
-            self._turn = self._loop.call_soon(self._go_on)
-        elif self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def _take(self, data: bytes) -> None:
+        if self._rest or len(data) > _TURN:
+            data = self._part(data)
+            if not data:
+                return
         self._read = data
         self._opening = False
         defect = ""
@@ -216,15 +194,43 @@ class UpstreamConnection(asyncio.Protocol):
         elif defect or self._bare_bytes or self._fields:
             self._check(defect)
 
+    def _part(self, data: bytes) -> bytes:
+        """The part that is dealt with now, of these bytes and what has come before them; nothing, if it must wait."""
+        if data and self._transport is not None:
+            self._transport.pause_reading()
+        self._rest += data
+        if self._paused or self._turn is not None:
+            return b""
+        part, self._rest = self._rest[:_TURN], self._rest[_TURN:]
+        self._read_on()
+        return part
+
+    def _read_on(self) -> None:
+        """Go on with what has come, once others have had their turn; or read more."""
+        if self._paused or self._turn is not None:
+            return
+        if self._rest:
+            self._turn = self._loop.call_soon(self._go_on)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _go_on(self) -> None:
+        """Deal with the next part of what has come."""
+        self._turn = None
+        if self._rest:
+            self.data_received(b"")
+        else:
+            self._read_on()
+
     def eof_received(self) -> bool:
         """The upstream has closed its side."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        if self._rest:
-            rest, self._rest = self._rest, b""
-            self._take(rest)
+        rest, self._rest = self._rest, b""
+        for start in range(0, len(rest), _TURN):
+            self.data_received(rest[start : start + _TURN])
         self._transport = None
         receiver = self._receiver
         if receiver is None:
