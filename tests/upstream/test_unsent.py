@@ -1,0 +1,77 @@
+"""An answer that comes before its request has left: what is still to be sent would hold up the next request."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+
+import pytest
+import trustme
+import uvloop
+
+from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.limits import UpstreamLimits
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+
+class Heard:
+    """Waits for the end."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        pass
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:
+        pass
+
+    def on_end(self) -> None:
+        self.over.set()
+
+    def on_error(self, error: UpstreamError) -> None:
+        pass
+
+
+async def usable_after(request: bytes, server_tls: ssl.SSLContext | None, tls: ssl.SSLContext | None) -> bool:
+    """Whether the connection can be used again, after a server that reads a little of the request has answered it."""
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.write(ANSWER)
+        await over.wait()
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_tls, limit=1024)
+    free: list[bool] = []
+    _, connection = await asyncio.get_running_loop().create_connection(
+        lambda: UpstreamConnection(UpstreamLimits(), lambda freed: free.append(freed.alive)),
+        "127.0.0.1",
+        server.sockets[0].getsockname()[1],
+        ssl=tls,
+    )
+    heard = Heard()
+    async with asyncio.timeout(10.0):
+        connection.send(request, heard)
+        await heard.over.wait()
+    over.set()
+    connection.close()
+    server.close()
+    await asyncio.sleep(0.05)  # until all of it has been closed
+    return free[0]
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize(("size", "usable"), [(10, True), (30_000_000, False)], ids=["sent", "unsent"])
+def test_a_connection_is_kept_only_if_its_request_has_left(
+    loop: Callable[[], asyncio.AbstractEventLoop], size: int, *, secured: bool, usable: bool
+) -> None:
+    authority = trustme.CA()
+    serving, asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(serving)
+    authority.configure_trust(asking)
+    with asyncio.Runner(loop_factory=loop) as runner:
+        tls = (serving, asking) if secured else (None, None)
+        assert runner.run(usable_after(bytes(size), *tls)) is usable
