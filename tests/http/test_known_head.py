@@ -14,6 +14,7 @@ AUTHORIZED = b"Authorization: Bearer one"
 HEAD_SIZE = FIRST.index(b"first")
 # The head of a request whose body looks like one.
 WRAPPED = post(b"", b"Authorization: Bearer two", length=b"%d" % len(FIRST))
+LARGE = post(b"x" * 80_000, AUTHORIZED)
 # What comes behind the first request, in reads.
 SECOND: dict[str, tuple[bytes, ...]] = {
     "the same": (FIRST,),
@@ -25,11 +26,13 @@ SECOND: dict[str, tuple[bytes, ...]] = {
     "no length": (post(b"first", AUTHORIZED, length=b""),),
     "a length in hex": (post(b"first", AUTHORIZED, length=b"0x5"),),
     "a length beyond 64 bits": (post(b"first", AUTHORIZED, length=b"99999999999999999999"),),
+    "a length of 5,000 digits": (post(b"first", AUTHORIZED, length=b"9" * 5_000),),
+    "a length of 5,000 digits, of which one counts": (post(b"first", AUTHORIZED, length=b"6".zfill(5_000)),),
     "a length that is too short": (post(b"first", AUTHORIZED, length=b"3"),),
     "a length that is too long": (post(b"first", AUTHORIZED, length=b"8"),),
     "a length that is too long, and the rest": (post(b"first", AUTHORIZED, length=b"8"), b"one"),
-    "too large": (post(b"x" * 20_001, AUTHORIZED),),
-    "too large by its length": (post(b"x", AUTHORIZED, length=b"20001"),),
+    "too large": (post(b"x" * 90_001, AUTHORIZED),),
+    "too large by its length": (post(b"x", AUTHORIZED, length=b"90001"),),
     "two in one read": (FIRST + post(b"second", AUTHORIZED),),
     "two in two reads": (FIRST, post(b"second", AUTHORIZED)),
     "a head, and its body": (FIRST[:HEAD_SIZE], b"first"),
@@ -40,6 +43,11 @@ SECOND: dict[str, tuple[bytes, ...]] = {
     "a request as the body of another, behind one": (FIRST + WRAPPED, FIRST),
     "a request behind a part of a body": (FIRST[:-2], FIRST),
     "a request behind a part of a head": (FIRST[:20], FIRST),
+    "more behind a part of a body": (FIRST[:-2], FIRST[-2:] + FIRST),
+    "rubbish behind a part of a body": (FIRST[:-2], FIRST[-2:] + b"\x00"),
+    "a large body in parts": (LARGE[:30_000], LARGE[30_000:60_000], LARGE[60_000:]),
+    "a body that is too large, in parts": (post(b"", AUTHORIZED, length=b"90001"), b"x" * 90_001),
+    "a length with a zero before it, in parts": (post(b"fir", AUTHORIZED, length=b"05"), b"st"),
     "something behind it": (FIRST + b"\r\n",),
     "something before it": (b"\r\n" + FIRST,),
     "rubbish behind it": (FIRST + b"\x00",),
@@ -87,7 +95,7 @@ async def outcome(client: Client, *reads: bytes) -> Outcome:
 
 async def judge(*reads: bytes) -> None:
     """Whoever is known is understood as one of whom nothing is kept."""
-    acquainted, stranger = Client(max_body=20_000), Client(lambda *_: 20_000)
+    acquainted, stranger = Client(max_body=90_000), Client(lambda *_: 90_000)
     assert await outcome(acquainted, FIRST, *reads) == await outcome(stranger, FIRST, *reads)
 
 
@@ -141,6 +149,52 @@ def test_what_its_handler_made_of_a_head_is_kept_with_it() -> None:
         client.send(post(b"third", b"Authorization: Bearer two"))
         other = client.answer()
         assert (other.request.headers["authorization"], other.request.reading) == ("Bearer two", None)
+
+    asyncio.run(check())
+
+
+def test_a_head_is_known_in_whatever_reads_it_comes() -> None:
+    async def check() -> None:
+        client = Client()
+        client.send(FIRST[:HEAD_SIZE], FIRST[HEAD_SIZE:])
+        first = client.answer()
+        for body in (b"second", b"third" * 100):
+            sent = post(body, AUTHORIZED)
+            client.send(*(sent[: -len(body)], body[:2], body[2:]))
+            assert client.waiting[0].body == body
+            assert client.answer().request is first.request
+
+    asyncio.run(check())
+
+
+def test_a_body_that_takes_too_long_is_refused_though_its_head_is_known() -> None:
+    async def check() -> None:
+        client = Client(body_timeout_s=0.2)
+        client.send(FIRST)
+        client.answer()
+        sent = post(b"x" * 100, AUTHORIZED)
+        client.send(sent[:-100])
+        for _ in range(10):  # each of which comes in time
+            await asyncio.sleep(0.05)
+            client.send(b"x")
+        assert client.status == 408
+        assert not client.waiting
+        client.send(b"x" * 89)
+        assert not client.waiting
+
+    asyncio.run(check())
+
+
+def test_a_body_of_a_known_head_may_come_until_its_time_is_over() -> None:
+    async def check() -> None:
+        client = Client(body_timeout_s=0.1)
+        client.send(FIRST)
+        client.answer()
+        client.send(FIRST[:-2])
+        client.send(FIRST[-2:])
+        await asyncio.sleep(0.2)  # nothing is waited for any more
+        assert client.answer().body == b"first"
+        assert client.status == 200
 
     asyncio.run(check())
 

@@ -3,8 +3,8 @@
 Only the digits of its Content-Length change. Where all other bytes are the same, so is what they mean: nothing of it is
 parsed or checked once more.
 
-1. Whether it is the same head is decided by its bytes alone. A request that differs by one of them, or that is not
-   there as a whole, or has something behind it, is parsed like any other.
+1. Whether it is the same head is decided by its bytes alone. A request that differs by one of them, or that has
+   something behind it, is parsed like any other.
 2. Only the head of a plain request is kept: HTTP/1.1, a POST, one length in decimal digits, nothing that changes how
    the body is sent, and a connection that is used again.
 """
@@ -22,6 +22,8 @@ _PLAIN = re.compile(
 )
 # Every connection keeps one, and most of them wait.
 _MAX_KEPT = 8_192
+# What comes in parts is put together again with each of them.
+_MAX_HELD = 65_536
 # With another length a head may be so much longer, and must still be within its limit.
 _MAX_DIGITS = 15
 
@@ -45,6 +47,15 @@ class KnownHead:
         size = len(data) - data.find(b"\r", self._at) - self._rest
         head = b"%b%d%b" % (self._before, size, self._behind)  # as it must be for a body of this size
         return data[len(head) :] if data.startswith(head) and size <= self._max_body else None
+
+    def begins(self, data: bytes) -> bool:
+        """Whether `data` is this head with a length, and a part of that small body, or nothing of it."""
+        end = data.find(b"\r", self._at)
+        digits = data[self._at : end]
+        if len(digits) > _MAX_DIGITS or not digits.isdigit():
+            return False
+        same = data.startswith(self._before) and data.startswith(self._behind, end)
+        return same and len(data) - end - self._rest < int(digits) <= min(self._max_body, _MAX_HELD)
 
 
 def known_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> KnownHead | None:

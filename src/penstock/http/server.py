@@ -75,10 +75,12 @@ class ServerConnection(asyncio.Protocol):
         self._unsent = 0  # what the client had not taken when it was last looked at
         self.closing = False
         self.peer = ""
-        # Of the last request, while nothing came behind it.
+        # Of the last request, while nothing came behind it but the part of one that has the same head.
         self._known: KnownHead | None = None
+        self._held = b""
         # The request that is being parsed.
         self._parser = httptools.HttpRequestParser(self)
+        self._seen = b""  # all of it so far, unless it is long
         self._waiting = "head"
         self._head_bytes = 0
         self._framing_bytes = 0
@@ -112,9 +114,16 @@ class ServerConnection(asyncio.Protocol):
         """Bytes have come."""
         known = self._known
         if known is not None and self._exchange is None and not self.closing:
+            if self._held:
+                self._take_rest(known, data)
+                return
             body = known.body_of(data)
             if body is not None:
                 self._begin_exchange(Exchange(self, known.request, body))
+                return
+            if known.begins(data):
+                self._hold(data)
+                self._deadline.set(self._limits.body_timeout_s)
                 return
         if self._exchange is None:
             if self._ready or self._ahead:
@@ -226,11 +235,32 @@ class ServerConnection(asyncio.Protocol):
         if self.paused and exchange.on_pause is not None and not exchange.over:
             exchange.on_pause()  # the answer before is still in the way
 
+    def _hold(self, data: bytes) -> None:
+        """Keep a part of a request whose head is known; nothing of it from when it is whole."""
+        self._held = data
+        self._waiting, self._head_bytes = ("body", len(data)) if data else ("head", 0)
+
+    def _take_rest(self, known: KnownHead, data: bytes) -> None:
+        data = self._held + data
+        body = known.body_of(data)
+        if body is None and known.begins(data):
+            self._hold(data)
+            return
+        self._hold(b"")
+        if body is not None:
+            self._begin_exchange(Exchange(self, known.request, body))
+        else:
+            self._feed(data)
+
     def _feed(self, data: bytes) -> None:
         if self._transport is None or self.closing:
             return
         waited = self._waiting if self._head_bytes else ""
         self._known = None
+        if not waited:
+            self._seen = data
+        elif self._seen:
+            self._seen = self._seen + data if len(self._seen) < _MAX_AHEAD else b""
         if self._waiting == "head":
             self._head_bytes += len(data)
         self._framing_bytes += len(data)
@@ -251,8 +281,9 @@ class ServerConnection(asyncio.Protocol):
         else:
             if self._ready:
                 exchange = self._ready.popleft()
-                if not waited and self._ask_max_body is None:
-                    self._known = known_head(data, exchange.request, self._limits)
+                if self._ask_max_body is None:
+                    self._known = known_head(self._seen, exchange.request, self._limits)
+                self._seen = b""
                 self._begin_exchange(exchange)
             else:
                 self._await_rest(waited)
