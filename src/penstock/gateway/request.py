@@ -20,6 +20,8 @@ _MAX_CHOICES = 128
 # What a 64-bit number holds: some say so for "as many as there are".
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
+_NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
+_ACTED_ON = ("model", "stream", "messages", "stream_options")
 _MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
 _FIGURES = frozenset(("n", "max_tokens", "max_completion_tokens", *_MAX_ITEMS))
 
@@ -85,13 +87,10 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     _check_keys(body)
     if "input" not in fields:
         raise _refused("`input` must be what to embed", param="input")
-    return EmbeddingsRequest(_model(msgspec.json.decode(fields["model"]) if "model" in fields else None), fields)
-
-
-def _model(model: object) -> str:
+    model = msgspec.json.decode(fields["model"]) if "model" in fields else None
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
-        raise _refused(f"`model` must name a model, in at most {_MAX_MODEL} characters", param="model")
-    return model
+        raise _refused(_NO_MODEL, param="model")
+    return EmbeddingsRequest(model, fields)
 
 
 def _with_usage(options: object) -> dict[str, object]:
@@ -109,13 +108,13 @@ def parse(body: bytes) -> ChatRequest:
     if not isinstance(fields, dict):
         raise _refused("the body must be a JSON object", code="invalid_json")
     _check_keys(body)
-    model = _model(fields.get("model"))
-    stream = fields.get("stream")
+    model, stream, messages, options = map(fields.get, _ACTED_ON)
+    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+        raise _refused(_NO_MODEL, param="model")
     if stream is not None and not isinstance(stream, bool):
         raise _refused("`stream` must be true or false", param="stream")
-    if not isinstance(fields.get("messages"), list):
+    if not isinstance(messages, list):
         raise _refused("`messages` must be a list of messages", param="messages")
-    options = fields.get("stream_options")
     if options is not None and not isinstance(options, dict):
         raise _refused("`stream_options` must be an object", param="stream_options")
     if not _FIGURES.isdisjoint(fields):

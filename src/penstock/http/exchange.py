@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -50,7 +50,7 @@ class HttpRequest(Struct, eq=False):
     """Whether it is HTTP/1.1: whoever speaks that reads chunks."""
     keep_alive: bool = True
     """Whether the client wants to ask again on its connection."""
-    reading: object = None
+    reading: Any = None
     """What its handler made of it, kept for the next request that shares this."""
     told: str = ""
     """What the head of every answer says: how the client names its request, and whether the connection is closed."""

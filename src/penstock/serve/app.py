@@ -283,7 +283,7 @@ class App:
         """Answer a request."""
         request = exchange.request
         request_id = new_request_id()
-        reading = _read(request)
+        reading: Reading = request.reading or _read(request)
         path = reading.path
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
@@ -430,10 +430,8 @@ def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
 
 
 def _read(request: HttpRequest) -> Reading:
-    """What a request is by its head, which another one may have had before it."""
-    reading = request.reading
-    if not isinstance(reading, Reading):
-        request.reading = reading = read(request)
+    """What a request is by its head, kept for those that share it."""
+    request.reading = reading = read(request)
     return reading
 
 
