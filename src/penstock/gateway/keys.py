@@ -90,20 +90,19 @@ class KeyRing:
         return bool(self._secrets)
 
     def find(self, given: str, now_ms: float) -> Key | None:
-        """The key that a client shows. How long it takes tells nothing: what is looked up is a digest."""
-        secret = self._find(given)
-        return secret.key if secret is not None and now_ms < secret.until_ms else None
+        """The key whose secret a client shows."""
+        return self.find_by(digest_of(given), now_ms)
+
+    def find_by(self, digest: bytes, now_ms: float) -> Key | None:
+        """The same, by the digest of what a client shows. How long it takes tells nothing of what was shown."""
+        secret = self._secrets.get(digest)
+        same = hmac.compare_digest(digest, secret.digest if secret is not None else _NO_DIGEST)
+        return secret.key if same and secret is not None and now_ms < secret.until_ms else None
 
     def was_rotated(self, given: str, now_ms: float) -> bool:
         """Whether this was the secret of a key, and has ended since that got another one."""
-        secret = self._find(given)
+        secret = self._secrets.get(digest_of(given))
         return secret is not None and secret.until_ms <= now_ms
-
-    def _find(self, given: str) -> _Secret | None:
-        digest = digest_of(given)
-        secret = self._secrets.get(digest)
-        same = hmac.compare_digest(digest, secret.digest if secret is not None else _NO_DIGEST)
-        return secret if same else None
 
 
 def new_secret() -> str:

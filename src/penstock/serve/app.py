@@ -293,7 +293,7 @@ class App:
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
-        elif isinstance(key := self._door.judge(reading.secret), Failure):
+        elif isinstance(key := self._door.judge(reading.secret, reading.digest), Failure):
             respond_failure(exchange, key, request_id, {})
         elif path == "/chat/completions":
             self._post(exchange, request_id, self._chat, key, reading)

@@ -33,12 +33,15 @@ class Door:
         self._known = known
         self._open = known and not closed and not keys
 
-    def judge(self, secret: str) -> Key | Failure | None:
-        """The key whose secret a client shows, or why it is not let in; None where no keys are asked for."""
+    def judge(self, secret: str, digest: bytes) -> Key | Failure | None:
+        """The key whose secret a client shows, or why it is not let in; None where no keys are asked for.
+
+        `digest` is what is kept of that secret.
+        """
         if self._open and not secret.startswith(PREFIX):
             return None
         now_ms = time.time() * 1000
-        key = self._keys.find(secret, now_ms)
+        key = self._keys.find_by(digest, now_ms)
         if key is not None:
             unusable = key.unusable(now_ms) if key.stored else ""
             return _unauthorized(unusable) if unusable else key

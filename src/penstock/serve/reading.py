@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from penstock.gateway.failure import Failure
+from penstock.gateway.keys import digest_of
 from penstock.http.exchange import HttpRequest
 from penstock.serve.paths import plain_path
 from penstock.serve.responses import JSON, refused
@@ -15,13 +16,16 @@ class Reading(Struct, frozen=True):
     """Without the prefix under which it was asked for."""
     secret: str
     """What the client shows to be let in; empty if it shows nothing."""
+    digest: bytes
+    """Of that secret, by which its key is found."""
     unreadable: Failure | None
     """Why a body cannot be taken by what the headers say of it; None where it can."""
 
 
 def read(request: HttpRequest) -> Reading:
     """What a request is, by its head."""
-    return Reading(plain_path(request.path), _secret(request.headers), _unreadable(request.headers))
+    secret = _secret(request.headers)
+    return Reading(plain_path(request.path), secret, digest_of(secret), _unreadable(request.headers))
 
 
 def _secret(headers: dict[str, str]) -> str:
