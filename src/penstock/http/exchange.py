@@ -116,8 +116,11 @@ class Exchange(Struct, eq=False):
     def write(self, data: bytes, /) -> None:
         """Send a piece of the body."""
         if self._state == "streaming" and data:
-            head, self._unsent = self._unsent, b""
-            self._connection.write(b"%b%x\r\n%b\r\n" % (head, len(data), data) if self.request.modern else head + data)
+            piece = b"%x\r\n%b\r\n" % (len(data), data) if self.request.modern else data
+            if self._unsent:
+                piece = self._unsent + piece
+                self._unsent = b""
+            self._connection.write(piece)
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
         """What sends HTTP chunks as they are, until the answer ends; None where they cannot go out so."""

@@ -79,7 +79,8 @@ def call_lines(call: Call) -> str:
     if call.headers:
         lines += "".join(f"{name}: {value}\r\n" for name, value in call.headers.items())
     if attempts:
-        lines += _answered_by(attempts[-1].provider, attempts[-1].model)
+        last = attempts[-1]
+        lines += _answered_by(last.provider, last.model)
     if call.first_event_s is not None:
         lines += f"openai-processing-ms: {call.first_event_s * 1000:.0f}\r\n"
     if call.repairs:

@@ -90,12 +90,15 @@ class Surface(ABC, Generic[Asked]):
     def over(self, client: SurfaceClient) -> None:
         """A call is settled."""
         self._calls.pop(client, None)
-        client.call.total_s = self._loop.time() - client.call.started
-        self._settle(client.call)
+        call = client.call
+        call.total_s = self._loop.time() - call.started
+        self._settle(call)
 
     def _read_beside(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
         def go_on(reading: asyncio.Future[Asked]) -> None:
-            if not exchange.over:  # the client has not left meanwhile
+            if exchange.over:
+                reading.exception()  # the client has left meanwhile: it is told to nobody
+            else:
                 self.handle(exchange, gateway, request_id, key, reading.result)
 
         self._loop.run_in_executor(None, self._read, exchange.body).add_done_callback(go_on)
