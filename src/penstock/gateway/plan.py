@@ -6,7 +6,7 @@ for each way of asking: a chat that is streamed, one that is not, and embeddings
 
 from typing import Literal, Protocol, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from penstock.core.dialects.openai_chat_habit import Habit
 from penstock.gateway.config import Config, Route, Target
@@ -62,12 +62,12 @@ class Plan(Struct, eq=False, kw_only=True):
     patience: Patience
     record: str
     """Where captures of its answers go; empty for nowhere."""
+    habit: Habit | None = None
+    """How its streams begin."""
     endpoint: Endpoint | None = None
     """Made when it is first asked."""
     quote: Quote | None = None
     """What it cost when that was last looked up."""
-    habit: Habit = field(default_factory=Habit)
-    """How its answers begin."""
 
     def __repr__(self) -> str:
         return f"Plan({self.target.name!r})"  # nothing that is secret
@@ -92,6 +92,8 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         plans = tuple(self._plan(route, target, able) for target in able)
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
+            for plan in plans if self._way == "streamed" else ():
+                plan.habit = Habit()  # which is learnt for those that are asked again
         return plans
 
     def _plan(self, route: Route, target: Target, among: tuple[Target, ...]) -> Plan:
