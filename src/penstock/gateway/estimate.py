@@ -35,6 +35,8 @@ _MIN_TOKENS = 16
 _WEIGHT = 0.2
 # More targets than a gateway calls; models' names come from clients.
 _MAX_TARGETS = 1_024
+# Answers that may wait to be learned from.
+_MOST_SEEN = 64
 
 
 def estimate_input(fields: Mapping[str, object]) -> int:
@@ -56,23 +58,34 @@ class Ratios:
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
+        self._seen: list[tuple[str, int, int]] = []
 
     def __len__(self) -> int:
-        return len(self._ratios)
+        return len(self._known())
 
     def ratio(self, target: str) -> float:
         """Bytes for a token, as far as is known."""
-        return self._ratios.get(target, _DEFAULT_RATIO)
+        return self._known().get(target, _DEFAULT_RATIO)
 
     def learn(self, target: str, bytes: int, tokens: int) -> None:
         """An answer of so many bytes had so many tokens, without those of a reasoning that is not shown."""
-        if tokens < _MIN_TOKENS or bytes <= 0:
-            return
-        seen = min(max(bytes / tokens, _RATIOS[0]), _RATIOS[1])
-        before = self._ratios.pop(target, None)
-        if before is None and len(self._ratios) >= _MAX_TARGETS:
-            del self._ratios[next(iter(self._ratios))]  # the one of which nothing was heard for the longest time
-        self._ratios[target] = seen if before is None else before + (seen - before) * _WEIGHT
+        self._seen.append((target, bytes, tokens))
+        if len(self._seen) >= _MOST_SEEN:
+            self._known()
+
+    def _known(self) -> dict[str, float]:
+        """What all answers so far tell. It is worked out when somebody asks: few calls are estimated."""
+        ratios = self._ratios
+        for target, bytes, tokens in self._seen:
+            if tokens < _MIN_TOKENS or bytes <= 0:
+                continue
+            seen = min(max(bytes / tokens, _RATIOS[0]), _RATIOS[1])
+            before = ratios.pop(target, None)
+            if before is None and len(ratios) >= _MAX_TARGETS:
+                del ratios[next(iter(ratios))]  # the one of which nothing was heard for the longest time
+            ratios[target] = seen if before is None else before + (seen - before) * _WEIGHT
+        self._seen.clear()
+        return ratios
 
     def output(self, target: str, bytes: int, events: int) -> int:
         """About how many tokens an answer has, by its bytes of text and by the events that they came in.
@@ -80,7 +93,7 @@ class Ratios:
         Of a target that is not known yet, each event is taken for at least one token: so do most providers send them.
         """
         counted = _ceil(bytes, self.ratio(target))
-        if target in self._ratios:
+        if target in self._known():
             return max(counted, 1 if events else 0)
         return max(counted, min(events, bytes) if bytes else events)
 
