@@ -230,10 +230,33 @@ def test_the_most_usual_call_is_counted_as_any_other(costs: bool) -> None:
         made = metrics(dict)
         for _ in range(3):
             made.settled(usual, entry_of(usual, lambda *_: 7))
+        text = await made.text()
         assert (len(made._places) == 1) == (metrics is Metrics)
-        return await made.text()
+        return text
 
     assert asyncio.run(count(Metrics)) == asyncio.run(count(OneByOne))
+
+
+def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:
+    """Others read the counters of a worker that cannot be asked: what it has done must be there soon."""
+
+    async def count(calls: int) -> float:
+        metrics = Metrics(dict, tmp_path)
+        made = call("main/m", answered=True)
+        for _ in range(calls):
+            metrics.settled(made, entry_of(made, lambda *_: 7))
+        at_once = told()
+        deadline = time.monotonic() + 5
+        while told() < calls:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
+        return at_once
+
+    def told() -> float:
+        counted = total(read_all(tmp_path))
+        return sum(numbers[0] for (name, _), numbers in counted.items() if name == REQUESTS)
+
+    assert asyncio.run(count(1000)) > 900, "no more than some dozens wait at a time"
 
 
 @pytest.mark.parametrize(("answered", "shared"), [(True, True), (False, False)])
@@ -400,6 +423,7 @@ def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, worker
     for _ in range(10):
         workers.ask("main/good", stream=True)
     stopped, asked = sockets(home)
+    assert value(parse(scrape(of_worker(asked))), REQUESTS) == before + 10
     os.kill(int(stopped.stem), signal.SIGSTOP)
     try:
         began = time.monotonic()

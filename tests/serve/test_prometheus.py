@@ -195,6 +195,8 @@ async def tell(folder: Path, models: list[str]) -> str:
             for answered in (False, True):
                 made = call(model, answered=answered)
                 worker.settled(made, entry_of(made, lambda *_: 7))
+    for worker in workers:
+        worker.close()
     return (await workers[0].text()).decode()
 
 

@@ -1,5 +1,6 @@
 """Metrics: what a gateway has done and how it is, for Prometheus. Told once for each call, when it is over.
 
+Calls that end one soon after another are counted together: within a tenth of a second, and before anything is told.
 Counters lie where they outlive a worker (`tally.py`), and gauges are asked of the workers that are there
 (`siblings.py`): a scrape of any worker tells of all of them.
 """
@@ -29,6 +30,9 @@ _Told: TypeAlias = dict[str, list[tuple[Labels, float]]]
 # The text format, in the version that every Prometheus reads.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LOOK_S = 1.0
+# Calls that are over are counted together: so many of them, or those of so many seconds. `kill -9` may take as many.
+_MOST_WAITING = 64
+_GATHER_S = 0.1
 # How a stream ended, by the ending of its call; where a code says more, by that.
 _REASONS = {"completed": "done", "cancelled": "client_gone", "timed_out": "idle", "truncated": "truncated"}
 _REASONS_BY_CODE = {
@@ -70,6 +74,8 @@ class Metrics:
         self._places: dict[tuple[tuple[str, str, str], bool], _Places] = {}
         self.siblings: Siblings | None = None
         self._answering: set[asyncio.Task[None]] = set()
+        self._waiting: list[tuple[Call, Entry]] = []
+        self._gathering: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._look_at = 0.0
         self._begin()
@@ -89,9 +95,12 @@ class Metrics:
         self._looking = self._loop.call_at(self._look_at, self._look)
 
     def close(self) -> None:
-        """Look no more."""
+        """Look no more; all that is over is counted."""
         if self._looking is not None:
             self._looking.cancel()
+        if self._gathering is not None:
+            self._gathering.cancel()
+        self._catch_up()
 
     # What is counted.
 
@@ -104,11 +113,39 @@ class Metrics:
             self.tally.begin(families.STREAM_END, (reason,))
 
     def settled(self, call: Call, entry: Entry) -> None:
-        """A call is over."""
-        places = None if call.repairs else self._usual_places(entry)
-        if places is not None:
-            self._count_usual(places, call, entry)
-            return
+        """A call is over. It is counted soon."""
+        self._waiting.append((call, entry))
+        if self._gathering is None:
+            self._gathering = self._loop.call_later(_GATHER_S, self._catch_up)
+        elif len(self._waiting) >= _MOST_WAITING:
+            self._count_all()
+
+    def _catch_up(self) -> None:
+        self._gathering = None
+        self._count_all()
+
+    def _count_all(self) -> None:
+        """Count the calls that wait for it."""
+        waiting, self._waiting = self._waiting, []
+        alike: dict[tuple[object, ...], list[tuple[Call, Entry]]] = {}
+        for call, entry in waiting:
+            if call.repairs or len(entry.attempts) != 1:
+                self._count_any(call, entry)
+                continue
+            attempt = entry.attempts[0]
+            names = entry.model, attempt.provider, attempt.model
+            ending = entry.outcome, entry.status, entry.stream, entry.first_event_ms is None, attempt.measure
+            alike.setdefault((names, ending, not attempt.cost), []).append((call, entry))
+        for calls in alike.values():
+            places = self._usual_places(calls[0][1])
+            if places is not None:
+                self._count_usual(places, calls)
+            else:
+                for call, entry in calls:
+                    self._count_any(call, entry)
+
+    def _count_any(self, call: Call, entry: Entry) -> None:
+        """Count a call, whatever became of it."""
         observe = self.tally.observe
         provider = self._count(entry)
         for tried in call.attempts:
@@ -126,9 +163,9 @@ class Metrics:
 
     def _usual_places(self, entry: Entry) -> "_Places | None":
         """Where a call is counted that is the most usual one: a stream that its first provider completed and billed."""
-        if entry.outcome != "completed" or not entry.stream or len(entry.attempts) != 1:
-            return None
         (attempt,) = entry.attempts
+        if entry.outcome != "completed" or not entry.stream:
+            return None
         if attempt.measure != "reported" or entry.first_event_ms is None or entry.status != 200:
             return None
         names = (entry.model, attempt.provider, attempt.model)
@@ -160,21 +197,21 @@ class Metrics:
             end=place(families.STREAM_END, (_REASONS["completed"],)),
         )
 
-    def _count_usual(self, places: "_Places", call: Call, entry: Entry) -> None:
-        """The same as what `settled` counts of any call, one by one."""
+    def _count_usual(self, places: "_Places", calls: list[tuple[Call, Entry]]) -> None:
+        """The same as what `_count_any` counts of each of them."""
         tally, values = self.tally, self.tally.values
-        (attempt,) = entry.attempts
-        gaps = call.attempts[0].gaps
-        values[places.requests] += 1
-        values[places.attempts] += 1
-        values[places.end] += 1
-        values[places.input] += attempt.tokens.input
-        values[places.output] += attempt.tokens.output
-        if places.cost is not None and attempt.cost is not None:
-            values[places.cost] += attempt.cost
-        tally.merge_at(places.gaps, gaps.counts, gaps.total_s)
-        tally.observe_at(places.first, families.FIRST_CHUNK.bounds, call.first_event_s or 0.0)
-        tally.observe_at(places.overhead, families.OVERHEAD.bounds, call.overhead_s or 0.0)
+        attempts = [entry.attempts[0] for _, entry in calls]
+        gaps = [call.attempts[0].gaps for call, _ in calls]
+        for place in (places.requests, places.attempts, places.end):
+            values[place] += len(calls)
+        values[places.input] += sum([attempt.tokens.input for attempt in attempts])
+        values[places.output] += sum([attempt.tokens.output for attempt in attempts])
+        if places.cost is not None:
+            values[places.cost] += sum([attempt.cost or 0 for attempt in attempts])
+        counts = list(map(sum, zip(*[each.counts for each in gaps], strict=True)))
+        tally.merge_at(places.gaps, counts, sum([each.total_s for each in gaps]))
+        tally.observe_at(places.first, families.FIRST_CHUNK.bounds, [call.first_event_s or 0.0 for call, _ in calls])
+        tally.observe_at(places.overhead, families.OVERHEAD.bounds, [call.overhead_s or 0.0 for call, _ in calls])
 
     def orphaned(self, entry: Entry) -> None:
         """A call was left open by a worker that died."""
@@ -239,6 +276,7 @@ class Metrics:
         exchange.respond(200, {"content-type": CONTENT_TYPE}, await self.text())
 
     def _told(self) -> _Told:
+        self._count_all()  # whoever asks for the gauges reads the counters next
         return {family.name: list(series.items()) for family, series in self._gauges().items()}
 
     def _text(self, own: Counts, told: list[_Told]) -> bytes:

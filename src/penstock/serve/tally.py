@@ -63,12 +63,14 @@ class Tally:
 
     def observe(self, family: Family, labels: Labels, value: float) -> None:
         """One more for a histogram."""
-        self.observe_at(self.place(family, labels), family.bounds, value)
+        self.observe_at(self.place(family, labels), family.bounds, [value])
 
-    def observe_at(self, place: int, bounds: Sequence[float], value: float) -> None:
-        """The same, where its place is known."""
-        self.values[place + bisect_left(bounds, value)] += 1
-        self.values[place + len(bounds) + 1] += value
+    def observe_at(self, place: int, bounds: Sequence[float], observed: Sequence[float]) -> None:
+        """The same, of several, where their place is known."""
+        values = self.values
+        for value in observed:
+            values[place + bisect_left(bounds, value)] += 1
+        values[place + len(bounds) + 1] += sum(observed)
 
     def merge(self, family: Family, labels: Labels, counts: Sequence[int], total: float) -> None:
         """What was counted elsewhere, for the same bounds."""
