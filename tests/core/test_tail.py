@@ -3,6 +3,8 @@
 import pytest
 
 from penstock import StreamReader, StreamWriter
+from penstock.core.events import UsageReport
+from penstock.core.usage import Tokens
 from tests.invariants import LongWay
 from tests.streams import DONE, Json, begins, bill, by_event, chunk, counts, delta, finishes, fold, read, says, sse
 
@@ -56,6 +58,30 @@ def test_it_goes_on_as_it_came(ending: list[Json | str], include_usage: bool) ->
     assert told.usage == (whole.usage if include_usage else None)
 
 
+REPORTS: dict[str, Json] = {
+    "no details": counts(3, 12),
+    "nulls": counts(3, 12) | {"prompt_tokens_details": None, "completion_tokens_details": None},
+    "a null in them": counts(3, 12) | {"prompt_tokens_details": {"cached_tokens": None}},
+    "all cached": counts(3, 12) | {"prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": 3}},
+    "reasoning": counts(3, 12) | {"completion_tokens_details": {"reasoning_tokens": 12, "audio_tokens": 1}},
+    "words of others": counts(3, 12) | {"prompt_cache_hit_tokens": 2, "cache_creation_input_tokens": 1},
+    "nothing read": counts(0, 12),
+}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+def test_what_the_usage_comes_to_is_known_before_it_is_told(report: Json) -> None:
+    wire = sse(*STEADY, FINISH, bill(**report), DONE)
+    reader = reader_of(*by_event(wire)[:-1])
+    tail, told = reader.tail, fold(read(wire, reader=LongWay()))
+    assert tail is not None
+    assert told.usage is not None
+    assert not told.repairs
+    assert tail.tokens == Tokens.of(told.usage)
+    assert tail.reason == told.choices[0].finish_reason
+    assert [event for event in reader.close() if isinstance(event, UsageReport)] == [UsageReport(told.usage)]
+
+
 TOOLS = delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]})
 ODD: dict[str, list[Json | str]] = {
     "nothing": [],
@@ -77,6 +103,18 @@ ODD: dict[str, list[Json | str]] = {
     "usage of nothing": [FINISH, bill(**counts(0, 0)), DONE],
     "usage that does not add up": [FINISH, bill(prompt_tokens=3, completion_tokens=4, total_tokens=9), DONE],
     "usage beyond reason": [FINISH, bill(prompt_tokens=3, completion_tokens=-4), DONE],
+    "usage with more in the cache than was read": [
+        FINISH,
+        bill(**counts(3, 12), prompt_tokens_details={"cached_tokens": 4}),
+        DONE,
+    ],
+    "usage with more reasoning than was written": [
+        FINISH,
+        bill(**counts(3, 12), completion_tokens_details={"reasoning_tokens": 13}),
+        DONE,
+    ],
+    "usage of a billion": [FINISH, bill(**counts(3, 10**9)), DONE],
+    "usage with no output": [FINISH, bill(**counts(3, 0)), DONE],
     "usage without a total": [FINISH, bill(prompt_tokens=3, completion_tokens=4), DONE],
     "usage in words of others": [FINISH, bill(input_tokens=3, output_tokens=4, total_tokens=7), DONE],
     "usage in another spelling": [FINISH, bill(input_tokens=3, output_tokens="4"), DONE],

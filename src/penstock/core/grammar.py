@@ -71,8 +71,8 @@ class Grammar:
 
     @property
     def expects_end(self) -> bool:
-        """Whether a finish and a report of usage, each the first, would be told as they are."""
-        return self.expects_text and self._usage is None and not self._callers and len(self._choices) == 1
+        """Where text is expected: whether a finish and a report of usage, each the first, would be told as they are."""
+        return self._usage is None and not self._callers and len(self._choices) == 1
 
     def begin(self, start: Start, choice: int) -> bool:
         """Whether the first frame's events, these two and extras between them, are legal as they stand: as if seen."""

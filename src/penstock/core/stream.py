@@ -33,6 +33,8 @@ _LEAST_PLAIN = 60
 _MOULDED = frozenset((TextDelta, ReasoningDelta))
 # As a number, which is found five times as fast as b"\r": bytes are tried as a number first.
 _CR = ord("\r")
+# What text has beside it: an event with an escape in it is nothing that a usual ending begins with.
+_UNFINISHED = b'"finish_reason":null'
 # A mould that does not fit is made anew at one frame in so many.
 _NEW_MOULD = 8
 
@@ -139,21 +141,24 @@ class StreamReader:
         """Take in bytes, however they were split; return the events that they complete."""
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
-        if self.mould is not None and self.tail is None and len(data) <= self.max_event:
-            events = self.mould.read(data)
-            if events:
+        mould, tail = self.mould, self.tail
+        if mould is not None and len(data) <= self.max_event:
+            if tail is not None:
+                if tail.take(data):
+                    return []
+            elif events := mould.read(data):
                 self.untouched = True
                 return events
-        if self.closed:
-            raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
-        if self.mould is not None:
-            if self._hold(data):
+            elif self._hold(data):
                 self.untouched = False
                 return []
-            if self.tail is not None:
-                data = self.tail.held + data
-                self.tail = None
-            self._catch_up(self.mould)
+        if self.closed:
+            raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
+        if tail is not None:
+            data = tail.held + data
+            self.tail = None
+        if mould is not None:
+            self._catch_up(mould)
         elif not self._ready:
             events = self._begin(data)
             if events:
@@ -202,13 +207,14 @@ class StreamReader:
         return self._out.take()
 
     def _hold(self, data: bytes) -> bool:
-        """Hold a read back if it goes on with the usual ending of a steady stream."""
-        tail = self.tail
-        if tail is None and self._beginning is not None:
-            tail = Tail(self._beginning.envelope, self._beginning.extras, self._beginning.choice)
-        elif tail is None and self._grammar.expects_end:
-            tail = self._dialect.tail()
-        if tail is None or len(data) > self.max_event or not tail.take(data):
+        """Hold a read back if the usual ending of a steady stream, in which text is expected, begins with it."""
+        if _UNFINISHED in data:
+            return False
+        if self._beginning is not None:
+            tail: Tail | None = Tail(self._beginning.envelope, self._beginning.extras, self._beginning.choice)
+        else:
+            tail = self._dialect.tail() if self._grammar.expects_end else None
+        if tail is None or not tail.take(data):
             return False
         self.tail = tail
         return True
@@ -365,6 +371,8 @@ class StreamWriter:
     ) -> None:
         _check(dialect)
         self._writer = WRITERS[dialect](id=id, model=model, created=created, include_usage=include_usage)
+        self.pass_on = self._writer.pass_on
+        """The bytes of a usual ending as it came; empty where they will not do."""
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events; whole, so that they can be sent at once."""
@@ -372,7 +380,7 @@ class StreamWriter:
 
     def write_end(self, tail: Tail | None, events: Iterable[Event]) -> bytes:
         """The bytes that tell the last events; those of a usual ending, where they came so and may go on so."""
-        return (tail and self._writer.pass_on(tail)) or self._writer.write(events)
+        return (tail and self.pass_on(tail)) or self._writer.write(events)
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""

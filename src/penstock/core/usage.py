@@ -46,19 +46,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def sound(self) -> bool:
         """Whether input and output are known, every part is within its whole, and they add up: no more to look at."""
-        input, output, total = self.input, self.output, self.total
-        if input is None or output is None or (total is not None and total != input + output):
-            return False
-        cached, written, reasoning = self.cached or 0, self.cache_write or 0, self.reasoning or 0
-        heard, spoken = self.audio_input or 0, self.audio_output or 0
-        return (
-            0 < input + output < ABSURD_TOKENS
-            and cached + written <= input
-            and reasoning <= output
-            and heard <= input
-            and spoken <= output
-            and min(input, output, cached, written, reasoning, heard, spoken) >= 0
-        )
+        return Tokens.of_sound(self) is not None
 
     @property
     def absurd(self) -> bool:
@@ -132,19 +120,34 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         A part that the provider counts beside its whole is added to it, because it is billed: reasoning that the total
         shows to be apart, and any part that is greater than its whole.
         """
-        return cls.of_sound(usage) if usage.sound else cls._within_reason(usage)
+        return cls.of_sound(usage) or cls._within_reason(usage)
 
     @classmethod
-    def of_sound(cls, usage: Usage) -> "Tokens":
-        """What a sound report comes to: what it says."""
+    def of_sound(cls, usage: Usage) -> "Tokens | None":
+        """What a sound report comes to: what it says. None where it is not sound."""
+        input, output, total = usage.input, usage.output, usage.total
+        if input is None or output is None or (total is not None and total != input + output):
+            return None
+        cached, written, reasoning = usage.cached or 0, usage.cache_write or 0, usage.reasoning or 0
+        heard, spoken = usage.audio_input or 0, usage.audio_output or 0
+        sound = (
+            0 < input + output < ABSURD_TOKENS
+            and cached + written <= input
+            and reasoning <= output
+            and heard <= input
+            and spoken <= output
+            and min(input, output, cached, written, reasoning, heard, spoken) >= 0
+        )
+        if not sound:
+            return None
         return cls(
-            input=usage.input or 0,
-            output=usage.output or 0,
-            cached=usage.cached or 0,
-            cache_write=usage.cache_write or 0,
-            reasoning=usage.reasoning or 0,
-            audio_input=usage.audio_input or 0,
-            audio_output=usage.audio_output or 0,
+            input=input,
+            output=output,
+            cached=cached,
+            cache_write=written,
+            reasoning=reasoning,
+            audio_input=heard,
+            audio_output=spoken,
         )
 
     @classmethod

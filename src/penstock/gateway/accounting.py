@@ -121,9 +121,11 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
 
 
 def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
+    if attempt.tokens is not None:
+        return "reported", attempt.tokens
     usage = attempt.usage
-    if usage is not None and usage.output and usage.sound:
-        return "reported", Tokens.of_sound(usage)
+    if usage is not None and usage.output and (sound := Tokens.of_sound(usage)) is not None:
+        return "reported", sound
     if usage is not None and not usage.blank and not usage.absurd:
         tokens = Tokens.of(usage)
         said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)

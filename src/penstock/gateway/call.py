@@ -19,7 +19,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
-from penstock.core.usage import Usage
+from penstock.core.usage import Tokens, Usage
 from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
@@ -71,6 +71,8 @@ class Attempt(Struct, eq=False):
     first_event_s: float | None = None
     seconds: float = 0.0
     usage: Usage | None = None
+    tokens: Tokens | None = None
+    """What the reported usage comes to, where that is known to be sound; then there need not be a `usage`."""
     response_id: str = ""
     response_model: str = ""
     """As the provider names them."""
@@ -132,6 +134,11 @@ class Attempt(Struct, eq=False):
             self.due = min(self.due, self.said + TURN)
 
     @property
+    def reported(self) -> Usage | Tokens | None:
+        """What the provider reported."""
+        return self.tokens or self.usage
+
+    @property
     def reached(self) -> tuple[int, int]:
         """How far the answer has come: events and characters."""
         return (self.reader.frames if self.reader is not None else self.events), self.said
@@ -184,9 +191,9 @@ class Call(Struct, eq=False):
     repairs: dict[str, int] = {}
 
     @property
-    def usage(self) -> Usage | None:
+    def usage(self) -> Usage | Tokens | None:
         """What the last provider reported."""
-        return self.attempts[-1].usage if self.attempts else None
+        return self.attempts[-1].reported if self.attempts else None
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""

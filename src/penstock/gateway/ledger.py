@@ -159,9 +159,11 @@ class Ledger:
             self._settle_hold(entry)
         if self.scribe is not None:
             self.scribe.put(entry)
-        if call.ending == "completed" and (usage := call.usage) is not None and not usage.reasoning:
+        if call.ending == "completed":
             attempt = call.attempts[-1]
-            self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, usage.output or 0)
+            usage = attempt.reported
+            if usage is not None and not usage.reasoning:
+                self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, usage.output or 0)
         return entry
 
     def booked(self, entries: Sequence[Entry]) -> None:
@@ -212,8 +214,9 @@ class Ledger:
 
 
 def _output(ratios: Ratios, attempt: Attempt) -> int:
-    if attempt.usage is not None and attempt.usage.output:
-        return attempt.usage.output
+    reported = attempt.reported
+    if reported is not None and reported.output:
+        return reported.output
     events, said = attempt.reached
     return ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
 

@@ -25,6 +25,7 @@ from types import MappingProxyType
 
 from penstock.core.completion import Accumulator
 from penstock.core.dialects.openai_chat_mould import Mould
+from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.events import (
     End,
     Ending,
@@ -164,7 +165,10 @@ class Relay:
         reader = self._reader
         events = reader.feed(data)
         if not reader.untouched:
-            self._on_events(events, last=last)
+            if (tail := reader.tail) is not None:
+                self._hear_end(tail, last=last)
+            else:
+                self._on_events(events, last=last)
         elif self._phase == "streaming":
             self._advance()
             self._client.write(data)
@@ -191,7 +195,7 @@ class Relay:
             return
         if self._status >= 300:
             self._fail(from_status(self._status, self._headers, self._error_body))
-        else:
+        elif (tail := self._reader.tail) is None or not tail.done or not self._pass_on(tail):
             self._take(self._reader.close())
 
     def on_error(self, error: UpstreamError) -> None:
@@ -329,6 +333,30 @@ class Relay:
         if self._reader.done and not last and self._phase != "over":
             self._watch_time()  # the end is near, or else it is not waited for
 
+    def _hear_end(self, tail: Tail, *, last: bool) -> None:
+        """The usual ending has begun, or goes on. Its last read is heard when the bytes are over, which is at once."""
+        self._heard = tail.frames
+        if last and tail.done:
+            return
+        self._advance()
+        if tail.done and self._phase != "over":
+            self._watch_time()  # the end is near, or else it is not waited for
+
+    def _pass_on(self, tail: Tail) -> bool:
+        """Pass the usual ending on as it came, if nobody but the client is to be told of it."""
+        call, attempt = self._call, self._attempt
+        if self._phase != "streaming" or call.on_text is not None or attempt.heard is not None:
+            return False
+        data = self._writer.pass_on(tail)
+        if not data:
+            return False
+        self._advance()
+        attempt.finishes.append(tail.reason)
+        attempt.tokens = tail.tokens
+        self._finish("completed")
+        self._client.end(data)
+        return True
+
     def _take(self, events: list[Event], data: bytes = b"") -> None:
         """Take what the provider said; `data` is given if it may go on as it came."""
         kinds = set(map(type, events))
@@ -452,11 +480,11 @@ class Relay:
         attempt = self._attempt
         attempt.seconds = self._loop.time() - self._begun
         attempt.ending = ending
-        attempt.gaps.total_s = self._progress - self._uncounted_s if self._seen_event else 0.0
+        self._gaps.total_s = self._progress - self._uncounted_s if self._seen_event else 0.0
         attempt.events = self._reader.frames
-        attempt.reader = attempt.on_limit = attempt.stop = None
-        self._shortcut = None
-        attempt.forget()
+        attempt.reader = attempt.on_limit = attempt.stop = self._shortcut = None
+        if attempt.transcript is not None:
+            attempt.forget()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -159,10 +159,11 @@ class OpenAIChatReader:
         return mould_of(event, said, self._extras)
 
     def tail(self) -> Tail | None:
-        """What takes the usual ending of a stream with one choice that says nothing but text; None for any other."""
-        if not self.expects_text or len(self._choices) != 1:
+        """Where text is expected: what takes the usual ending of a stream with one choice that says nothing but text;
+        None for any other."""
+        if len(self._choices) != 1:
             return None
-        choice = next(iter(self._choices.values()))
+        (choice,) = self._choices.values()
         return Tail(self._envelope, self._extras, choice.index) if choice.expects_end else None
 
     def read_undecodable(self, data: bytes, event: str) -> None:

@@ -89,8 +89,8 @@ class ChoiceReader:
 
     @property
     def expects_end(self) -> bool:
-        """Whether a finish, and nothing beside it, is all that there is to tell."""
-        return self.expects_speech and self._calls is None and self._finished is None
+        """Where speech is expected: whether a finish, and nothing beside it, is all that there is to tell."""
+        return self._calls is None and self._finished is None
 
     def read_plain(self, delta: PlainDelta) -> bool:
         """Take in a delta that says one thing; otherwise do nothing and return False."""

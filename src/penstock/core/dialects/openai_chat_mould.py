@@ -6,7 +6,7 @@ same bytes around other words says those words and nothing else: no framer and n
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from msgspec import UNSET
@@ -51,7 +51,7 @@ class Mould:
     @property
     def frames(self) -> int:
         """How many events it has read that nobody else knows of yet."""
-        return self._frames + (self._chunks.taken()[0] if self._chunks else 0)
+        return self._frames + (self._chunks.frames() if self._chunks else 0)
 
     def hand_over(self) -> tuple[int, int, int]:
         """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
@@ -75,13 +75,13 @@ class Mould:
 
         Texts with escapes, and with characters that somebody takes for a line end, are left to the decoder.
         """
+        if not data.startswith(self._before):
+            return []
         text = self._text(data)
         return [self.said(text)] if text else self._read_all(data)
 
     def _text(self, data: bytes) -> str:
         """The common case: what one event says that has the same padding as the last one."""
-        if not data.startswith(self._before):
-            return ""
         opening = len(self._before)
         closing = data.find(b'"', opening)
         if data[closing:] != self._rest:
@@ -151,6 +151,7 @@ class _Chunks(NamedTuple):
     """Reads events that are HTTP chunks, and tells what it has taken."""
 
     read: Callable[[bytes], int]
+    frames: Callable[[], int]
     taken: _Taken
 
 
@@ -210,9 +211,10 @@ def _read_chunks(
             frames = size = 0
         return told
 
-    return _Chunks(read, taken)
+    return _Chunks(read, lambda: frames, taken)
 
 
+@lru_cache(maxsize=1_024)
 def _opening(length: int) -> bytes:
     """How an HTTP chunk of so many bytes begins, its line end included; what no chunk begins with, if there is none."""
     for digits in _LIKELY_DIGITS:

@@ -5,19 +5,19 @@ framer and no grammar: typed decoders recognise them, and when the bytes end all
 comes, what was held is read the long way, as if it had come with that. Both ways give the same events.
 """
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.core.dialects.openai_chat_plain import belongs
 from penstock.core.dialects.openai_usage import read_usage
 from penstock.core.events import End, Event, Extra, Finish, UsageReport
 from penstock.core.sink import Sink
-from penstock.core.usage import Usage
+from penstock.core.usage import ABSURD_TOKENS, Tokens
 from penstock.core.wire.payload import is_too_deep
 
-_DONE = b"data: [DONE]"
+_DONE = b"data: [DONE]\n\n"
 _DATA = b"data: {"
 # To JSON it is a blank, and to who reads the stream a line end. As a number it is found faster.
 _CR = ord("\r")
@@ -63,8 +63,60 @@ class FinishChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True)
     usage: None = None
 
 
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=ABSURD_TOKENS)]
+
+
+class TailInput(Struct, forbid_unknown_fields=True, gc=False):
+    """Parts of the input."""
+
+    cached_tokens: _Count = 0
+    audio_tokens: _Count = 0
+
+
+class TailOutput(Struct, forbid_unknown_fields=True, gc=False):
+    """Parts of the output."""
+
+    reasoning_tokens: _Count = 0
+    audio_tokens: _Count = 0
+    accepted_prediction_tokens: _Count = 0
+    rejected_prediction_tokens: _Count = 0
+
+
+_NO_INPUT = TailInput()
+_NO_OUTPUT = TailOutput()
+
+
+class TailUsage(Struct, forbid_unknown_fields=True, gc=False):
+    """Usage in OpenAI's own words, as it nearly always comes."""
+
+    prompt_tokens: _Count
+    completion_tokens: Annotated[int, Meta(ge=1, lt=ABSURD_TOKENS)]
+    total_tokens: _Count
+    prompt_tokens_details: TailInput | None = None
+    completion_tokens_details: TailOutput | None = None
+
+    def tokens(self) -> Tokens | None:
+        """What it comes to; None if its figures do not fit together."""
+        input, output = self.prompt_tokens, self.completion_tokens
+        read, written = self.prompt_tokens_details or _NO_INPUT, self.completion_tokens_details or _NO_OUTPUT
+        cached, heard = read.cached_tokens, read.audio_tokens
+        reasoning, spoken = written.reasoning_tokens, written.audio_tokens
+        if self.total_tokens != input + output or max(cached, heard) > input or max(reasoning, spoken) > output:
+            return None
+        return Tokens(
+            input=input, output=output, cached=cached, reasoning=reasoning, audio_input=heard, audio_output=spoken
+        )
+
+
 class UsageChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
     """The chunk that reports usage."""
+
+    choices: tuple[()]
+    usage: TailUsage
+
+
+class AnyUsageChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
+    """The same, in anybody's words."""
 
     choices: tuple[()]
     usage: dict[str, object]
@@ -72,6 +124,7 @@ class UsageChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
 
 _FINISH_CHUNK = msgspec.json.Decoder(FinishChunk)
 _USAGE_CHUNK = msgspec.json.Decoder(UsageChunk)
+_ANY_USAGE_CHUNK = msgspec.json.Decoder(AnyUsageChunk)
 
 
 class Tail:
@@ -80,70 +133,76 @@ class Tail:
     `envelope` and `extras` are those of the stream so far, `choice` is its only one.
     """
 
-    __slots__ = (
-        "_choice",
-        "_envelope",
-        "_extras",
-        "_finish",
-        "_padding",
-        "_reason",
-        "_report",
-        "_told",
-        "_usage",
-        "done",
-        "frames",
-        "held",
-    )
+    frames = 0
+    """How many frames it holds."""
+    held = b""
+    """Their bytes."""
+    done = False
+    """Whether `[DONE]` has come, and so all of it."""
+    reason = ""
+    """Why the answer is finished."""
+    tokens: Tokens | None = None
+    """What the reported usage comes to, of which the output is some; None if there is none."""
+    # The frames that finish the answer and that report its usage, as they came.
+    _finish = b""
+    _report = b""
+    # The paddings of the two.
+    _first: str | UnsetType = UNSET
+    _second: str | UnsetType = UNSET
 
     def __init__(self, envelope: tuple[object, ...], extras: dict[str, object], choice: int) -> None:
         self._envelope = envelope
         self._extras = extras
         self._choice = choice
-        self._reason = ""
-        self._usage: Usage | None = None
-        self._told: list[Event] = []
-        # The frames that finish the answer and that report its usage, as they came.
-        self._finish = b""
-        self._report = b""
-        self._padding = extras.get("obfuscation")
-        self.frames = 0
-        """How many frames it holds."""
-        self.held = b""
-        """Their bytes."""
-        self.done = False
-        """Whether `[DONE]` has come, and so all of it."""
+        # What a chunk says of its stream if it says all that those before it have said.
+        self._named = (*envelope, extras.get("system_fingerprint", UNSET), extras.get("service_tier", UNSET))
 
     def take(self, data: bytes) -> bool:
         """Take in one read if it goes on with the usual ending. Otherwise return False, and take nothing any more."""
-        frames = data.split(b"\n\n")
-        if frames.pop() or not frames or data.count(b"\n") != 2 * len(frames) or _CR in data or not data.isascii():
+        if _CR in data or not data.isascii():
             return False
-        for frame in frames:
-            if self.done or not self._take(frame):
-                return False
-        self.frames += len(frames)
-        self.held += data
-        return True
+        if data.count(b"\n") == 2 and data.endswith(b"\n\n"):
+            taken = self._take(data)
+        else:
+            frames = data.split(b"\n\n")
+            whole = not frames.pop() and 0 < 2 * len(frames) == data.count(b"\n")
+            taken = whole and all(self._take(frame + b"\n\n") for frame in frames)
+        if taken:
+            self.held += data
+        return taken
 
     def events(self) -> list[Event]:
         """What it comes to, when it is done."""
-        finish = Finish(self._choice, self._reason)
-        usage = () if self._usage is None else (UsageReport(self._usage),)
-        return [*self._told, finish, *usage, End("completed")]
+        told: list[Event] = []
+        padding = self._extras.get("obfuscation")
+        for each in (self._first, self._second):
+            if each is not UNSET and each != padding:  # another one is told
+                padding = each
+                told.append(Extra("chunk", {"obfuscation": padding}))
+        told.append(Finish(self._choice, self.reason))
+        if self._report:
+            told.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report[6:]).usage, Sink())))
+        return [*told, End("completed")]
 
     def write(self, *, include_usage: bool) -> bytes:
         """The same ending for a client, as it came; empty where the client is promised more."""
-        if include_usage and not self._report:
-            return b""
-        return self._finish + (self._report if include_usage else b"") + _DONE + b"\n\n"
+        if not include_usage:
+            return self._finish + _DONE
+        return self._finish + self._report + _DONE if self._report else b""
 
     def _take(self, frame: bytes) -> bool:
-        if not self._finish:
-            return frame.startswith(_DATA) and self._take_finish(frame)
+        """Take in one frame, its end included, if it goes on with the usual ending."""
         if frame == _DONE:
+            taken = self._finish != b"" and not self.done
             self.done = True
-            return True
-        return not self._report and frame.startswith(_DATA) and self._take_usage(frame)
+        elif not frame.startswith(_DATA):
+            return False
+        elif not self._finish:
+            taken = self._take_finish(frame)
+        else:
+            taken = not self._report and not self.done and self._take_usage(frame)
+        self.frames += taken
+        return taken
 
     def _take_finish(self, frame: bytes) -> bool:
         try:
@@ -151,35 +210,39 @@ class Tail:
         except ValueError:
             return False
         choice = chunk.choices[0]
-        if choice.index != self._choice or not self._fits(chunk):
-            return False
-        self._reason = choice.finish_reason
-        self._finish = frame + b"\n\n"
-        return True
+        self.reason = choice.finish_reason
+        self._first = chunk.obfuscation
+        self._finish = frame
+        return choice.index == self._choice and self._fits(chunk)
 
     def _take_usage(self, frame: bytes) -> bool:
-        if is_too_deep(frame):
-            return False
         try:
             chunk = _USAGE_CHUNK.decode(frame[6:])
         except ValueError:
+            return self._take_any_usage(frame)
+        self.tokens = chunk.usage.tokens()
+        self._second = chunk.obfuscation
+        self._report = frame
+        return self.tokens is not None and self._fits(chunk)
+
+    def _take_any_usage(self, frame: bytes) -> bool:
+        """The same, in anybody's words."""
+        if is_too_deep(frame):
+            return False
+        try:
+            chunk = _ANY_USAGE_CHUNK.decode(frame[6:])
+        except ValueError:
             return False
         defects = Sink()
-        usage = read_usage(chunk.usage, defects)
-        if not usage.sound or defects.events or not self._fits(chunk):
-            return False
-        raw, usage = chunk.usage, usage.with_total()
+        raw, usage = chunk.usage, read_usage(chunk.usage, defects).with_total()
         if (raw.get("prompt_tokens"), raw.get("completion_tokens"), raw.get("total_tokens")) != usage.counts()[:3]:
             return False  # clients read these three
-        self._usage = usage
-        self._report = frame + b"\n\n"
-        return True
+        self.tokens = Tokens.of_sound(usage)
+        self._second = chunk.obfuscation
+        self._report = frame
+        return self.tokens is not None and self.tokens.output > 0 and not defects.events and self._fits(chunk)
 
     def _fits(self, chunk: TailChunk) -> bool:
-        """Whether a chunk belongs to the stream so far. Its padding may be another one, which is told."""
-        if not belongs(chunk, self._envelope, self._extras):
-            return False
-        if chunk.obfuscation is not UNSET and chunk.obfuscation != self._padding:
-            self._padding = chunk.obfuscation
-            self._told.append(Extra("chunk", {"obfuscation": chunk.obfuscation}))
-        return True
+        """Whether a chunk belongs to the stream so far. Its padding may be another one."""
+        named = (chunk.id, chunk.model, chunk.created, chunk.system_fingerprint, chunk.service_tier)
+        return named == self._named or belongs(chunk, self._envelope, self._extras)

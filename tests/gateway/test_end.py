@@ -1,0 +1,49 @@
+"""However the end of an answer comes, the same is known of it."""
+
+import pytest
+
+from penstock.gateway.accounting import entry_of
+from penstock.gateway.call import Call
+from penstock.gateway.entry import AttemptEntry
+from tests.gateway.test_gaps import Clock, Relayed
+from tests.streams import DONE, bill, counts, finishes, says, sse
+
+FINISH, DETAILS = sse(finishes("length")), {"prompt_tokens_details": {"cached_tokens": 2}}
+BILL = sse(bill(**counts(3, 12), **DETAILS))
+# The same end in one read and in several; and with something in it that is read the long way.
+ENDS = {
+    "at once": [FINISH + BILL + sse(DONE)],
+    "one by one": [FINISH, BILL, sse(DONE)],
+    "with a comment": [FINISH, b": a comment\n\n" + BILL, sse(DONE)],
+    "in halves": [FINISH[:20], FINISH[20:] + BILL[:40], BILL[40:] + sse(DONE)],
+}
+
+
+def ended(loop: Clock, reads: list[bytes], *, watched: bool) -> tuple[Call, AttemptEntry]:
+    async def run() -> Call:
+        made = Relayed(loop)
+        for _ in range(3):
+            made.after(0.5, sse(says(" word")))
+        made.call.on_text = (lambda _: None) if watched else None
+        for data in reads:
+            made.after(0.5, data)
+        made.relay.on_end()
+        return made.call
+
+    try:
+        call = loop.run_until_complete(run())
+    finally:
+        loop.close()
+    return call, entry_of(call, lambda *_: 0).attempts[0]
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("reads", ENDS.values(), ids=ENDS)
+def test_the_same_is_known_of_it(reads: list[bytes], watched: bool) -> None:
+    call, entry = ended(Clock(), reads, watched=watched)
+    assert (call.ending, call.attempts[0].finishes) == ("completed", ["length"])
+    assert call.usage is not None
+    assert (call.usage.input, call.usage.output, call.usage.cached) == (3, 12, 2)
+    assert (entry.outcome, entry.measure, entry.events) == ("completed", "reported", 8)
+    assert (entry.tokens.input, entry.tokens.output, entry.tokens.cached) == (3, 12, 2)
+    assert call.attempts[0].gaps.total_s == pytest.approx(1.5 + 0.5 * len(reads))
