@@ -243,3 +243,13 @@ def test_only_so_many_targets_are_remembered_and_the_busy_ones_stay() -> None:
     assert len(ratios) == 1_024
     assert ratios.ratio("busy") == 2.0
     assert ratios.ratio("acme/0") == 4.0
+
+
+def test_it_makes_no_difference_when_somebody_asks() -> None:
+    always, once = Ratios(), Ratios()
+    for number in range(500):
+        for ratios in (always, once):
+            ratios.learn(f"acme/{number % 3}", 200 + 37 * number % 400, 100)
+        always.ratio("acme/0")
+    for target in ("acme/0", "acme/1", "acme/2"):
+        assert once.ratio(target) == pytest.approx(always.ratio(target), rel=0.001)

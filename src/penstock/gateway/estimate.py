@@ -8,6 +8,7 @@ All of it runs on the event loop. Of what is longer than anybody needs to read, 
 rest.
 """
 
+from collections import deque
 from collections.abc import Mapping
 
 import msgspec
@@ -35,8 +36,10 @@ _MIN_TOKENS = 16
 _WEIGHT = 0.2
 # More targets than a gateway calls; models' names come from clients.
 _MAX_TARGETS = 1_024
-# Answers that may wait to be learned from.
-_MOST_SEEN = 64
+# Answers that wait to be learned from: so many of a target, behind which those before weigh less than a thousandth.
+_LAST = 32
+# The targets of which some wait.
+_MOST_WAITING = 64
 
 
 def estimate_input(fields: Mapping[str, object]) -> int:
@@ -58,7 +61,7 @@ class Ratios:
 
     def __init__(self) -> None:
         self._ratios: dict[str, float] = {}
-        self._seen: list[tuple[str, int, int]] = []
+        self._waiting: dict[str, deque[tuple[int, int]]] = {}
 
     def __len__(self) -> int:
         return len(self._known())
@@ -69,22 +72,28 @@ class Ratios:
 
     def learn(self, target: str, bytes: int, tokens: int) -> None:
         """An answer of so many bytes had so many tokens, without those of a reasoning that is not shown."""
-        self._seen.append((target, bytes, tokens))
-        if len(self._seen) >= _MOST_SEEN:
-            self._known()
+        if tokens < _MIN_TOKENS or bytes <= 0:
+            return
+        answers = self._waiting.get(target)
+        if answers is None:
+            if len(self._waiting) >= _MOST_WAITING:
+                self._known()
+            answers = self._waiting[target] = deque(maxlen=_LAST)
+        answers.append((bytes, tokens))
 
     def _known(self) -> dict[str, float]:
         """What all answers so far tell. It is worked out when somebody asks: few calls are estimated."""
         ratios = self._ratios
-        for target, bytes, tokens in self._seen:
-            if tokens < _MIN_TOKENS or bytes <= 0:
-                continue
-            seen = min(max(bytes / tokens, _RATIOS[0]), _RATIOS[1])
-            before = ratios.pop(target, None)
-            if before is None and len(ratios) >= _MAX_TARGETS:
+        for target, answers in self._waiting.items():
+            ratio = ratios.pop(target, None)
+            if ratio is None and len(ratios) >= _MAX_TARGETS:
                 del ratios[next(iter(ratios))]  # the one of which nothing was heard for the longest time
-            ratios[target] = seen if before is None else before + (seen - before) * _WEIGHT
-        self._seen.clear()
+            for bytes, tokens in answers:
+                seen = min(max(bytes / tokens, _RATIOS[0]), _RATIOS[1])
+                ratio = seen if ratio is None else ratio + (seen - ratio) * _WEIGHT
+            if ratio is not None:
+                ratios[target] = ratio
+        self._waiting.clear()
         return ratios
 
     def output(self, target: str, bytes: int, events: int) -> int:
