@@ -381,10 +381,12 @@ class App:
         self.metrics.settled(call, entry)
         if self._traces is not None:
             self._traces.settled(call, entry)
-        self.live.settled(call, entry)
+        if self.live.watched:
+            self.live.settled(call, entry)
         if call.on_text is not None:
             self.overhearing.settled(call, entry)
-        self._log.call(call)
+        if self._log.enabled:
+            self._log.call(call)
 
     def holds(self) -> dict[str, int]:
         """What is held for calls of each key that has a budget, in nanodollars."""

@@ -107,6 +107,8 @@ class Live:
         self._over: deque[tuple[float, Told]] = deque(maxlen=MOST)
         self._ended: deque[float] = deque(maxlen=10_000)
         self._looked = self._watched_until = float("-inf")
+        self.watched = False
+        """Whether somebody has looked of late, so that calls that are over are of interest."""
         self._told: dict[View, tuple[int, list[Told]]] = {}
         self.content = False
         """Whether it may be watched what calls say."""
@@ -119,6 +121,7 @@ class Live:
             self._over.clear()
             self._ended.clear()
         self._watched_until = now + _WATCHED_S
+        self.watched = True
         if now - self._looked >= _LEAST_S:
             self._looked = now
             self._told.clear()
@@ -132,9 +135,10 @@ class Live:
         return Snapshot(len(self._calls), found, len(self._ended) / _PACE_S, told, over)
 
     def settled(self, call: Call, entry: Entry) -> None:
-        """A call is over."""
+        """A call is over. Needs to be told only while it is watched."""
         now = self._loop.time()
-        if now >= self._watched_until:
+        self.watched = now < self._watched_until
+        if not self.watched:
             return
         seen = self._seen.pop(call.id, None) or _Seen()
         told = self._tell(call, seen) | {

@@ -22,17 +22,17 @@ class Log:
     def __init__(self, descriptor: int, *, pretty: bool, enabled: bool = True) -> None:
         self._descriptor = descriptor
         self._pretty = pretty
-        self._enabled = enabled
+        self.enabled = enabled
+        """Whether there is a line for each call."""
         self._waiting: queue.Queue[str | None] = queue.Queue(_MAX_WAITING)
         self._dropped = 0
         self._thread = threading.Thread(target=self._write, daemon=True, name="penstock-log")
         self._thread.start()
 
     def call(self, call: Call) -> None:
-        """One line for a call that is over."""
-        if self._enabled:
-            fields = _fields(call)
-            self._put(_pretty_line(fields) if self._pretty else msgspec.json.encode(fields).decode())
+        """One line for a call that is over, where such lines are wanted."""
+        fields = _fields(call)
+        self._put(_pretty_line(fields) if self._pretty else msgspec.json.encode(fields).decode())
 
     def say(self, message: str) -> None:
         """One line about the gateway itself."""
