@@ -31,6 +31,7 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
     outcome: Outcome = call.ending or "failed"
     if not call.attempts and outcome != "cancelled":
         outcome = "refused"
+    first_s, attempts = call.first_event_s, call.attempts
     return Entry(
         id=call.id,
         at_ms=call.at_ms,
@@ -41,12 +42,16 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
         outcome=outcome,
         status=call.status,
         code=call.code,
-        first_event_ms=_ms(call.first_event_s),
+        first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(call.total_s * 1000),
         repairs=call.repairs,
         tags=call.tags,
         user=call.user,
-        attempts=tuple([_attempt(call, attempt, output) for attempt in call.attempts]),
+        attempts=(
+            (_attempt(call, attempts[0], output),)  # nearly all have one
+            if len(attempts) == 1
+            else tuple([_attempt(call, attempt, output) for attempt in attempts])
+        ),
     )
 
 
@@ -98,9 +103,16 @@ def orphan(left: Entry, reached: tuple[int, int], priced: PricedModel | None, ou
 
 
 def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEntry:
-    measure, tokens = _measured(call, attempt, output)
-    priced = attempt.priced if measure != "void" else None
-    cost = cost_of(tokens, priced.price) if priced is not None else 0 if measure == "void" else None
+    measure: Measure = "reported"
+    tokens = attempt.tokens
+    if tokens is None:
+        measure, tokens = _measured(call, attempt, output)
+    first_s, gaps = attempt.first_event_s, attempt.gaps
+    priced, cost = attempt.priced, None
+    if measure == "void":
+        priced, cost = None, 0
+    elif priced is not None:
+        cost = cost_of(tokens, priced.price)
     return AttemptEntry(
         provider=attempt.provider,
         model=attempt.model,
@@ -112,17 +124,15 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         cost=cost,
         price=priced.version if priced is not None else "",
         began_ms=round(attempt.began_s * 1000),
-        first_event_ms=_ms(attempt.first_event_s),
+        first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(attempt.seconds * 1000),
         events=attempt.events,
-        longest_gap_ms=round(attempt.gaps.longest_s * 1000),
-        stalls=tuple(attempt.gaps.stalls),
+        longest_gap_ms=round(gaps.longest_s * 1000),
+        stalls=tuple(gaps.stalls),
     )
 
 
 def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
-    if attempt.tokens is not None:
-        return "reported", attempt.tokens
     usage = attempt.usage
     if usage is not None and usage.output and (sound := Tokens.of_sound(usage)) is not None:
         return "reported", sound
@@ -149,7 +159,3 @@ def _left(call: Call, attempt: Attempt) -> bool:
 
 def _no_output(target: str, said: int, events: int) -> int:  # noqa: ARG001 - an attempt that was given up said nothing
     return 0
-
-
-def _ms(seconds: float | None) -> int | None:
-    return round(seconds * 1000) if seconds is not None else None

@@ -134,11 +134,6 @@ class Attempt(Struct, eq=False):
             self.due = min(self.due, self.said + TURN)
 
     @property
-    def reported(self) -> Usage | Tokens | None:
-        """What the provider reported."""
-        return self.tokens or self.usage
-
-    @property
     def reached(self) -> tuple[int, int]:
         """How far the answer has come: events and characters."""
         return (self.reader.frames if self.reader is not None else self.events), self.said
@@ -193,7 +188,10 @@ class Call(Struct, eq=False):
     @property
     def usage(self) -> Usage | Tokens | None:
         """What the last provider reported."""
-        return self.attempts[-1].reported if self.attempts else None
+        if not self.attempts:
+            return None
+        last = self.attempts[-1]
+        return last.tokens or last.usage
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""

@@ -161,7 +161,7 @@ class Ledger:
             self.scribe.put(entry)
         if call.ending == "completed":
             attempt = call.attempts[-1]
-            usage = attempt.reported
+            usage = attempt.tokens or attempt.usage
             if usage is not None and not usage.reasoning:
                 self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, usage.output or 0)
         return entry
@@ -214,9 +214,9 @@ class Ledger:
 
 
 def _output(ratios: Ratios, attempt: Attempt) -> int:
-    reported = attempt.reported
-    if reported is not None and reported.output:
-        return reported.output
+    usage = attempt.tokens or attempt.usage
+    if usage is not None and usage.output:
+        return usage.output
     events, said = attempt.reached
     return ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
 

@@ -344,8 +344,8 @@ class Relay:
 
     def _pass_on(self, tail: Tail) -> bool:
         """Pass the usual ending on as it came, if nobody but the client is to be told of it."""
-        call, attempt = self._call, self._attempt
-        if self._phase != "streaming" or call.on_text is not None or attempt.heard is not None:
+        attempt = self._attempt
+        if self._phase != "streaming" or self._call.on_text is not None or attempt.heard is not None:
             return False
         data = self._writer.pass_on(tail)
         if not data:
