@@ -159,15 +159,21 @@ class Tail:
 
     def take(self, data: bytes) -> bool:
         """Take in one read if it goes on with the usual ending. Otherwise return False, and take nothing any more."""
-        if _CR in data or not data.isascii():
+        if data.count(b"\n") != 2:
+            return self._take_several(data)
+        if not data.endswith(b"\n\n") or _CR in data or not data.isascii():
             return False
-        if data.count(b"\n") == 2 and data.endswith(b"\n\n"):
-            taken = self._take(data)
+        if data == _DONE:
+            taken = self._finish != b"" and not self.done
+            self.done = True
+        elif not data.startswith(_DATA):
+            return False
+        elif not self._finish:
+            taken = self._take_finish(data)
         else:
-            frames = data.split(b"\n\n")
-            whole = not frames.pop() and 0 < 2 * len(frames) == data.count(b"\n")
-            taken = whole and all(self._take(frame + b"\n\n") for frame in frames)
+            taken = not self._report and not self.done and self._take_usage(data)
         if taken:
+            self.frames += 1
             self.held += data
         return taken
 
@@ -190,18 +196,15 @@ class Tail:
             return self._finish + _DONE
         return self._finish + self._report + _DONE if self._report else b""
 
-    def _take(self, frame: bytes) -> bool:
-        """Take in one frame, its end included, if it goes on with the usual ending."""
-        if frame == _DONE:
-            taken = self._finish != b"" and not self.done
-            self.done = True
-        elif not frame.startswith(_DATA):
+    def _take_several(self, data: bytes) -> bool:
+        """The same, where there is not just one frame."""
+        *frames, rest = data.split(b"\n\n")
+        if rest or len(frames) < 2:
             return False
-        elif not self._finish:
-            taken = self._take_finish(frame)
-        else:
-            taken = not self._report and not self.done and self._take_usage(frame)
-        self.frames += taken
+        before = self.held
+        taken = all(self.take(frame + b"\n\n") for frame in frames)
+        if not taken:
+            self.held = before  # this read is not held
         return taken
 
     def _take_finish(self, frame: bytes) -> bool:
