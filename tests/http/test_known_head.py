@@ -15,6 +15,9 @@ HEAD_SIZE = FIRST.index(b"first")
 # The head of a request whose body looks like one.
 WRAPPED = post(b"", b"Authorization: Bearer two", length=b"%d" % len(FIRST))
 LARGE = post(b"x" * 80_000, AUTHORIZED)
+# A request that offers another protocol, and as it is read again without that.
+OFFER = post(b"other", b"Authorization: Bearer two", b"Connection: Upgrade", b"Upgrade: h2c")
+DECLINED = b"POST /v1/a?b=c HTTP/1.1\r\nhost: here\r\ncontent-length: 5\r\nauthorization: Bearer two\r\n\r\nother"
 # What comes behind the first request, in reads.
 SECOND: dict[str, tuple[bytes, ...]] = {
     "the same": (FIRST,),
@@ -60,6 +63,8 @@ SECOND: dict[str, tuple[bytes, ...]] = {
     "the last one": (post(b"first", AUTHORIZED, b"Connection: close"), FIRST),
     "an older protocol": (FIRST.replace(b"HTTP/1.1", b"HTTP/1.0"), FIRST),
     "another protocol": (post(b"first", AUTHORIZED, b"Connection: Upgrade", b"Upgrade: h2c"), FIRST),
+    "another protocol behind one": (FIRST + OFFER, DECLINED, DECLINED),
+    "another protocol, and the same without": (OFFER, DECLINED, DECLINED),
     "bare ends of lines": (FIRST.replace(b"\r\n", b"\n"),),
     "a line that is folded": (FIRST.replace(b"Bearer", b"\r\n Bearer"),),
 }
@@ -126,13 +131,20 @@ def test_a_head_that_differs_by_a_byte_is_another(edit: Callable[[bytes, int, by
     asyncio.run(check())
 
 
-def test_requests_are_told_apart_wherever_the_reads_part_them() -> None:
+MIXED = [b"".join(reads) for reads in SECOND.values()] + [FIRST, DECLINED, post(b"second", AUTHORIZED)] * 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_requests_are_told_apart_wherever_the_reads_part_them(seed: int) -> None:
     async def check() -> None:
-        chance = random.Random(7)
-        sent = FIRST + post(b"second", AUTHORIZED) + post(b"other") + FIRST
-        for _ in range(300):
-            cuts = sorted(chance.sample(range(1, len(sent)), chance.randint(1, 6)))
-            await judge(*(sent[start:end] for start, end in pairwise((0, *cuts, len(sent)))))
+        chance = random.Random(seed)
+        for _ in range(60):
+            sent = b"".join(chance.choices(MIXED, k=4))
+            edges = {0, len(sent)}
+            for request in (FIRST, DECLINED):  # most reads begin or end where a request does
+                edges |= {at for at in range(len(sent)) if sent.startswith(request, at) and chance.random() < 0.8}
+            edges |= set(chance.choices(range(1, len(sent)), k=chance.randint(0, 3)))
+            await judge(*(sent[start:end] for start, end in pairwise(sorted(edges))))
 
     asyncio.run(check())
 

@@ -281,7 +281,7 @@ class ServerConnection(asyncio.Protocol):
         else:
             if self._ready:
                 exchange = self._ready.popleft()
-                if self._ask_max_body is None:
+                if self._ask_max_body is None and not self._ready:
                     self._known = known_head(self._seen, exchange.request, self._limits)
                 self._seen = b""
                 self._begin_exchange(exchange)
