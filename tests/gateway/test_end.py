@@ -19,14 +19,21 @@ ENDS = {
 }
 
 
-def ended(loop: Clock, reads: list[bytes], *, watched: bool) -> tuple[Call, AttemptEntry]:
+def ended(reads: list[bytes], *, chunked: bool, watched: bool = False) -> tuple[Call, AttemptEntry]:
+    """What is known of an answer whose end comes so: in HTTP chunks that need no parser where they can, or parsed."""
+    loop = Clock()
+
     async def run() -> Call:
         made = Relayed(loop)
         for _ in range(3):
             made.after(0.5, sse(says(" word")))
         made.call.on_text = (lambda _: None) if watched else None
         for data in reads:
-            made.after(0.5, data)
+            shortcut = made.connection.shortcut if chunked else None
+            loop.now += 0.5
+            if shortcut is None or not shortcut(b"%x\r\n%b\r\n" % (len(data), data)):
+                made.connection.shortcut = None
+                made.relay.on_data(data)
         made.relay.on_end()
         return made.call
 
@@ -37,13 +44,23 @@ def ended(loop: Clock, reads: list[bytes], *, watched: bool) -> tuple[Call, Atte
     return call, entry_of(call, lambda *_: 0).attempts[0]
 
 
+@pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("watched", [True, False])
 @pytest.mark.parametrize("reads", ENDS.values(), ids=ENDS)
-def test_the_same_is_known_of_it(reads: list[bytes], watched: bool) -> None:
-    call, entry = ended(Clock(), reads, watched=watched)
+def test_the_same_is_known_of_it(reads: list[bytes], watched: bool, chunked: bool) -> None:
+    call, entry = ended(reads, chunked=chunked, watched=watched)
     assert (call.ending, call.attempts[0].finishes) == ("completed", ["length"])
     assert call.usage is not None
     assert (call.usage.input, call.usage.output, call.usage.cached) == (3, 12, 2)
     assert (entry.outcome, entry.measure, entry.events) == ("completed", "reported", 8)
     assert (entry.tokens.input, entry.tokens.output, entry.tokens.cached) == (3, 12, 2)
     assert call.attempts[0].gaps.total_s == pytest.approx(1.5 + 0.5 * len(reads))
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("behind", [[FINISH], [FINISH, BILL]])
+def test_what_follows_an_end_is_seen(behind: list[bytes], chunked: bool) -> None:
+    call, entry = ended([*behind, sse(says(" word")), sse(DONE)], chunked=chunked)
+    assert call.repairs == {"content-after-finish": 1}
+    assert (entry.outcome, entry.events) == ("completed", 6 + len(behind) + 1)
+    assert call.attempts[0].said == len("Hello" + " word" * 4)

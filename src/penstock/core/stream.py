@@ -1,5 +1,6 @@
 """StreamReader and StreamWriter: the two ends of the hub. Bytes → events, events → bytes."""
 
+import re
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -33,8 +34,8 @@ _LEAST_PLAIN = 60
 _MOULDED = frozenset((TextDelta, ReasoningDelta))
 # As a number, which is found five times as fast as b"\r": bytes are tried as a number first.
 _CR = ord("\r")
-# What text has beside it: an event with an escape in it is nothing that a usual ending begins with.
-_UNFINISHED = b'"finish_reason":null'
+# What a usual ending begins with has it, and text that was cast in no mould, for an escape in it, has not.
+_FINISHED = re.compile(rb'"finish_reason": ?"')
 # A mould that does not fit is made anew at one frame in so many.
 _NEW_MOULD = 8
 
@@ -72,6 +73,10 @@ class Reader(Protocol):
 
     def feed(self, data: bytes) -> list[Event]:
         """Take in bytes; return the events that they complete."""
+
+    def hold(self, data: bytes) -> Tail | None:
+        """Take in whole frames, in place of `feed`, where there is a mould and they are of the usual ending; which is
+        returned then."""
 
     def close(self) -> list[Event]:
         """The bytes are over: return the last events, the `End` among them."""
@@ -142,14 +147,11 @@ class StreamReader:
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
         mould, tail = self.mould, self.tail
-        if mould is not None and len(data) <= self.max_event:
-            if tail is not None:
-                if tail.take(data):
-                    return []
-            elif events := mould.read(data):
+        if mould is not None:
+            if tail is None and len(data) <= self.max_event and (events := mould.read(data)):
                 self.untouched = True
                 return events
-            elif self._hold(data):
+            if self.hold(data) is not None:
                 self.untouched = False
                 return []
         if self.closed:
@@ -182,6 +184,26 @@ class StreamReader:
             self._make_mould(data, items[-1], events[-1])
         return events
 
+    def hold(self, data: bytes) -> Tail | None:
+        """Take in whole frames, in place of `feed`, if they are of the usual ending of a steady stream; it is returned.
+
+        A stream is steady while there is a mould: then text is expected. What is refused is to be fed.
+        """
+        tail = self.tail
+        if tail is None and _FINISHED.search(data) is not None:
+            tail = self._ending()
+        if tail is None or len(data) > self.max_event or not tail.take(data):
+            return None
+        self.tail = tail
+        return tail
+
+    def _ending(self) -> Tail | None:
+        """What takes the usual ending, if there can be one."""
+        begun = self._beginning
+        if begun is not None:
+            return Tail(begun.envelope, begun.extras, begun.choice)
+        return self._dialect.tail() if self._grammar.expects_end else None
+
     def close(self) -> list[Event]:
         """The bytes are over: return the last events, the `End` among them."""
         if self.closed:
@@ -205,19 +227,6 @@ class StreamReader:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
-
-    def _hold(self, data: bytes) -> bool:
-        """Hold a read back if the usual ending of a steady stream, in which text is expected, begins with it."""
-        if _UNFINISHED in data:
-            return False
-        if self._beginning is not None:
-            tail: Tail | None = Tail(self._beginning.envelope, self._beginning.extras, self._beginning.choice)
-        else:
-            tail = self._dialect.tail() if self._grammar.expects_end else None
-        if tail is None or not tail.take(data):
-            return False
-        self.tail = tail
-        return True
 
     def _is_head(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
         """Whether this is the first read, and the usual beginning of an answer."""

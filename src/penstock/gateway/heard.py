@@ -53,6 +53,9 @@ class Heard:
         self._answer.extend(events)
         return events
 
+    def hold(self, _data: bytes) -> None:
+        """Nothing: every event passes here."""
+
     def close(self) -> list[Event]:
         """The bytes are over: return the last events."""
         events = self._reader.close()

@@ -165,10 +165,10 @@ class Relay:
         reader = self._reader
         events = reader.feed(data)
         if not reader.untouched:
-            if (tail := reader.tail) is not None:
-                self._hear_end(tail, last=last)
-            else:
+            if (tail := reader.tail) is None:
                 self._on_events(events, last=last)
+            elif not last or not tail.done:  # else it is heard when the bytes are over, which is at once
+                self._hear_end(tail)
         elif self._phase == "streaming":
             self._advance()
             self._client.write(data)
@@ -268,7 +268,7 @@ class Relay:
                 return False  # who reads along is told by the parser's lane
             size = read(chunk)
             if not size:
-                return False
+                return self._hold(chunk)
             now = time()
             gap = now - self._progress
             self._progress = now
@@ -282,6 +282,20 @@ class Relay:
             return True
 
         return shortcut
+
+    def _hold(self, chunk: bytes) -> bool:
+        """Take a chunk of the usual ending, behind those that were cast in the mould, without the parser too."""
+        data = chunk[chunk.find(b"\n") + 1 : -len(b"\r\n")]
+        if chunk != b"%x\r\n%b\r\n" % (len(data), data):
+            return False
+        tail, connection = self._reader.hold(data), self._connection
+        if tail is None:
+            return False
+        assert connection is not None  # it has asked
+        # No text may follow. What comes behind the usage comes with the end of the body, which is the parser's.
+        connection.shortcut = self._hold if tail.tokens is None else None
+        self._hear_end(tail)
+        return True
 
     # What the client's side calls.
 
@@ -333,11 +347,9 @@ class Relay:
         if self._reader.done and not last and self._phase != "over":
             self._watch_time()  # the end is near, or else it is not waited for
 
-    def _hear_end(self, tail: Tail, *, last: bool) -> None:
-        """The usual ending has begun, or goes on. Its last read is heard when the bytes are over, which is at once."""
+    def _hear_end(self, tail: Tail) -> None:
+        """The usual ending has begun, or goes on."""
         self._heard = tail.frames
-        if last and tail.done:
-            return
         self._advance()
         if tail.done and self._phase != "over":
             self._watch_time()  # the end is near, or else it is not waited for

@@ -107,6 +107,9 @@ class EmulatedToolReader:
         """Take in bytes; return the events that they complete."""
         return self._told(self._reader.feed(data))
 
+    def hold(self, _data: bytes) -> None:
+        """Nothing: every event passes here."""
+
     def close(self) -> list[Event]:
         """The bytes are over: return the last events."""
         return self._told(self._reader.close())
