@@ -102,17 +102,20 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def between(self) -> bool:
-        """Whether the answer stands between two HTTP chunks. It can be told while a piece of the answer is given.
+        """Whether the answer stands between two HTTP chunks. It can be told while pieces of the answer are given.
 
-        It does after a read that is one chunk, by its own bytes and by the parser's reading; and after one that holds
-        the head and then one chunk. An empty line ends a head, wherever it is. And what follows it cannot be the body
-        itself, not chunked: then all of it were the piece.
+        It does after a read that is so many chunks, by its own bytes and by the parser's reading; and after one that
+        holds the head and then such chunks. An empty line ends a head, wherever it is. And what follows it cannot be
+        the body itself, not chunked: then all of it were one piece. (The rest of a chunk, with the size of the next
+        one behind it, can look like a chunk too, if there is CR in it, or if it is one byte: those are left out.)
         """
-        if len(self._pieces) != 1 or self._complete or self._rest:
+        pieces = self._pieces
+        if not pieces or self._complete or self._rest:
             return False
-        piece = self._pieces[0]
-        chunk = b"%x\r\n%b\r\n" % (len(piece), piece)
-        return self._read == chunk or (self._opening and self._read.partition(b"\r\n\r\n")[2] == chunk)
+        chunks = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
+        if chunks.count(b"\r") != 2 * len(pieces) or len(pieces[0]) == 1:
+            return False
+        return self._read == chunks or (self._opening and self._read.partition(b"\r\n\r\n")[2] == chunks)
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; its answer goes to the receiver."""
