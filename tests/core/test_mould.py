@@ -197,6 +197,15 @@ def test_spoilt_chunks_are_left_alone(spoil: Callable[[bytes], bytes]) -> None:
     assert reader.mould.chunk_reader()(spoil(chunk)) == 0
 
 
+@pytest.mark.parametrize("start", [b"", b"\r\n"])
+def test_chunks_that_are_too_long_are_left_alone(start: bytes) -> None:
+    reader, _ = read_in_chunks()
+    assert reader.mould is not None
+    chunk = start + in_chunks(sse(says("word")))
+    assert reader.mould.chunk_reader(longest=len(chunk))(chunk) == (0 if start else 4)
+    assert reader.mould.chunk_reader(longest=len(chunk) - 1)(chunk) == 0
+
+
 @pytest.mark.parametrize("padding", ["x", "xx", "xxxx", "z"])
 def test_chunks_with_changing_padding(padding: str) -> None:
     padded = [says(f"word{number}", obfuscation="x" * (number % 5 + 1)) for number in range(9)]

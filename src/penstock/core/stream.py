@@ -107,7 +107,7 @@ class StreamReader:
     _misses = 0
     _usual = False  # whether the first one was the usual beginning
     _beginning: Beginning | None = None  # if it was read by its bytes, and the long way knows nothing of it yet
-    _first = b""  # the read that it came in, if the habit was another one
+    _first = b""  # that beginning, as it came, if the long way has read it
     # The parts of the long way, which are made when it is gone first.
     _ready = False
     _framer: Sniffer
@@ -172,12 +172,10 @@ class StreamReader:
         self._idle = self._framer.idle
         self._read(items)
         events = self._out.take()
-        # Nothing but healthy text, whole frames of it.
-        healthy = idle and self._idle and 0 < len(items) == self._plain - plain
-        usual = self._framed == 1 and self._is_head(data, items, events)
-        self.untouched = (healthy or usual) and not _has_odd_line_ends(data)
-        if usual and self.untouched and self._habit is not None:
-            self._first = data
+        # Nothing but healthy text, whole frames of it; at first, the usual beginning before it.
+        text = 0 < len(items) == self._plain - plain
+        healthy = self._idle and (text if idle else self._is_beginning(data, items, events))
+        self.untouched = healthy and not _has_odd_line_ends(data)
         if not healthy:
             self.mould = None
         elif type(events[-1]) in _MOULDED and (self.mould is None or self._framed % _NEW_MOULD == 0):
@@ -228,12 +226,15 @@ class StreamReader:
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
 
-    def _is_head(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
-        """Whether this is the first read, and the usual beginning of an answer."""
-        if not self._usual or len(items) != 1 or not isinstance(item := items[0], Frame):
+    def _is_beginning(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
+        """Whether this is the first read: the usual beginning of an answer, text behind it perhaps, nothing else."""
+        if not self._usual or not self._framed == len(items) == self._plain + 1 or Repair in map(type, events):
             return False
-        whole = data == b"data:%b\n" % item.data and self._idle
-        return whole and Repair not in map(type, events)
+        frames = [b"data:%b\n" % item.data for item in items if isinstance(item, Frame)]
+        if b"".join(frames) != data:
+            return False
+        self._first = frames[0]
+        return True
 
     def _begin(self, data: bytes) -> list[Event]:
         """What the first read says, if it is the beginning that the habit knows, and perhaps words behind it."""
@@ -283,7 +284,7 @@ class StreamReader:
         event = b"data:%b\n" % item.data if isinstance(item, Frame) else b""
         if event and data.endswith(event):
             self.mould = self._dialect.mould(event, said)
-        if self._first and self._habit is not None and self.mould is not None and self._framed == 2:
+        if self._first and self._habit is not None and self.mould is not None and self._framed == self._plain + 1:
             self._habit.learn(self._first, self.mould)
 
     def _read(self, items: list[Framed]) -> None:

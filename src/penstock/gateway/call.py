@@ -28,9 +28,16 @@ from penstock.gateway.trace import Trace
 from penstock.gateway.transcript import TURN, Transcript
 
 NO_LIMIT = 1 << 60
-_TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
 NOTED = frozenset((Start, Finish, UsageReport, Repair))
-SPOKEN = frozenset((*_TEXTS, ToolCallStart, ToolCallDelta))
+# Where in an event it stands what the model says.
+_SAID: dict[type[Event], str] = {
+    TextDelta: "text",
+    ReasoningDelta: "text",
+    RefusalDelta: "text",
+    ToolCallStart: "name",
+    ToolCallDelta: "arguments",
+}
+SPOKEN = frozenset(_SAID)
 
 
 class Framed(Protocol):
@@ -214,10 +221,7 @@ def size_of(events: list[Event]) -> int:
     """How many characters the model says in these events."""
     size = 0
     for event in events:
-        if isinstance(event, _TEXTS):
-            size += len(event.text)
-        elif isinstance(event, ToolCallDelta):
-            size += len(event.arguments)
-        elif isinstance(event, ToolCallStart):
-            size += len(event.name)
+        name = _SAID.get(type(event))
+        if name is not None:
+            size += len(getattr(event, name))
     return size

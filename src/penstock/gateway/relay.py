@@ -230,20 +230,20 @@ class Relay:
             if write is None:
                 return
             self._mould = mould
-            self._shortcut = self._make_shortcut(mould.chunk_reader(self._keeper(mould)), write)
+            self._shortcut = self._make_shortcut(self._chunk_reader(mould), write)
         connection.shortcut = self._shortcut
 
-    def _keeper(self, mould: Mould) -> Callable[[str], int]:
-        """What takes each text that is cast in a mould, and says how long it is."""
+    def _chunk_reader(self, mould: Mould) -> Callable[[bytes], int]:
+        """What takes chunks that are cast in a mould, keeps their text where that is wanted, and counts it."""
         kept = self._attempt.transcript
-        return len if kept is None else kept.writer(mould.said(""))
+        return mould.chunk_reader(len if kept is None else kept.writer(mould.said("")), self._reader.max_event)
 
     def _take_first(self, chunk: bytes) -> bool:
         """The first words, if they are cast in the mould that was expected: the answer is committed."""
         connection, mould = self._connection, self._reader.mould
-        if connection is None or mould is None or len(chunk) > self._reader.max_event or self._call.on_text is not None:
+        if connection is None or mould is None or self._call.on_text is not None:
             return False
-        read = mould.chunk_reader(self._keeper(mould))
+        read = self._chunk_reader(mould)
         size = read(chunk)
         if not size:
             return False
@@ -259,12 +259,11 @@ class Relay:
         return True
 
     def _make_shortcut(self, read: Callable[[bytes], int], write: Callable[[bytes], None]) -> Callable[[bytes], bool]:
-        time, max_event = self._loop.time, self._reader.max_event
-        call, attempt, begun, gaps = self._call, self._attempt, self._begun, self._gaps
+        time, call, attempt, begun, gaps = self._loop.time, self._call, self._attempt, self._begun, self._gaps
         counts = gaps.counts
 
         def shortcut(chunk: bytes) -> bool:
-            if len(chunk) > max_event or call.on_text is not None:
+            if call.on_text is not None:
                 return False  # who reads along is told by the parser's lane
             size = read(chunk)
             if not size:
@@ -276,8 +275,8 @@ class Relay:
             if gap > gaps.notable_s:
                 gaps.note(gap, now - gap - begun)
             write(chunk)
-            attempt.said += size
-            if attempt.said >= attempt.due:
+            attempt.said = said = attempt.said + size
+            if said >= attempt.due:
                 self._count(0)
             return True
 

@@ -126,7 +126,7 @@ def _known(first: bytes, mould: Mould) -> _Known | None:
     except ValueError:
         return None
     proved = other_words == _varied(words, places) and other_head == _varied(head, tokens)
-    if not proved or not head.model:
+    if not proved or not head.model or not first.isascii():
         return None
     groups = {name: b"(?P<%b>%b)" % (name.encode(), kind) for name, kind in _KINDS.items()}
     pattern = _replaced(re.escape(first), {name: re.escape(token) for name, token in tokens.items()}, groups)

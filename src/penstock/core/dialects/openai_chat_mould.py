@@ -7,6 +7,7 @@ same bytes around other words says those words and nothing else: no framer and n
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from sys import maxsize
 from typing import NamedTuple, Protocol
 
 from msgspec import UNSET
@@ -61,13 +62,14 @@ class Mould:
         self._rest = b""
         return frames, size, self._last
 
-    def chunk_reader(self, keep: Callable[[str], int] = len) -> Callable[[bytes], int]:
+    def chunk_reader(self, keep: Callable[[str], int] = len, longest: int = maxsize) -> Callable[[bytes], int]:
         """Who reads events each of which comes as one HTTP chunk: how many characters it says; 0 if it is not so.
 
-        `keep` is given the text of each, and says how long it is. Whoever had a reader before uses it no more.
+        `keep` is given the text of each, and says how long it is. A chunk may have so many bytes. Whoever had a reader
+        before uses it no more.
         """
         self._absorb()
-        self._chunks = _read_chunks(self._before, self._behind, self._tail, self._padded(), self._extras, keep)
+        self._chunks = _read_chunks(self.shape, self._padded(), self._extras, keep, longest)
         return self._chunks.read
 
     def read(self, data: bytes) -> list[Event]:
@@ -156,13 +158,15 @@ class _Chunks(NamedTuple):
 
 
 def _read_chunks(
-    before: bytes, behind: bytes, tail: bytes, rest: bytes, extras: dict[str, object], keep: Callable[[str], int]
+    shape: tuple[bytes, bytes, bytes], rest: bytes, extras: dict[str, object], keep: Callable[[str], int], longest: int
 ) -> _Chunks:
     """The same as `Mould.read`, of events that are HTTP chunks. Called for nearly every event there is: hence its form.
 
     A chunk of some length that was cast in this mould can begin in one way only; and most end as the last one did.
     """
-    openings: dict[int, bytes] = {}
+    # By its length: how a chunk begins, how many bytes that is, and how many are behind it.
+    openings: dict[int, tuple[bytes, int, int]] = {}
+    before, behind, tail = shape
     closing, tail = rest + b"\r\n", tail + b"\r\n"
     shut, padded = len(closing), len(tail) > len(b"\r\n")
     # Events, their bytes but for what they have in common, and those of the last one.
@@ -170,22 +174,26 @@ def _read_chunks(
 
     def read(chunk: bytes) -> int:
         nonlocal frames, size, last, closing, shut
-        opening = openings.get(len(chunk))
-        if opening is None:
+        known = openings.get(len(chunk))
+        if known is None:
+            if len(chunk) > longest:
+                return 0
             if len(openings) == _MOST_LENGTHS:
                 openings.clear()
-            opening = openings[len(chunk)] = _opening(len(chunk)) + before
+            opening = _opening(len(chunk)) + before
+            known = openings[len(chunk)] = (opening, len(opening), len(chunk) - len(opening))
+        opening, start, length = known
         if not chunk.startswith(opening):
             return 0
         padding = b""
         if chunk.endswith(closing):
-            data = chunk[len(opening) : -shut]
+            data = chunk[start:-shut]
         elif padded:
-            quote = chunk.find(b'"', len(opening))
+            quote = chunk.find(b'"', start)
             padding = chunk[quote + len(behind) : -len(tail)]
             if not (chunk.startswith(behind, quote) and padding.isalnum() and chunk.endswith(tail)):
                 return 0
-            data = chunk[len(opening) : quote]
+            data = chunk[start:quote]
         else:
             return 0
         try:
@@ -199,8 +207,8 @@ def _read_chunks(
             closing = behind + padding + tail
             shut = len(closing)
         frames += 1
-        last = len(chunk) - len(opening)
-        size += last
+        size += length
+        last = length
         return keep(text)
 
     def taken(*, reset: bool = False) -> tuple[int, int, int]:
