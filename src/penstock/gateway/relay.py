@@ -61,6 +61,8 @@ _MAX_HELD = 65_536
 _AFTER_DONE_S = 0.5
 # A timer is not set for the moment that it is set in.
 _SOON_S = 0.001
+# No read of a socket has more bytes.
+_LONGEST_READ = 262_144
 HEARTBEAT = b": penstock\n\n"
 
 
@@ -87,9 +89,10 @@ class Relay:
     _answer: Accumulator | None = None
     _hear: Callable[[list[Event]], int] = staticmethod(size_of)
     _timer: asyncio.TimerHandle | None = None
-    # What takes chunks in place of the parser, and the mould in which they must be cast.
-    _shortcut: Callable[[bytes], bool] | None = None
+    # The mould in which chunks must be cast that need no parser; what reads those, and what sends them on.
     _mould: Mould | None = None
+    _read_chunk: Callable[[bytes], int]
+    _write_chunk: Callable[[bytes], None]
     # Called once, where the client has left and the provider was heard out without it.
     _on_left: Callable[[], None] | None = None
 
@@ -218,33 +221,35 @@ class Relay:
     def _offer_shortcut(self) -> None:
         """The stream is steady. What comes in the same HTTP chunks and the same mould needs no parser any more."""
         connection, mould = self._connection, self._reader.mould
-        if connection is None or not connection.between or mould is None or self._tape is not None:
+        if connection is None or mould is None or self._tape is not None or not connection.between:
+            return
+        if self._reader.max_event < _LONGEST_READ:
             return
         if self._phase == "waiting":
             if self._answer is None:
                 connection.shortcut = self._take_first
             return
+        write = self._client.chunk_writer()
+        if write is not None:
+            self._write_chunk = write
+            self._read_in(mould)
+            connection.shortcut = self._take_steady
+
+    def _read_in(self, mould: Mould) -> None:
+        """Read chunks that are cast in a mould, and keep their text where that is wanted."""
         kept = self._attempt.transcript
         if mould is not self._mould or kept is not None:  # what is kept may go to another place now
-            write = self._client.chunk_writer()
-            if write is None:
-                return
             self._mould = mould
-            self._shortcut = self._make_shortcut(self._chunk_reader(mould), write)
-        connection.shortcut = self._shortcut
-
-    def _chunk_reader(self, mould: Mould) -> Callable[[bytes], int]:
-        """What takes chunks that are cast in a mould, keeps their text where that is wanted, and counts it."""
-        kept = self._attempt.transcript
-        return mould.chunk_reader(len if kept is None else kept.writer(mould.said("")), self._reader.max_event)
+            keep = len if kept is None else kept.writer(mould.said(""))
+            self._read_chunk = mould.chunk_reader(keep)
 
     def _take_first(self, chunk: bytes) -> bool:
         """The first words, if they are cast in the mould that was expected: the answer is committed."""
         connection, mould = self._connection, self._reader.mould
         if connection is None or mould is None or self._call.on_text is not None:
             return False
-        read = self._chunk_reader(mould)
-        size = read(chunk)
+        self._read_in(mould)
+        size = self._read_chunk(chunk)
         if not size:
             return False
         self._advance()
@@ -253,34 +258,31 @@ class Relay:
         self._held = b""
         write = self._client.chunk_writer()
         if write is not None:
-            self._mould = mould
-            self._shortcut = connection.shortcut = self._make_shortcut(read, write)
+            self._write_chunk = write
+            connection.shortcut = self._take_steady
         self._count(size)
         return True
 
-    def _make_shortcut(self, read: Callable[[bytes], int], write: Callable[[bytes], None]) -> Callable[[bytes], bool]:
-        time, call, attempt, begun, gaps = self._loop.time, self._call, self._attempt, self._begun, self._gaps
-        counts = gaps.counts
-
-        def shortcut(chunk: bytes) -> bool:
-            if call.on_text is not None:
-                return False  # who reads along is told by the parser's lane
-            size = read(chunk)
-            if not size:
-                return self._hold(chunk)
-            now = time()
-            gap = now - self._progress
-            self._progress = now
-            counts[bisect_left(BOUNDS, gap)] += 1
-            if gap > gaps.notable_s:
-                gaps.note(gap, now - gap - begun)
-            write(chunk)
-            attempt.said = said = attempt.said + size
-            if said >= attempt.due:
-                self._count(0)
-            return True
-
-        return shortcut
+    def _take_steady(self, chunk: bytes) -> bool:
+        """More words, if they are cast in the mould of those before: nearly every event there is."""
+        if self._call.on_text is not None:
+            return False  # who reads along is told by the parser's lane
+        size = self._read_chunk(chunk)
+        if not size:
+            return self._hold(chunk)
+        now = self._loop.time()
+        gap = now - self._progress
+        self._progress = now
+        gaps = self._gaps
+        gaps.counts[bisect_left(BOUNDS, gap)] += 1
+        if gap > gaps.notable_s:
+            gaps.note(gap, now - gap - self._begun)
+        self._write_chunk(chunk)
+        attempt = self._attempt
+        attempt.said = said = attempt.said + size
+        if said >= attempt.due:
+            self._count(0)
+        return True
 
     def _hold(self, chunk: bytes) -> bool:
         """Take a chunk of the usual ending, behind those that were cast in the mould, without the parser too."""
@@ -493,7 +495,7 @@ class Relay:
         attempt.ending = ending
         self._gaps.total_s = self._progress - self._uncounted_s if self._seen_event else 0.0
         attempt.events = self._reader.frames
-        attempt.reader = attempt.on_limit = attempt.stop = self._shortcut = None
+        attempt.reader = attempt.on_limit = attempt.stop = None
         if attempt.transcript is not None:
             attempt.forget()
         if self._timer is not None:

@@ -7,16 +7,12 @@ same bytes around other words says those words and nothing else: no framer and n
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from sys import maxsize
-from typing import NamedTuple, Protocol
 
 from msgspec import UNSET
 
 from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
 
-# Lengths of chunks for which it is remembered how they begin; few streams have more than fifty.
-_MOST_LENGTHS = 256
 # How many hexadecimal digits the size of a chunk has; nearly all have three.
 _LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
 
@@ -42,7 +38,7 @@ class Mould:
         # What stood behind the text of the last event that it has read; empty when others have read events since.
         self._rest = b""
         self._frames = self._size = self._last = 0
-        self._chunks: _Chunks | None = None
+        self._chunks: ChunkReader | None = None
 
     @property
     def shape(self) -> tuple[bytes, bytes, bytes]:
@@ -52,7 +48,7 @@ class Mould:
     @property
     def frames(self) -> int:
         """How many events it has read that nobody else knows of yet."""
-        return self._frames + (self._chunks.frames() if self._chunks else 0)
+        return self._frames + (self._chunks.frames if self._chunks is not None else 0)
 
     def hand_over(self) -> tuple[int, int, int]:
         """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
@@ -62,14 +58,13 @@ class Mould:
         self._rest = b""
         return frames, size, self._last
 
-    def chunk_reader(self, keep: Callable[[str], int] = len, longest: int = maxsize) -> Callable[[bytes], int]:
+    def chunk_reader(self, keep: Callable[[str], int] = len) -> Callable[[bytes], int]:
         """Who reads events each of which comes as one HTTP chunk: how many characters it says; 0 if it is not so.
 
-        `keep` is given the text of each, and says how long it is. A chunk may have so many bytes. Whoever had a reader
-        before uses it no more.
+        `keep` is given the text of each, and says how long it is. Whoever had a reader before uses it no more.
         """
         self._absorb()
-        self._chunks = _read_chunks(self.shape, self._padded(), self._extras, keep, longest)
+        self._chunks = ChunkReader(self, self._padded(), self._extras, keep)
         return self._chunks.read
 
     def read(self, data: bytes) -> list[Event]:
@@ -97,11 +92,12 @@ class Mould:
 
     def _absorb(self) -> None:
         """Count what was read in chunks as its own."""
-        frames, size, last = self._chunks.taken(reset=True) if self._chunks is not None else (0, 0, 0)
-        if frames:
-            self._frames += frames
-            self._size += size
-            self._last = last
+        chunks = self._chunks
+        if chunks is not None and chunks.frames:
+            self._frames += chunks.frames
+            self._size += chunks.size
+            self._last = chunks.last
+            chunks.frames = chunks.size = 0
 
     def _padded(self) -> bytes:
         """What stands behind a text, with the padding of the last event."""
@@ -143,59 +139,47 @@ class Mould:
         return []
 
 
-class _Taken(Protocol):
-    """How many events were taken, their bytes, and those of the last one; from now on, if they are to be reset."""
+class ChunkReader:
+    """Reads events that were cast in one mould, each of which comes as one HTTP chunk.
 
-    def __call__(self, *, reset: bool = False) -> tuple[int, int, int]: ...
-
-
-class _Chunks(NamedTuple):
-    """Reads events that are HTTP chunks, and tells what it has taken."""
-
-    read: Callable[[bytes], int]
-    frames: Callable[[], int]
-    taken: _Taken
-
-
-def _read_chunks(
-    shape: tuple[bytes, bytes, bytes], rest: bytes, extras: dict[str, object], keep: Callable[[str], int], longest: int
-) -> _Chunks:
-    """The same as `Mould.read`, of events that are HTTP chunks. Called for nearly every event there is: hence its form.
-
-    A chunk of some length that was cast in this mould can begin in one way only; and most end as the last one did.
+    `read` is called for nearly every event there is: hence its form. Most end as the last one did.
     """
-    # By its length: how a chunk begins, how many bytes that is, and how many are behind it.
-    openings: dict[int, tuple[bytes, int, int]] = {}
-    before, behind, tail = shape
-    closing, tail = rest + b"\r\n", tail + b"\r\n"
-    shut, padded = len(closing), len(tail) > len(b"\r\n")
-    # Events, their bytes but for what they have in common, and those of the last one.
-    frames = size = last = 0
 
-    def read(chunk: bytes) -> int:
-        nonlocal frames, size, last, closing, shut
-        known = openings.get(len(chunk))
-        if known is None:
-            if len(chunk) > longest:
-                return 0
-            if len(openings) == _MOST_LENGTHS:
-                openings.clear()
-            opening = _opening(len(chunk)) + before
-            known = openings[len(chunk)] = (opening, len(opening), len(chunk) - len(opening))
-        opening, start, length = known
-        if not chunk.startswith(opening):
+    __slots__ = (
+        "_ahead",
+        "_before",
+        "_behind",
+        "_closing",
+        "_extras",
+        "_keep",
+        "_shut",
+        "_tail",
+        "frames",
+        "last",
+        "size",
+    )
+
+    def __init__(self, mould: Mould, rest: bytes, extras: dict[str, object], keep: Callable[[str], int]) -> None:
+        """`rest` is what stood behind the last text, `extras` are those of the stream."""
+        self._before, self._behind, self._tail = mould.shape
+        self._ahead = len(self._before)
+        self._extras = extras
+        self._keep = keep
+        self._expect(rest)
+        self.frames = self.size = self.last = 0
+        """Events that were read, their bytes, and those of the last one."""
+
+    def read(self, chunk: bytes) -> int:
+        """How many characters a chunk says; 0 if it was not cast in this mould."""
+        line, start, last = _opening(len(chunk))
+        if not chunk.startswith(line) or not chunk.startswith(self._before, start):
             return 0
+        start += self._ahead
         padding = b""
-        if chunk.endswith(closing):
-            data = chunk[start:-shut]
-        elif padded:
-            quote = chunk.find(b'"', start)
-            padding = chunk[quote + len(behind) : -len(tail)]
-            if not (chunk.startswith(behind, quote) and padding.isalnum() and chunk.endswith(tail)):
-                return 0
-            data = chunk[start:quote]
+        if chunk.endswith(self._closing):
+            data = chunk[start : self._shut]
         else:
-            return 0
+            data, padding = self._parted(chunk, start)
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -203,33 +187,38 @@ def _read_chunks(
         if not text or not text.isprintable() or "\\" in text or '"' in text:
             return 0
         if padding:
-            extras["obfuscation"] = padding.decode()
-            closing = behind + padding + tail
-            shut = len(closing)
-        frames += 1
-        size += length
-        last = length
-        return keep(text)
+            self._extras["obfuscation"] = padding.decode()
+            self._expect(self._behind + padding + self._tail)
+        self.frames += 1
+        self.size += last
+        self.last = last
+        return self._keep(text)
 
-    def taken(*, reset: bool = False) -> tuple[int, int, int]:
-        nonlocal frames, size
-        common = len(before) - len(b"\r\n")
-        told = frames, size + frames * common, last + common
-        if reset:
-            frames = size = 0
-        return told
+    def _parted(self, chunk: bytes, start: int) -> tuple[bytes, bytes]:
+        """The text and the padding of a chunk that does not end as the last one did; nothing if it is another one."""
+        behind, tail = self._behind, self._tail + b"\r\n"
+        quote = chunk.find(b'"', start)
+        padding = chunk[quote + len(behind) : -len(tail)]
+        if self._tail and chunk.startswith(behind, quote) and padding.isalnum() and chunk.endswith(tail):
+            return chunk[start:quote], padding
+        return b"", b""
 
-    return _Chunks(read, lambda: frames, taken)
+    def _expect(self, rest: bytes) -> None:
+        self._closing = rest + b"\r\n"
+        self._shut = -len(self._closing)
 
 
 @lru_cache(maxsize=1_024)
-def _opening(length: int) -> bytes:
-    """How an HTTP chunk of so many bytes begins, its line end included; what no chunk begins with, if there is none."""
+def _opening(length: int) -> tuple[bytes, int, int]:
+    """How an HTTP chunk of so many bytes begins: its first line, the bytes of that, and the bytes that the chunk has.
+
+    The line of a chunk that there cannot be is one that no chunk begins with.
+    """
     for digits in _LIKELY_DIGITS:
         line = b"%x\r\n" % max(length - digits - len(b"\r\n\r\n"), 0)
         if len(line) == digits + len(b"\r\n"):
-            return line
-    return b"\r\n"
+            return line, len(line), length - len(line) - len(b"\r\n")
+    return b"\r\n", len(b"\r\n"), 0
 
 
 def _plain(data: bytes) -> str:
