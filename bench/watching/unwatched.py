@@ -11,18 +11,19 @@ import statistics
 import textwrap
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 from penstock.gateway import relay
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.relay import Relay
 
-# What stands in `Relay._make_shortcut` so that somebody may look, and what stands there without it.
+# What stands in `Relay._take_steady` so that somebody may look, and what stands there without it.
 OBSERVING = (
-    (" or call.on_text is not None", ""),
-    ("        gap = now - self._progress\n", ""),
-    ("        counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
-    ("        if gap > gaps.notable_s:\n            gaps.note(gap, now - gap - begun)\n", ""),
+    ("if self._call.on_text is not None:", "if False:"),
+    ("    gap = now - self._progress\n", ""),
+    ("    gaps = self._gaps\n    gaps.counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
+    ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - self._begun)\n", ""),
 )
 _EVENTS = 20_000
 _ROUNDS = 25
@@ -33,7 +34,7 @@ _Shortcut = Callable[[bytes], bool]
 
 def idle_us() -> float:
     """Microseconds for each event, the median of the rounds."""
-    whole = textwrap.dedent(inspect.getsource(Relay._make_shortcut))
+    whole = textwrap.dedent(inspect.getsource(Relay._take_steady))
     with_it, without = _made(whole), _made(unobserved(whole))
     differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
     return statistics.median(differences) / _EVENTS * 1e6
@@ -53,17 +54,17 @@ def _made(source: str) -> _Shortcut:
     names = dict(vars(relay))
     exec(compile(source, "<shortcut>", "exec"), names)
     attempt = Attempt("provider", "model")
-    makes = SimpleNamespace(
-        _reader=SimpleNamespace(max_event=1_000),
+    takes = SimpleNamespace(
         _loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
         _call=Call("req_1", "model", stream=True, started=0.0),
         _attempt=attempt,
         _gaps=attempt.gaps,
         _begun=0.0,
         _progress=0.0,
+        _read_chunk=_five,
+        _write_chunk=_nothing,
     )
-    shortcut: _Shortcut = names["_make_shortcut"](makes, _five, _nothing)
-    return shortcut
+    return partial(names["_take_steady"], takes)
 
 
 def _five(_chunk: bytes) -> int:
