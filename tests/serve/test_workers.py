@@ -27,6 +27,18 @@ if sys.argv[1:]:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
+# As with the C library of some systems, which has the calls and refuses each of them.
+WITHOUT_POLICIES = """
+import errno, os
+from penstock.cli.main import main
+
+def refuse(*_):
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+os.sched_getscheduler = os.sched_setscheduler = os.sched_getparam = refuse
+main()
+"""
+
 
 def may_be_first() -> bool:
     """Whether this machine lets a process go before others."""
@@ -62,3 +74,15 @@ def test_of_a_real_time_process_only_the_loop_is_one(tmp_path: Path, workers: in
         assert loop & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
         assert others
         assert set(others) == {os.SCHED_OTHER}
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_RESET_ON_FORK"), reason="this system has no real-time policy")
+def test_a_system_that_knows_no_policies_runs_it_all_the_same(tmp_path: Path) -> None:
+    config = tmp_path / "penstock.toml"
+    config.write_text(f'[server]\nlisten = "127.0.0.1:0"\n[admin]\nenabled = false\n[ledger]\nfolder = "{tmp_path}"\n')
+    command = [sys.executable, "-c", WITHOUT_POLICIES, "serve", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        while b"listens" not in (line := process.stdout.readline()):
+            assert line, "it has ended"
+        process.terminate()

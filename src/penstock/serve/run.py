@@ -186,8 +186,8 @@ async def _serve(
 def _go_first() -> None:
     """Where this process runs under a real-time policy, only the loop's thread does: what others do can wait."""
     reset = getattr(os, "SCHED_RESET_ON_FORK", None)
-    if reset is not None and (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
-        with suppress(OSError):
+    with suppress(OSError):  # some systems know of no policies, though they have the names
+        if reset is not None and (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
             os.sched_setscheduler(0, policy | reset, os.sched_getparam(0))
 
 
