@@ -210,6 +210,10 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     "no model": (b'{"input": "a"}', 400, "invalid_request"),
     "a model that is no name": (b'{"input": "a", "model": 5}', 400, "invalid_request"),
     "no input": (b'{"model": "main/x"}', 400, "invalid_request"),
+    "a model that is no UTF-8": (b'{"input": "a", "model": "main/\xff"}', 400, "invalid_json"),
+    "a model beyond all numbers": (b'{"input": "a", "model": 1e999}', 400, "invalid_json"),
+    "a user that is no UTF-8": (b'{"input": "a", "model": "main/x", "user": "\xff"}', 400, "invalid_json"),
+    "a tag beyond all numbers": (b'{"input": "a", "model": "main/x", "metadata": {"a": 1e999}}', 400, "invalid_json"),
     "two models": (b'{"input": "a", "model": "main/x", "model": "main/y"}', 400, "duplicate_key"),
 }
 

@@ -21,6 +21,7 @@ _MAX_CHOICES = 128
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
 _NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
+_READ = ("model", "metadata", "user")  # of a request for embeddings
 _ACTED_ON = ("model", "stream", "messages", "stream_options")
 _MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
 _FIGURES = frozenset(("n", "max_tokens", "max_completion_tokens", *_MAX_ITEMS))
@@ -78,6 +79,8 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     """The request in a body; raises `RefusedError`."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        # What is read of them later must be readable: of what is kept as it is written, not all was looked at.
+        read = {name: msgspec.json.decode(fields[name]) for name in _READ if name in fields}
     except RecursionError:
         raise _refused("the body is nested too deep", code="invalid_json") from None
     except msgspec.ValidationError:
@@ -87,7 +90,7 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     _check_keys(body)
     if "input" not in fields:
         raise _refused("`input` must be what to embed", param="input")
-    model = msgspec.json.decode(fields["model"]) if "model" in fields else None
+    model = read.get("model")
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
         raise _refused(_NO_MODEL, param="model")
     return EmbeddingsRequest(model, fields)
