@@ -15,7 +15,7 @@ from tests.faults.client import Response
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, TEXT, whole
-from tests.faults.upstream import Gate, Script, chunk, for_ever, head, last_chunk
+from tests.faults.upstream import Connection, Gate, Script, chunk, for_ever, head, last_chunk, sleep
 from tests.ledger.support import all_at_once, ask, make_key, request
 from tests.streams import DONE, bill, counts, finishes, says, sse
 
@@ -135,6 +135,28 @@ def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_told(gatew
     good = gateway.upstream.play(whole(), model)
     assert ask(gateway, open_secret, f"main/{good}", stream=True).text == TEXT
     booked(gateway, other.id, 1)
+
+
+def test_c36_a_stream_that_was_asked_for_again_is_ended_too(gateway: Gateway) -> None:
+    """The kept connection was dead: the same attempt is made on a fresh one, and its budget is watched there."""
+    first = gateway.upstream.play(whole())
+    model = gateway.upstream.play([])
+    budget = HELD_INPUT + 400 * OUTPUT_COST
+    key, secret = make_key(gateway, budget=budget)
+
+    async def once(connection: Connection) -> None:
+        gateway.upstream.play([head(), chunk(HELLO), *[chunk(WORDS), sleep(0.001)] * 1_000, last_chunk()], model)
+        connection.fin()
+
+    gateway.upstream.play([once], model)
+    with gateway.client() as client:  # all of it is one worker's
+        client.send(request(secret, f"main/{first}", stream=True))
+        assert client.response().text == TEXT
+        client.send(request(secret, f"main/{model}", stream=True))
+        response = client.response()
+    assert len(gateway.upstream.requests(model)) == 2
+    assert (response.done, response.error["code"]) == (False, "budget_exceeded")
+    assert sum(entry.priced for entry in booked(gateway, key.id, 2)) <= budget
 
 
 def test_c36_an_unstreamed_answer_that_reaches_the_end_of_its_budget_is_refused(gateway: Gateway) -> None:

@@ -138,10 +138,14 @@ class Ledger:
         attempt.priced = self._price(plan)
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
-        if call.held is not None:
-            self._reservations.guard(call)
+        self.guard(call)
         if self._marking is None:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
+
+    def guard(self, call: Call) -> None:
+        """Watch the last attempt, which is made now, or anew: its stream may reach the end of a budget."""
+        if call.held is not None:
+            self._reservations.guard(call)
 
     def output(self, attempt: Attempt) -> int:
         """About how many tokens an attempt under way has said so far."""
@@ -243,6 +247,9 @@ class NoLedger:
     def trying(self, call: Call, attempt: Attempt, plan: Plan) -> None:  # noqa: ARG002
         """Nothing is noted but when."""
         attempt.began_s = asyncio.get_running_loop().time() - call.started
+
+    def guard(self, call: Call) -> None:
+        """There are no budgets."""
 
     def output(self, attempt: Attempt) -> int:
         """About how many tokens an attempt under way has said so far."""

@@ -282,6 +282,7 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         if failure is not None and failure.code == "upstream_stale" and not self._fresh:
             attempt = self._call.attempts[-1]
             attempt.code, attempt.sent = "", False  # the provider has not seen the request
+            self._gateway.ledger.guard(self._call)  # who watched it has been let go
             self._fresh = True
             self._ask()
             return
