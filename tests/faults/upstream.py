@@ -153,7 +153,12 @@ class Connection(asyncio.Protocol):
             self._upstream.changed()
 
         self._task = asyncio.get_running_loop().create_task(play())
-        self._task.add_done_callback(lambda _: self._upstream.changed())
+        self._task.add_done_callback(self._played)
+
+    def _played(self, _task: asyncio.Task[None]) -> None:
+        self._upstream.changed()
+        if not self.closed_at:
+            self.data_received(b"")  # the next request may have come before this one's script was over
 
     def _closed(self) -> None:
         if not self.closed_at:
