@@ -42,8 +42,6 @@ def test_a_provider_is_asked_through_a_proxy(tmp_path: Path, name: str) -> None:
 URLS = {
     "refused": f"http://user:{ESCAPED}@127.0.0.1:PORT",
     "not a URL": f"http://user:{ESCAPED}#@127.0.0.1:PORT",
-    "of another kind": f"socks5://user:{ESCAPED}@127.0.0.1:PORT",
-    "behind TLS": f"https://user:{ESCAPED}@127.0.0.1:PORT",
 }
 
 
@@ -54,6 +52,18 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(tmp_path: Path
         response = gateway.ask("far/some", stream=False)
         assert (response.status, response.error["code"]) == (502, "upstream_connect_failed")
         assert "proxy" in response.error["message"]
+        keeps_quiet(gateway)
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "https"])
+def test_a_proxy_of_another_kind_is_told_and_not_asked(tmp_path: Path, scheme: str) -> None:
+    with Upstream() as proxy, behind(tmp_path, proxy, f"{scheme}://user:{ESCAPED}@127.0.0.1:{proxy.port}") as gateway:
+        response = gateway.ask("far/some", stream=False)
+        assert (response.status, response.error["code"]) == (502, "upstream_connect_failed")
+        assert (
+            "a proxy of another kind; only those can be used whose URL begins with http://" in response.error["message"]
+        )
+        assert not proxy.connections
         keeps_quiet(gateway)
 
 
