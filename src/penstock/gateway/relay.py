@@ -13,7 +13,10 @@ A client that leaves ends it; unless its provider is to be heard out for the bil
 An unstreamed answer is never committed before it is whole: it is a fold over the same events.
 
 The fast lane: when what was read is healthy text and nothing else (`StreamReader.untouched`), its bytes go out as they
-came. One timer watches first event, gap, total time and heartbeat; progress is counted in events, so that comments and
+came. While they come in HTTP chunks that are cast in one mould, the connection asks the relay before the parser
+(`_take_first`, `_take_steady`, and `_hold` for the end).
+
+One timer watches first event, gap, total time and heartbeat; progress is counted in events, so that comments and
 dripping bytes do not keep a dead stream alive.
 """
 
@@ -264,7 +267,10 @@ class Relay:
         return True
 
     def _take_steady(self, chunk: bytes) -> bool:
-        """More words, if they are cast in the mould of those before: nearly every event there is."""
+        """More words, if they are cast in the mould of those before.
+
+        Nearly every event there is comes here: so what `_advance` and `_count` do is written out.
+        """
         if self._call.on_text is not None:
             return False  # who reads along is told by the parser's lane
         size = self._read_chunk(chunk)
