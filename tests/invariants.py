@@ -2,9 +2,12 @@
 
 from random import Random
 
+from msgspec import structs
+
 from penstock import Completion, StreamReader, StreamWriter
 from penstock.core.dialects.openai_chat_habit import Habit
 from penstock.core.dialects.openai_chat_plain import Taken
+from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
 from penstock.core.wire.frame import Frame
 from tests.legal import violations
 from tests.mutation import split
@@ -48,6 +51,55 @@ def accustomed(*streams: bytes) -> Habit:
     return habit
 
 
+def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
+    """The events of a stream whose reads come as HTTP chunks, of which those that can be are taken without the parser.
+
+    So does the relay. Nobody is told of the padding of those, and of the first words nothing but how long they are.
+    """
+    pieces = [piece for piece in pieces if piece]
+    events: list[Event] = []
+    beginning = reader.begin(pieces[0], in_chunk(pieces[1])) if len(pieces) > 1 else None
+    if beginning is not None:
+        events = [*beginning.events, beginning.mould.said("x" * beginning.said)]
+        pieces = pieces[2:]
+
+    def keep(text: str) -> int:
+        assert mould is not None
+        events.append(mould.said(text))
+        return len(text)
+
+    for piece in pieces:
+        mould = reader.mould
+        if mould is not None:
+            mould.keep = keep
+            if reader.tail is None and mould.read_chunk(in_chunk(piece)):
+                continue
+        if mould is None or reader.hold(piece) is None:
+            events += reader.feed(piece)
+    return [*events, *reader.close()]
+
+
+def in_chunk(data: bytes) -> bytes:
+    """Bytes as one HTTP chunk."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def unpadded(events: list[Event]) -> list[Event]:
+    """The events without padding; and without the first words of the stream, but for their length."""
+    told: list[Event] = []
+    first_words = True
+    for event in events:
+        if isinstance(event, Extra) and event.place == "chunk":
+            fields = {name: value for name, value in event.fields.items() if name != "obfuscation"}
+            told += [Extra("chunk", fields)] if fields else []
+        elif first_words and isinstance(event, TextDelta | ReasoningDelta):
+            told.append(structs.replace(event, text="x" * len(event.text)))
+            first_words = False
+        else:
+            told.append(event)
+    return told
+
+
 def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str], tuple[str, str]]:
     """Every promise that is broken; and how the stream ended, with the code of its fault, for counting.
 
@@ -65,6 +117,9 @@ def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str]
         pieces = random.choice((by_event, lambda data: split(data, random)))(data)
         if read(*pieces, reader=StreamReader(habit=habit)) != events:
             broken.append("read by habit, it gives other events")
+        in_chunks = read_in_chunks(by_event(data), StreamReader(habit=habit))
+        if unpadded(in_chunks) != unpadded(events):
+            broken.append("read in chunks, it gives other events")
     completion = fold(events)
     include_usage = random.random() < 0.8
     again = read(StreamWriter(include_usage=include_usage).write(events))

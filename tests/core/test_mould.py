@@ -142,7 +142,7 @@ def read_in_chunks(*payloads: Json | str) -> tuple[StreamReader, list[int]]:
     for event in by_event(sse(*STEADY))[:-1]:
         reader.feed(event)
     assert reader.mould is not None
-    read_chunk = reader.mould.chunk_reader()
+    read_chunk = reader.mould.read_chunk
     return reader, [read_chunk(in_chunks(sse(payload))) for payload in payloads]
 
 
@@ -194,8 +194,8 @@ def test_spoilt_chunks_are_left_alone(spoil: Callable[[bytes], bytes]) -> None:
     reader, _ = read_in_chunks()
     assert reader.mould is not None
     chunk = in_chunks(sse(says("word")))
-    assert reader.mould.chunk_reader()(chunk) == 4
-    assert reader.mould.chunk_reader()(spoil(chunk)) == 0
+    assert reader.mould.read_chunk(chunk) == 4
+    assert reader.mould.read_chunk(spoil(chunk)) == 0
 
 
 @pytest.mark.parametrize("padding", ["x", "xx", "xxxx", "z"])
@@ -205,7 +205,7 @@ def test_chunks_with_changing_padding(padding: str) -> None:
     for event in by_event(sse(begins(), *padded[:2]))[:-1]:
         reader.feed(event)
     assert reader.mould is not None
-    read_chunk = reader.mould.chunk_reader()
+    read_chunk = reader.mould.read_chunk
     assert [read_chunk(in_chunks(sse(payload))) for payload in padded[2:]] == [5] * 7
     rest = sse(says("!", obfuscation=padding), finishes(obfuscation="y"), DONE)
     whole = read(sse(begins(), *padded) + rest)

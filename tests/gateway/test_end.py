@@ -29,9 +29,8 @@ def ended(reads: list[bytes], *, chunked: bool, watched: bool = False) -> tuple[
             made.after(0.5, sse(says(" word")))
         made.call.on_text = (lambda _: None) if watched else None
         for data in reads:
-            shortcut = made.connection.shortcut if chunked else None
             loop.now += 0.5
-            if shortcut is None or not shortcut(b"%x\r\n%b\r\n" % (len(data), data)):
+            if not chunked or not made.connection.offer(data):
                 made.connection.shortcut = None
                 made.relay.on_data(data)
         made.relay.on_end()

@@ -134,8 +134,7 @@ def test_lanes_that_take_turns_write_in_order() -> None:
     async def run() -> None:
         made = Relayed(loop, keep=True)
         for _ in range(5):
-            shortcut = made.connection.shortcut
-            if shortcut is None or not shortcut(b"%x\r\n%b\r\n" % (len(word), word)):
+            if not made.connection.offer(word):
                 made.after(0.001, word)
             made.after(0.001, sse(delta({"reasoning": "hm"})))
             made.after(0.001, sse(says(" back")))

@@ -34,7 +34,7 @@ class Heard:
         pass
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        self.between.append(self._connection.between)
+        self.between.append(bool(self._connection.chunks))
 
     def on_end(self) -> None:
         pass
@@ -55,7 +55,7 @@ async def listen(*reads: bytes) -> list[bool]:
         for read in reads:
             connection.data_received(read)
             await asyncio.sleep(0)
-            assert not connection.between
+            assert not connection.chunks
         connection.close()
         await asyncio.sleep(0)
     return receiver.between

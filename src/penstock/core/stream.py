@@ -74,6 +74,10 @@ class Reader(Protocol):
     def feed(self, data: bytes) -> list[Event]:
         """Take in bytes; return the events that they complete."""
 
+    def begin(self, first: bytes, words: bytes) -> Beginning | None:
+        """Take in the first event, and the HTTP chunk with the next one if that has come too, in place of `feed`, where
+        they are the usual beginning and the first words; None if they are not."""
+
     def hold(self, data: bytes) -> Tail | None:
         """Take in whole frames, in place of `feed`, where there is a mould and they are of the usual ending; which is
         returned then."""
@@ -182,6 +186,23 @@ class StreamReader:
             self._make_mould(data, items[-1], events[-1])
         return events
 
+    def begin(self, first: bytes, words: bytes) -> Beginning | None:
+        """Take in the beginning that the habit knows, in place of `feed`, if nothing came before it; it is returned.
+
+        `words` is the HTTP chunk of the event behind it, or empty.
+        """
+        habit = self._habit
+        if habit is None or self._framed or self._ready or len(first) + len(words) > self.max_event:
+            return None
+        beginning = habit.read(first, words)
+        if beginning is None or beginning.size != len(first):
+            return None
+        self._beginning = beginning
+        self.mould = beginning.mould
+        self._framed = 1
+        self._idle = self.untouched = True
+        return beginning
+
     def hold(self, data: bytes) -> Tail | None:
         """Take in whole frames, in place of `feed`, if they are of the usual ending of a steady stream; it is returned.
 
@@ -199,7 +220,8 @@ class StreamReader:
         """What takes the usual ending, if there can be one."""
         begun = self._beginning
         if begun is not None:
-            return Tail(begun.envelope, begun.extras, begun.choice)
+            start = begun.start
+            return Tail((start.id, start.model, start.created), begun.extras, begun.choice.choice)
         return self._dialect.tail() if self._grammar.expects_end else None
 
     def close(self) -> list[Event]:

@@ -47,6 +47,9 @@ class Heard:
         """How many bytes one event may have."""
         return self._reader.max_event
 
+    def begin(self, _first: bytes, _words: bytes) -> None:
+        """Nothing: every event passes here."""
+
     def feed(self, data: bytes) -> list[Event]:
         """Take in bytes; return the events that they complete."""
         events = self._reader.feed(data)

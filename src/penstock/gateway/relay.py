@@ -23,7 +23,7 @@ dripping bytes do not keep a dead stream alive.
 import asyncio
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from penstock.core.completion import Accumulator
@@ -92,8 +92,7 @@ class Relay:
     _answer: Accumulator | None = None
     _hear: Callable[[list[Event]], int] = staticmethod(size_of)
     _timer: asyncio.TimerHandle | None = None
-    # The mould in which chunks must be cast that need no parser; what reads those, and what sends them on.
-    _mould: Mould | None = None
+    # What reads chunks that need no parser, and what sends them on.
     _read_chunk: Callable[[bytes], int]
     _write_chunk: Callable[[bytes], None]
     # Called once, where the client has left and the provider was heard out without it.
@@ -168,6 +167,8 @@ class Relay:
             return
         if self._answer is not None and not self._keeps(data):
             return
+        if not self._seen_event and self._begin():
+            return
         reader = self._reader
         events = reader.feed(data)
         if not reader.untouched:
@@ -221,61 +222,94 @@ class Relay:
         ending: Ending = "truncated" if error.code in _CUTS else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
 
+    def _shortcut(self) -> Sequence[bytes]:
+        """What came now, by HTTP chunks, if a shortcut may lead past the parser; nothing if not."""
+        connection = self._connection
+        if connection is None or self._tape is not None or self._answer is not None or self._call.on_text is not None:
+            return ()
+        return connection.chunks if self._reader.max_event >= _LONGEST_READ else ()
+
+    def _begin(self) -> bool:
+        """Take the usual beginning, and the first words behind it if they have come: each in an HTTP chunk of its own.
+
+        If it is so, nobody needs to be told what it says.
+        """
+        chunks = self._shortcut()
+        if not 1 <= len(chunks) <= 2 or self._attempt.transcript is not None:
+            return False
+        first, words = chunks if len(chunks) == 2 else (chunks[0], b"")
+        beginning = self._reader.begin(first, b"%x\r\n%b\r\n" % (len(words), words) if words else b"")
+        if beginning is None:
+            return False
+        self._see_first()
+        attempt, start = self._attempt, beginning.start
+        attempt.response_id, attempt.response_model = start.id, start.model
+        self._writer.note(beginning.events)
+        self._held = first
+        if words:
+            self._say_first(words, beginning.mould, beginning.said)
+        elif self._connection is not None:
+            self._connection.shortcut = self._take_first
+        return True
+
     def _offer_shortcut(self) -> None:
         """The stream is steady. What comes in the same HTTP chunks and the same mould needs no parser any more."""
         connection, mould = self._connection, self._reader.mould
-        if connection is None or mould is None or self._tape is not None or not connection.between:
-            return
-        if self._reader.max_event < _LONGEST_READ:
+        if connection is None or mould is None or not self._shortcut():
             return
         if self._phase == "waiting":
-            if self._answer is None:
-                connection.shortcut = self._take_first
+            connection.shortcut = self._take_first
+        else:
+            self._go_steady(mould)
+
+    def _go_steady(self, mould: Mould) -> None:
+        """Take the shortcut for what is cast in a mould, if it may go on in chunks."""
+        write, connection = self._client.chunk_writer(), self._connection
+        if write is None or connection is None:
             return
-        write = self._client.chunk_writer()
-        if write is not None:
-            self._write_chunk = write
-            self._read_in(mould)
-            connection.shortcut = self._take_steady
+        self._keep_in(mould)
+        self._read_chunk = mould.read_chunk
+        self._write_chunk = write
+        connection.shortcut = self._take_steady
 
-    def _read_in(self, mould: Mould) -> None:
-        """Read chunks that are cast in a mould, and keep their text where that is wanted."""
+    def _keep_in(self, mould: Mould) -> None:
+        """Keep the text of what is cast in a mould, where that is wanted."""
         kept = self._attempt.transcript
-        if mould is not self._mould or kept is not None:  # what is kept may go to another place now
-            self._mould = mould
-            keep = len if kept is None else kept.writer(mould.said(""))
-            self._read_chunk = mould.chunk_reader(keep)
+        mould.keep = len if kept is None else kept.writer(mould.said(""))
 
-    def _take_first(self, chunk: bytes) -> bool:
+    def _take_first(self, chunk: bytes) -> None:
         """The first words, if they are cast in the mould that was expected: the answer is committed."""
-        connection, mould = self._connection, self._reader.mould
-        if connection is None or mould is None or self._call.on_text is not None:
-            return False
-        self._read_in(mould)
-        size = self._read_chunk(chunk)
-        if not size:
-            return False
+        mould = self._reader.mould
+        size = 0
+        if mould is not None and self._call.on_text is None:
+            self._keep_in(mould)
+            size = mould.read_chunk(chunk)
+        if mould is None or not size:
+            self._give_back(chunk)
+            return
         self._advance()
-        self._commit()
-        self._client.write(self._held + chunk[chunk.index(b"\n") + 1 : -len(b"\r\n")])
-        self._held = b""
-        write = self._client.chunk_writer()
-        if write is not None:
-            self._write_chunk = write
-            connection.shortcut = self._take_steady
-        self._count(size)
-        return True
+        self._say_first(chunk[chunk.index(b"\n") + 1 : -len(b"\r\n")], mould, size)
 
-    def _take_steady(self, chunk: bytes) -> bool:
+    def _say_first(self, words: bytes, mould: Mould, size: int) -> None:
+        """The first words, of so many characters: what was held goes out with them."""
+        self._commit()
+        self._client.write(self._held + words)
+        self._held = b""
+        self._go_steady(mould)
+        self._count(size)
+
+    def _take_steady(self, chunk: bytes) -> None:
         """More words, if they are cast in the mould of those before.
 
         Nearly every event there is comes here: so what `_advance` and `_count` do is written out.
         """
         if self._call.on_text is not None:
-            return False  # who reads along is told by the parser's lane
+            self._give_back(chunk)  # who reads along is told by the parser's lane
+            return
         size = self._read_chunk(chunk)
         if not size:
-            return self._hold(chunk)
+            self._hold(chunk)
+            return
         now = self._loop.time()
         gap = now - self._progress
         self._progress = now
@@ -288,21 +322,25 @@ class Relay:
         attempt.said = said = attempt.said + size
         if said >= attempt.due:
             self._count(0)
-        return True
 
-    def _hold(self, chunk: bytes) -> bool:
+    def _hold(self, chunk: bytes) -> None:
         """Take a chunk of the usual ending, behind those that were cast in the mould, without the parser too."""
         data = chunk[chunk.find(b"\n") + 1 : -len(b"\r\n")]
-        if chunk != b"%x\r\n%b\r\n" % (len(data), data):
-            return False
-        tail, connection = self._reader.hold(data), self._connection
-        if tail is None:
-            return False
-        assert connection is not None  # it has asked
+        whole = chunk == b"%x\r\n%b\r\n" % (len(data), data)
+        tail, connection = self._reader.hold(data) if whole else None, self._connection
+        if tail is None or connection is None:
+            self._give_back(chunk)
+            return
         # No text may follow. What comes behind the usage comes with the end of the body, which is the parser's.
         connection.shortcut = self._hold if tail.tokens is None else None
         self._hear_end(tail)
-        return True
+
+    def _give_back(self, read: bytes) -> None:
+        """Leave the shortcut: the parser has to look at this read."""
+        connection = self._connection
+        if connection is not None:
+            connection.shortcut = None
+            connection.data_received(read)
 
     # What the client's side calls.
 
@@ -337,7 +375,6 @@ class Relay:
         self._on_left = on_left
         self._client = Nobody(stream=self._client.stream)
         self._until = min(self._until, self._loop.time() + self._patience.drain_s)
-        self._mould = None  # its shortcut writes to the client that has gone
         if self._connection is not None:
             self._connection.shortcut = None
         self.resume()
@@ -383,11 +420,7 @@ class Relay:
             if self._seen_event:
                 self._advance()
             else:
-                self._seen_event = True
-                self._progress = now = self._loop.time()
-                self._uncounted_s = now
-                if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
-                    self._watch_time()
+                self._see_first()
         if not kinds.isdisjoint(NOTED):
             self._call.watch(events)
         if not kinds.isdisjoint(SPOKEN):
@@ -403,6 +436,14 @@ class Relay:
             self._end(events, end)
         else:
             self._release(events, data)
+
+    def _see_first(self) -> None:
+        """The first event has come."""
+        self._seen_event = True
+        self._progress = now = self._loop.time()
+        self._uncounted_s = now
+        if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
+            self._watch_time()
 
     def _advance(self) -> None:
         """An event has come after another one."""
@@ -421,7 +462,6 @@ class Relay:
         if attempt.said >= attempt.due:
             attempt.see_to_it(self._loop.call_soon)
             self._hear = attempt.hear
-            self._mould = None  # its shortcut writes where nothing is written any more
             if self._connection is not None:
                 self._connection.shortcut = None
 

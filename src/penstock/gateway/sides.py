@@ -1,6 +1,6 @@
 """The two sides of a relay: what an answer comes on, whom it goes to, and how long it may take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -12,12 +12,15 @@ from penstock.http.client import Receiver
 class Connection(Protocol):
     """What the answer comes on, as a relay sees it."""
 
-    shortcut: Callable[[bytes], bool] | None
-    """Who is asked with each read before it is parsed; it takes whole HTTP chunks."""
+    shortcut: Callable[[bytes], None] | None
+    """Who is given each read in place of the parser; it takes whole HTTP chunks."""
 
     @property
-    def between(self) -> bool:
-        """Whether the answer stands between two HTTP chunks, now that a piece of it is given."""
+    def chunks(self) -> Sequence[bytes]:
+        """What is given now, by HTTP chunks, if it came so and the answer stands between two of them."""
+
+    def data_received(self, data: bytes, /) -> None:
+        """Parse what the shortcut did not take."""
 
     def pause(self) -> None:
         """Read no more until `resume`."""

@@ -13,7 +13,7 @@ import asyncio
 import fcntl
 import socket
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 import httptools
@@ -63,9 +63,6 @@ class Receiver(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream."""
 
-    shortcut: Callable[[bytes], bool] | None = None
-    """Given while the answer stands between two chunks, and asked with each read. It takes only reads that are one
-    whole chunk, with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood."""
     kept_until = 0.0
     """When it has waited too long for another request, if it was kept for one."""
     _transport: asyncio.Transport | None = None
@@ -80,6 +77,7 @@ class UpstreamConnection(asyncio.Protocol):
     _rest = b""  # what has come, and is dealt with in its turn
     _turn: asyncio.Handle | None = None
     _paused = False
+    _shortcut: Callable[[bytes], None] | None = None
 
     def __init__(self, limits: UpstreamLimits, release: Callable[["UpstreamConnection"], None]) -> None:
         self._limits = limits
@@ -101,21 +99,43 @@ class UpstreamConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
-    def between(self) -> bool:
-        """Whether the answer stands between two HTTP chunks. It can be told while pieces of the answer are given.
+    def shortcut(self) -> Callable[[bytes], None] | None:
+        """Who is given each read before the parser, if anybody is.
 
-        It does after a read that is so many chunks, by its own bytes and by the parser's reading; and after one that
-        holds the head and then such chunks. An empty line ends a head, wherever it is. And what follows it cannot be
-        the body itself, not chunked: then all of it were one piece. (The rest of a chunk, with the size of the next
-        one behind it, can look like a chunk too, if there is CR in it, or if it is one byte: those are left out.)
+        It is set while the answer stands between two chunks (`chunks`). It takes only reads that are one whole chunk,
+        with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood. Any other read it
+        gives back, to `data_received`, when it has stepped aside.
+        """
+        return self._shortcut
+
+    @shortcut.setter
+    def shortcut(self, taker: Callable[[bytes], None] | None) -> None:
+        if taker is None:
+            if self._shortcut is None:
+                return
+            del self.data_received
+        else:
+            self.data_received = taker  # type: ignore[assignment, method-assign]
+        self._shortcut = taker
+        if self._transport is not None:
+            self._transport.set_protocol(self)  # which remembers whom to call with what it reads
+
+    @property
+    def chunks(self) -> Sequence[bytes]:
+        """What this read holds, piece by piece, if those are HTTP chunks and the answer stands between two of them now.
+
+        It can be told while pieces of the answer are given. It does stand so after a read that is so many chunks, by
+        its own bytes and by the parser's reading; and after one that holds the head and then such chunks. An empty line
+        ends a head, wherever it is. And what follows it cannot be the body itself, not chunked: then all of it were one
+        piece. (The rest of a chunk, with the size of the next one behind it, can look like a chunk too, if there is CR
+        in it, or if it is one byte: those are left out.)
         """
         pieces = self._pieces
-        if not pieces or self._complete or self._rest:
-            return False
+        if not pieces or self._complete or self._rest or len(pieces[0]) == 1:
+            return ()
         chunks = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
-        if chunks.count(b"\r") != 2 * len(pieces) or len(pieces[0]) == 1:
-            return False
-        return self._read == chunks or (self._opening and self._read.partition(b"\r\n\r\n")[2] == chunks)
+        read = self._read.partition(b"\r\n\r\n")[2] if self._opening else self._read
+        return pieces if read == chunks and chunks.count(b"\r") == 2 * len(pieces) else ()
 
     def send(self, request: bytes, receiver: Receiver) -> None:
         """Send a request; its answer goes to the receiver."""
@@ -143,8 +163,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once; the receiver hears nothing more."""
-        self._receiver = None
-        self.shortcut = None
+        self._receiver = self.shortcut = None
         self._rest = b""
         if self._transport is not None:
             self._transport.abort()
@@ -163,10 +182,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        if self.shortcut is not None:
-            if self.shortcut(data):
-                return
-            self.shortcut = None
         if self._rest or len(data) > _TURN:
             data = self._part(data)
             if not data:

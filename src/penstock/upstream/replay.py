@@ -181,8 +181,8 @@ class ReplayConnection:
     """What the gateway takes for a connection to an upstream."""
 
     def __init__(self, answer: Callable[[bytes], Played]) -> None:
-        self.between = False
-        self.shortcut: Callable[[bytes], bool] | None = None
+        self.chunks: tuple[bytes, ...] = ()  # it has none
+        self.shortcut: Callable[[bytes], None] | None = None
         self._answer = answer
         self._receiver: Receiver | None = None
         self._player: Player | None = None
@@ -207,6 +207,9 @@ class ReplayConnection:
         self._paused = False
         if self._player is not None:
             self._player.resume()
+
+    def data_received(self, _data: bytes) -> None:
+        """Nothing: there are no shortcuts here that could give it back."""
 
     def abandon(self, receiver: Receiver) -> None:
         """The receiver wants no more."""

@@ -107,6 +107,9 @@ class EmulatedToolReader:
         """Take in bytes; return the events that they complete."""
         return self._told(self._reader.feed(data))
 
+    def begin(self, _first: bytes, _words: bytes) -> None:
+        """Nothing: every event passes here."""
+
     def hold(self, _data: bytes) -> None:
         """Nothing: every event passes here."""
 

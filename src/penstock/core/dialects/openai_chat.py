@@ -144,9 +144,10 @@ class OpenAIChatReader:
 
     def begin(self, beginning: Beginning) -> None:
         """An answer has begun in the usual way, and others have read and told it."""
-        self._envelope = beginning.envelope
+        start, index = beginning.start, beginning.choice.choice
+        self._envelope = (start.id, start.model, start.created)
         self._extras = beginning.extras
-        choice = self._choices[beginning.choice] = ChoiceReader(beginning.choice, self._sink, self._joiner)
+        choice = self._choices[index] = ChoiceReader(index, self._sink, self._joiner)
         choice.started = True
 
     def spoke(self, said: Event) -> None:

@@ -32,14 +32,26 @@ _WORTH_IT = 16
 
 
 class Beginning(NamedTuple):
-    """The usual beginning of an answer: what it says, the mould of what follows it, and how many bytes it has."""
+    """The usual beginning of an answer: what it says, the mould of what follows it, and how many bytes it has.
 
-    events: list[Event]
-    envelope: tuple[object, ...]
+    `extras` are those of the stream, which change as it goes on; `told` are those that it begins with.
+    """
+
+    start: Start
+    told: dict[str, object]
+    choice: ChoiceStart
     extras: dict[str, object]
-    choice: int
     mould: Mould
     size: int
+    said: int
+    """Characters of the words behind it, where it was read with them."""
+
+    @property
+    def events(self) -> list[Event]:
+        """What it says."""
+        if self.told:
+            return [self.start, Extra("chunk", self.told), self.choice]
+        return [self.start, self.choice]
 
 
 class Habit:
@@ -51,13 +63,15 @@ class Habit:
         self._known: _Known | None = None
         self._met = self._missed = 0
 
-    def read(self, data: bytes) -> Beginning | None:
-        """The beginning of an answer, if it is the one that is known. More may stand behind it."""
+    def read(self, data: bytes, words: bytes = b"") -> Beginning | None:
+        """The beginning of an answer, if it is the one that is known. More may stand behind it.
+
+        `words` is the HTTP chunk that follows it, where there is one, and must be cast in the mould that is expected.
+        """
         known = self._known
         found = known.pattern.match(data) if known is not None else None
         if known is None or found is None:
             return None
-        self._met += 1
         id, made, maker, padding = found.group("id", "made", "maker", "padding")
         extras = known.extras.copy()
         if maker:
@@ -65,12 +79,13 @@ class Habit:
         if padding:
             extras["obfuscation"] = padding.decode()
         start = Start(id.decode(), known.model, int(made))
-        told: list[Event] = [start, known.choice]
-        if extras:
-            told.insert(1, Extra("chunk", extras.copy()))  # what is told does not change any more
         mould = Mould(known.before % found.group(*known.places), known.behind, known.tail, known.said, extras)
-        envelope = (start.id, start.model, start.created)
-        return Beginning(told, envelope, extras, known.choice.choice, mould, found.end())
+        told = extras.copy()
+        said = mould.read_chunk(words) if words else 0
+        if words and not said:
+            return None
+        self._met += 1
+        return Beginning(start, told, known.choice, extras, mould, found.end(), said)
 
     def learn(self, first: bytes, mould: Mould) -> None:
         """An answer began in another way, which is usual too: with this read. Its first words made this mould."""

@@ -24,7 +24,21 @@ class Mould:
     empty. `extras` are those of the stream so far, of which the padding is one.
     """
 
-    __slots__ = ("_before", "_behind", "_chunks", "_extras", "_frames", "_last", "_rest", "_size", "_tail", "said")
+    __slots__ = (
+        "_ahead",
+        "_before",
+        "_behind",
+        "_closing",
+        "_extras",
+        "_last",
+        "_rest",
+        "_shut",
+        "_size",
+        "_tail",
+        "frames",
+        "keep",
+        "said",
+    )
 
     def __init__(
         self, before: bytes, behind: bytes, tail: bytes, said: Callable[[str], Event], extras: dict[str, object]
@@ -32,40 +46,79 @@ class Mould:
         self._before = before
         self._behind = behind
         self._tail = tail
+        self._ahead = len(before)
+        self._extras = extras
         self.said = said
         """What makes an event of a text."""
-        self._extras = extras
-        # What stood behind the text of the last event that it has read; empty when others have read events since.
+        self.keep: Callable[[str], int] = len
+        """Given the text of each event that comes as a chunk; says how long it is."""
+        self.frames = self._size = self._last = 0
+        """Events that it has read and nobody else knows of yet, their bytes, and those of the last one."""
+        # What stood behind the text of the last event; how it ended as a chunk, and where its text did. Not known at
+        # first, nor when others have read events since.
         self._rest = b""
-        self._frames = self._size = self._last = 0
-        self._chunks: ChunkReader | None = None
+        self._closing: bytes | tuple[()] = ()
+        self._shut = 0
 
     @property
     def shape(self) -> tuple[bytes, bytes, bytes]:
         """What stands before a text, behind it, and behind the padding."""
         return self._before, self._behind, self._tail
 
-    @property
-    def frames(self) -> int:
-        """How many events it has read that nobody else knows of yet."""
-        return self._frames + (self._chunks.frames if self._chunks is not None else 0)
-
     def hand_over(self) -> tuple[int, int, int]:
         """Others will read now: how many events it has read, their bytes, and the bytes of the last one."""
-        self._absorb()
-        frames, size = self._frames, self._size
-        self._frames = self._size = 0
+        frames, size = self.frames, self._size
+        self.frames = self._size = 0
         self._rest = b""
+        self._closing = ()
         return frames, size, self._last
 
-    def chunk_reader(self, keep: Callable[[str], int] = len) -> Callable[[bytes], int]:
-        """Who reads events each of which comes as one HTTP chunk: how many characters it says; 0 if it is not so.
+    def read_chunk(self, chunk: bytes) -> int:
+        """How many characters an event says that comes as one HTTP chunk; 0 if it was not cast in this mould.
 
-        `keep` is given the text of each, and says how long it is. Whoever had a reader before uses it no more.
+        It is called for nearly every event there is: hence its form. Most end as the last one did.
         """
-        self._absorb()
-        self._chunks = ChunkReader(self, self._padded(), self._extras, keep)
-        return self._chunks.read
+        line, start, last = _opening(len(chunk))
+        if not chunk.startswith(line) or not chunk.startswith(self._before, start):
+            return 0
+        start += self._ahead
+        rest = b""
+        if chunk.endswith(self._closing):
+            data = chunk[start : self._shut]
+        else:
+            data, rest = self._parted(chunk, start)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return 0
+        if not text or not text.isprintable() or "\\" in text or '"' in text:
+            return 0
+        if rest:
+            self._heed(rest)
+        self.frames += 1
+        self._size += last
+        self._last = last
+        return self.keep(text)
+
+    def _parted(self, chunk: bytes, start: int) -> tuple[bytes, bytes]:
+        """The text of a chunk that does not end as the last one did, and what is behind it; nothing where it is odd."""
+        behind, tail = self._behind, self._tail
+        quote = chunk.find(b'"', start)
+        if not chunk.startswith(behind, quote) or not chunk.endswith(tail + b"\r\n"):
+            return b"", b""
+        rest = chunk[quote : -len(b"\r\n")]
+        padding = rest[len(behind) : len(rest) - len(tail)]
+        if padding.isalnum() if tail else not padding:
+            return chunk[start:quote], rest
+        return b"", b""
+
+    def _heed(self, rest: bytes) -> None:
+        """This stands behind the text of an event. What it is padded with is the padding of the stream now."""
+        if self._tail:
+            self._extras["obfuscation"] = rest[len(self._behind) : -len(self._tail)].decode()
+        self._rest = rest
+        self._closing = closing = rest + b"\r\n"
+        self._shut = -len(closing)
 
     def read(self, data: bytes) -> list[Event]:
         """What events say that were cast in this mould; nothing if there is anything else in the data.
@@ -79,35 +132,21 @@ class Mould:
 
     def _text(self, data: bytes) -> str:
         """The common case: what one event says that has the same padding as the last one."""
-        opening = len(self._before)
+        opening = self._ahead
         closing = data.find(b'"', opening)
         if data[closing:] != self._rest:
             return ""
         text = _plain(data[opening:closing])
         if text:
-            self._frames += 1
+            self.frames += 1
             self._size += len(data)
             self._last = len(data)
         return text
 
-    def _absorb(self) -> None:
-        """Count what was read in chunks as its own."""
-        chunks = self._chunks
-        if chunks is not None and chunks.frames:
-            self._frames += chunks.frames
-            self._size += chunks.size
-            self._last = chunks.last
-            chunks.frames = chunks.size = 0
-
-    def _padded(self) -> bytes:
-        """What stands behind a text, with the padding of the last event."""
-        padding = str(self._extras["obfuscation"]).encode() if self._tail else b""
-        return self._behind + padding + self._tail
-
     def _read_all(self, data: bytes) -> list[Event]:
         """The same, of any number of events with any padding."""
         before, behind, tail = self._before, self._behind, self._tail
-        padding = told = self._extras.get("obfuscation")
+        padding = self._extras.get("obfuscation")
         events: list[Event] = []
         frames = end = 0
         while data.startswith(before, end):
@@ -129,83 +168,12 @@ class Mould:
             events.append(self.said(text))
             frames += 1
             if end == len(data):
-                if padding is not told:
-                    self._extras["obfuscation"] = padding
-                self._frames += frames
+                self._heed(data[quote:])
+                self.frames += frames
                 self._size += end
                 self._last = end - start
-                self._rest = data[quote:]
                 return events
         return []
-
-
-class ChunkReader:
-    """Reads events that were cast in one mould, each of which comes as one HTTP chunk.
-
-    `read` is called for nearly every event there is: hence its form. Most end as the last one did.
-    """
-
-    __slots__ = (
-        "_ahead",
-        "_before",
-        "_behind",
-        "_closing",
-        "_extras",
-        "_keep",
-        "_shut",
-        "_tail",
-        "frames",
-        "last",
-        "size",
-    )
-
-    def __init__(self, mould: Mould, rest: bytes, extras: dict[str, object], keep: Callable[[str], int]) -> None:
-        """`rest` is what stood behind the last text, `extras` are those of the stream."""
-        self._before, self._behind, self._tail = mould.shape
-        self._ahead = len(self._before)
-        self._extras = extras
-        self._keep = keep
-        self._expect(rest)
-        self.frames = self.size = self.last = 0
-        """Events that were read, their bytes, and those of the last one."""
-
-    def read(self, chunk: bytes) -> int:
-        """How many characters a chunk says; 0 if it was not cast in this mould."""
-        line, start, last = _opening(len(chunk))
-        if not chunk.startswith(line) or not chunk.startswith(self._before, start):
-            return 0
-        start += self._ahead
-        padding = b""
-        if chunk.endswith(self._closing):
-            data = chunk[start : self._shut]
-        else:
-            data, padding = self._parted(chunk, start)
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            return 0
-        if not text or not text.isprintable() or "\\" in text or '"' in text:
-            return 0
-        if padding:
-            self._extras["obfuscation"] = padding.decode()
-            self._expect(self._behind + padding + self._tail)
-        self.frames += 1
-        self.size += last
-        self.last = last
-        return self._keep(text)
-
-    def _parted(self, chunk: bytes, start: int) -> tuple[bytes, bytes]:
-        """The text and the padding of a chunk that does not end as the last one did; nothing if it is another one."""
-        behind, tail = self._behind, self._tail + b"\r\n"
-        quote = chunk.find(b'"', start)
-        padding = chunk[quote + len(behind) : -len(tail)]
-        if self._tail and chunk.startswith(behind, quote) and padding.isalnum() and chunk.endswith(tail):
-            return chunk[start:quote], padding
-        return b"", b""
-
-    def _expect(self, rest: bytes) -> None:
-        self._closing = rest + b"\r\n"
-        self._shut = -len(self._closing)
 
 
 @lru_cache(maxsize=1_024)
