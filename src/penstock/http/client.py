@@ -63,6 +63,12 @@ class Receiver(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream."""
 
+    shortcut: Callable[[bytes], None] | None = None
+    """Who is given each read in place of the parser; set while the answer stands between two chunks (`chunks`).
+
+    It takes only reads that are one whole chunk, with a body, in plain hexadecimal: then the parser need not see it,
+    and stands where it stood. Any other read it gives back to `data_received`, when it has stepped aside.
+    """
     kept_until = 0.0
     """When it has waited too long for another request, if it was kept for one."""
     _transport: asyncio.Transport | None = None
@@ -77,7 +83,6 @@ class UpstreamConnection(asyncio.Protocol):
     _rest = b""  # what has come, and is dealt with in its turn
     _turn: asyncio.Handle | None = None
     _paused = False
-    _shortcut: Callable[[bytes], None] | None = None
 
     def __init__(self, limits: UpstreamLimits, release: Callable[["UpstreamConnection"], None]) -> None:
         self._limits = limits
@@ -97,28 +102,6 @@ class UpstreamConnection(asyncio.Protocol):
     def alive(self) -> bool:
         """Whether it can still be used."""
         return self._transport is not None and not self._transport.is_closing()
-
-    @property
-    def shortcut(self) -> Callable[[bytes], None] | None:
-        """Who is given each read before the parser, if anybody is.
-
-        It is set while the answer stands between two chunks (`chunks`). It takes only reads that are one whole chunk,
-        with a body, in plain hexadecimal: then the parser need not see it, and stands where it stood. Any other read it
-        gives back, to `data_received`, when it has stepped aside.
-        """
-        return self._shortcut
-
-    @shortcut.setter
-    def shortcut(self, taker: Callable[[bytes], None] | None) -> None:
-        if taker is None:
-            if self._shortcut is None:
-                return
-            del self.data_received
-        else:
-            self.data_received = taker  # type: ignore[assignment, method-assign]
-        self._shortcut = taker
-        if self._transport is not None:
-            self._transport.set_protocol(self)  # which remembers whom to call with what it reads
 
     @property
     def chunks(self) -> Sequence[bytes]:
@@ -182,6 +165,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
+        if self.shortcut is not None:
+            self.shortcut(data)
+            return
         if self._rest or len(data) > _TURN:
             data = self._part(data)
             if not data:
