@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 
-from penstock.gateway import relay
+from penstock.gateway import steady
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.relay import Relay
+from penstock.gateway.steady import SteadyRelay
 
-# What stands in `Relay._take_steady` so that somebody may look, and what stands there without it.
+# What stands in `SteadyRelay._take_steady` so that somebody may look, and what stands there without it.
 OBSERVING = (
     ("if self._call.on_text is not None:", "if False:"),
     ("    gap = now - self._progress\n", ""),
@@ -34,7 +34,7 @@ _Shortcut = Callable[[bytes], bool]
 
 def idle_us() -> float:
     """Microseconds for each event, the median of the rounds."""
-    whole = textwrap.dedent(inspect.getsource(Relay._take_steady))
+    whole = textwrap.dedent(inspect.getsource(SteadyRelay._take_steady))
     with_it, without = _made(whole), _made(unobserved(whole))
     differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
     return statistics.median(differences) / _EVENTS * 1e6
@@ -51,7 +51,7 @@ def unobserved(source: str) -> str:
 
 def _made(source: str) -> _Shortcut:
     """The shortcut that this code makes, on a relay whose sockets and parser cost next to nothing."""
-    names = dict(vars(relay))
+    names = dict(vars(steady))
     exec(compile(source, "<shortcut>", "exec"), names)
     attempt = Attempt("provider", "model")
     takes = SimpleNamespace(

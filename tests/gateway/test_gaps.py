@@ -12,8 +12,8 @@ from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import BOUNDS, MAX_STALLS
-from penstock.gateway.relay import Relay
 from penstock.gateway.sides import Patience
+from penstock.gateway.steady import SteadyRelay
 from penstock.http.client import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 
@@ -88,7 +88,7 @@ class Relayed:
             self.attempt.keep()
         self.connection, self.client = Connection(), Client()
         patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000)
-        self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
+        self.relay = SteadyRelay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})
         self.after(2.0, HELLO)

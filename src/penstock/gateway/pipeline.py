@@ -28,6 +28,7 @@ from penstock.gateway.relay import Relay
 from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 from penstock.gateway.routing import Health, in_order
 from penstock.gateway.sides import Client
+from penstock.gateway.steady import SteadyRelay
 from penstock.gateway.tape import Asked, Recorder, Tape
 from penstock.gateway.trace import HEADER, new_span
 from penstock.gateway.wish import Wish, of_chat, of_embeddings
@@ -379,7 +380,7 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
             call.attempts[-1].keep()
         if call.messages is not None:
             call.attempts[-1].heard = reader = Heard(reader)
-        relay = Relay(call, client, reader, writer, plan.patience, self._on_outcome)
+        relay = SteadyRelay(call, client, reader, writer, plan.patience, self._on_outcome)
         client.attach(relay)
         return relay
 

@@ -13,21 +13,16 @@ A client that leaves ends it; unless its provider is to be heard out for the bil
 An unstreamed answer is never committed before it is whole: it is a fold over the same events.
 
 The fast lane: when what was read is healthy text and nothing else (`StreamReader.untouched`), its bytes go out as they
-came. While they come in HTTP chunks that are cast in one mould, the connection asks the relay before the parser
-(`_take_first`, `_take_steady`, and `_hold` for the end).
+came. While they come in HTTP chunks that are cast in one mould, they need no parser either (`steady.py`).
 
-One timer watches first event, gap, total time and heartbeat; progress is counted in events, so that comments and
-dripping bytes do not keep a dead stream alive.
+How long all that may take is watched over by `timed.py`.
 """
 
-import asyncio
 import zlib
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from penstock.core.completion import Accumulator
-from penstock.core.dialects.openai_chat_mould import Mould
 from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.events import (
     End,
@@ -46,9 +41,9 @@ from penstock.core.stream import Reader, StreamWriter
 from penstock.gateway.call import NOTED, SPOKEN, Call, size_of
 from penstock.gateway.error_body import MAX_ERROR_BODY
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
-from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
 from penstock.gateway.tape import Tape
+from penstock.gateway.timed import Timed
 from penstock.gateway.unpacking import Unpacker, can_unpack, is_packed
 from penstock.http.client import UpstreamError
 
@@ -60,21 +55,13 @@ _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
 # What comes before the first content: a role, some extras. More bytes than this are an answer without content.
 _MAX_HELD = 65_536
-# After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
-_AFTER_DONE_S = 0.5
-# A timer is not set for the moment that it is set in.
-_SOON_S = 0.001
-# No read of a socket has more bytes.
-_LONGEST_READ = 262_144
 HEARTBEAT = b": penstock\n\n"
 
 
-class Relay:
+class Relay(Timed):
     """Takes a provider's answer, as it arrives, and gives it to the client."""
 
-    _phase = "waiting"
     _held = b""
-    _status = 0
     _headers: Mapping[str, str] = MappingProxyType({})
     # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
     _odd = False
@@ -82,19 +69,10 @@ class Relay:
     _unpacker: Unpacker | None = None
     _connection: Connection | None = None
     _tape: Tape | None = None
-    _paused = False
-    _seen_event = False
     _heard = 0  # how much of what is told at the end only
     _kept = 0  # bytes of an unstreamed answer
-    # What gaps are not made of: the time before the first event, and what the client holds up.
-    _uncounted_s = 0.0
-    _beaten = 0.0
     _answer: Accumulator | None = None
     _hear: Callable[[list[Event]], int] = staticmethod(size_of)
-    _timer: asyncio.TimerHandle | None = None
-    # What reads chunks that need no parser, and what sends them on.
-    _read_chunk: Callable[[bytes], int]
-    _write_chunk: Callable[[bytes], None]
     # Called once, where the client has left and the provider was heard out without it.
     _on_left: Callable[[], None] | None = None
 
@@ -109,10 +87,10 @@ class Relay:
     ) -> None:
         """`on_outcome` is called once: with None when the answer is committed or complete, with a failure when the next
         target may be tried."""
-        self._loop = loop = asyncio.get_running_loop()
+        attempt = call.attempts[-1]
+        super().__init__(patience, attempt.gaps, call.started + patience.total_s, streamed=client.stream)
         self._call = call
-        self._attempt = attempt = call.attempts[-1]
-        self._gaps = attempt.gaps
+        self._attempt = attempt
         if attempt.transcript is not None:
             self._hear = attempt.hear
         attempt.reader = reader
@@ -120,11 +98,8 @@ class Relay:
         self._client = client
         self._reader = reader
         self._writer = writer
-        self._patience = patience
-        self._until = call.started + patience.total_s
         if not client.stream:
             self._answer = Accumulator()
-        self._begun = self._progress = loop.time()
         self._on_outcome = on_outcome
 
     def attach(self, connection: Connection, tape: Tape | None = None) -> None:
@@ -134,11 +109,7 @@ class Relay:
         self._tape = tape
         if self._paused:
             connection.pause()
-            self._watch_time()
-        else:
-            patience, loop = self._patience, self._loop
-            due = min(self._begun + patience.first_look_s, self._until)
-            self._timer = loop.call_at(max(due, loop.time() + _SOON_S), self._on_time)
+        self._start_time()
 
     # What the upstream's connection calls.
 
@@ -222,125 +193,12 @@ class Relay:
         ending: Ending = "truncated" if error.code in _CUTS else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
 
-    def _shortcut(self) -> Sequence[bytes]:
-        """What came now, by HTTP chunks, if a shortcut may lead past the parser; nothing if not."""
-        connection = self._connection
-        if connection is None or self._tape is not None or self._answer is not None or self._call.on_text is not None:
-            return ()
-        return connection.chunks if self._reader.max_event >= _LONGEST_READ else ()
-
     def _begin(self) -> bool:
-        """Take the usual beginning, and the first words behind it if they have come: each in an HTTP chunk of its own.
-
-        If it is so, nobody needs to be told what it says.
-        """
-        chunks = self._shortcut()
-        if not 1 <= len(chunks) <= 2 or self._attempt.transcript is not None:
-            return False
-        first, words = chunks if len(chunks) == 2 else (chunks[0], b"")
-        beginning = self._reader.begin(first, b"%x\r\n%b\r\n" % (len(words), words) if words else b"")
-        if beginning is None:
-            return False
-        self._see_first()
-        attempt, start = self._attempt, beginning.start
-        attempt.response_id, attempt.response_model = start.id, start.model
-        self._writer.note(beginning.events)
-        self._held = first
-        if words:
-            self._say_first(words, beginning.mould, beginning.said)
-        elif self._connection is not None:
-            self._connection.shortcut = self._take_first
-        return True
+        """Whether the beginning was taken by a shortcut. There is none here (`steady.py`)."""
+        return False
 
     def _offer_shortcut(self) -> None:
-        """The stream is steady. What comes in the same HTTP chunks and the same mould needs no parser any more."""
-        connection, mould = self._connection, self._reader.mould
-        if connection is None or mould is None or not self._shortcut():
-            return
-        if self._phase == "waiting":
-            connection.shortcut = self._take_first
-        else:
-            self._go_steady(mould)
-
-    def _go_steady(self, mould: Mould) -> None:
-        """Take the shortcut for what is cast in a mould, if it may go on in chunks."""
-        write, connection = self._client.chunk_writer(), self._connection
-        if write is None or connection is None:
-            return
-        self._keep_in(mould)
-        self._read_chunk = mould.read_chunk
-        self._write_chunk = write
-        connection.shortcut = self._take_steady
-
-    def _keep_in(self, mould: Mould) -> None:
-        """Keep the text of what is cast in a mould, where that is wanted."""
-        kept = self._attempt.transcript
-        mould.keep = len if kept is None else kept.writer(mould.said(""))
-
-    def _take_first(self, chunk: bytes) -> None:
-        """The first words, if they are cast in the mould that was expected: the answer is committed."""
-        mould = self._reader.mould
-        size = 0
-        if mould is not None and self._call.on_text is None:
-            self._keep_in(mould)
-            size = mould.read_chunk(chunk)
-        if mould is None or not size:
-            self._give_back(chunk)
-            return
-        self._advance()
-        self._say_first(chunk[chunk.index(b"\n") + 1 : -len(b"\r\n")], mould, size)
-
-    def _say_first(self, words: bytes, mould: Mould, size: int) -> None:
-        """The first words, of so many characters: what was held goes out with them."""
-        self._commit()
-        self._client.write(self._held + words)
-        self._held = b""
-        self._go_steady(mould)
-        self._count(size)
-
-    def _take_steady(self, chunk: bytes) -> None:
-        """More words, if they are cast in the mould of those before.
-
-        Nearly every event there is comes here: so what `_advance` and `_count` do is written out.
-        """
-        if self._call.on_text is not None:
-            self._give_back(chunk)  # who reads along is told by the parser's lane
-            return
-        size = self._read_chunk(chunk)
-        if not size:
-            self._hold(chunk)
-            return
-        now = self._loop.time()
-        gap = now - self._progress
-        self._progress = now
-        gaps = self._gaps
-        gaps.counts[bisect_left(BOUNDS, gap)] += 1
-        if gap > gaps.notable_s:
-            gaps.note(gap, now - gap - self._begun)
-        self._write_chunk(chunk)
-        attempt = self._attempt
-        attempt.said = said = attempt.said + size
-        if said >= attempt.due:
-            self._count(0)
-
-    def _hold(self, chunk: bytes) -> None:
-        """Take a chunk of the usual ending, behind those that were cast in the mould, without the parser too."""
-        data = chunk[chunk.find(b"\n") + 1 : -len(b"\r\n")]
-        whole = chunk == b"%x\r\n%b\r\n" % (len(data), data)
-        tail, connection = self._reader.hold(data) if whole else None, self._connection
-        if tail is None or connection is None:
-            self._give_back(chunk)
-            return
-        # No text may follow. What comes behind the usage comes with the end of the body, which is the parser's.
-        connection.shortcut = self._hold if tail.tokens is None else None
-        self._hear_end(tail)
-
-    def _give_back(self, read: bytes) -> None:
-        """Leave the shortcut: the parser has to look at this read."""
-        connection = self._connection
-        if connection is not None:
-            connection.shortcut = None
-            connection.data_received(read)
+        """What was read last is steady text."""
 
     # What the client's side calls.
 
@@ -352,13 +210,10 @@ class Relay:
 
     def resume(self) -> None:
         """The client has caught up."""
-        self._paused = False
-        now = self._loop.time()
-        self._uncounted_s += now - self._progress
-        self._progress = now
+        self._go_on()
         if self._connection is not None:
             self._connection.resume()
-            self._watch_time()  # which did not count while the client was slow
+            self._watch_time()
 
     def cancel(self, failure: Failure, ending: Ending = "cancelled") -> None:
         """Stop: the client has gone, or the gateway is going."""
@@ -381,6 +236,14 @@ class Relay:
         return True
 
     # Events.
+
+    @property
+    def _done(self) -> bool:
+        return self._reader.done
+
+    def _beat(self) -> None:
+        self._client.begin()
+        self._client.write(HEARTBEAT)
 
     def _on_events(self, events: list[Event], *, last: bool) -> None:
         if events:
@@ -436,24 +299,6 @@ class Relay:
             self._end(events, end)
         else:
             self._release(events, data)
-
-    def _see_first(self) -> None:
-        """The first event has come."""
-        self._seen_event = True
-        self._progress = now = self._loop.time()
-        self._uncounted_s = now
-        if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
-            self._watch_time()
-
-    def _advance(self) -> None:
-        """An event has come after another one."""
-        now = self._loop.time()
-        gap = now - self._progress
-        self._progress = now
-        gaps = self._gaps
-        gaps.counts[bisect_left(BOUNDS, gap)] += 1
-        if gap > gaps.notable_s:
-            gaps.note(gap, now - gap - self._begun)
 
     def _count(self, size: int) -> None:
         """The model has said so much more. What is due then is done when this read has been dealt with."""
@@ -539,14 +384,11 @@ class Relay:
         attempt = self._attempt
         attempt.seconds = self._loop.time() - self._begun
         attempt.ending = ending
-        self._gaps.total_s = self._progress - self._uncounted_s if self._seen_event else 0.0
+        self._stop_time()
         attempt.events = self._reader.frames
         attempt.reader = attempt.on_limit = attempt.stop = None
         if attempt.transcript is not None:
             attempt.forget()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon(self if self._tape is None else self._tape)
@@ -577,53 +419,6 @@ class Relay:
                 self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
             self._fail(from_transport("upstream_bad_response", f"the answer cannot be decompressed: {error}"))
-
-    # Time.
-
-    def _watch_time(self) -> None:
-        """Arm the one timer for whatever is due next."""
-        if self._timer is not None:
-            self._timer.cancel()
-        now = self._loop.time()
-        patience = self._patience
-        due = self._until
-        if not self._paused:
-            wait = patience.gap_s if self._seen_event else patience.first_event_s
-            due = min(due, self._progress + (_AFTER_DONE_S if self._reader.done else wait))
-        if self._client.stream and patience.heartbeat_s:
-            due = min(due, max(self._progress, self._beaten) + patience.heartbeat_s)
-        self._timer = self._loop.call_at(max(due, now + _SOON_S), self._on_time)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        patience = self._patience
-        silent = now - self._progress
-        if now >= self._until:
-            self._fail(from_transport("upstream_timeout_total", "the answer took too long"), ending="timed_out")
-        elif self._paused:
-            pass
-        elif self._reader.done and silent >= _AFTER_DONE_S:
-            self.on_end()
-        elif not self._seen_event and silent >= patience.first_event_s:
-            code = "upstream_timeout_idle" if self._status else "upstream_timeout_headers"
-            awaited = "event" if self._client.stream else "answer"
-            message = f"the provider sent no {awaited} within {patience.first_event_s:g} s"
-            self._fail(from_transport(code, message), ending="timed_out")
-        elif self._seen_event and silent >= patience.gap_s:
-            message = f"the provider sent no event for {patience.gap_s:g} s"
-            self._fail(from_transport("upstream_timeout_idle", message), ending="timed_out")
-        if self._phase == "over":
-            return
-        if (
-            self._client.stream
-            and patience.heartbeat_s
-            and now - max(self._progress, self._beaten) >= patience.heartbeat_s
-        ):
-            self._beaten = now
-            self._client.begin()
-            self._client.write(HEARTBEAT)
-        self._watch_time()
 
 
 def _is_content(events: list[Event], *, usual: bool) -> bool:
