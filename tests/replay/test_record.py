@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -206,6 +207,42 @@ def test_a_secret_that_a_provider_quotes_is_not_kept(world: Gateway, captures: P
     assert b"authorization" not in text.lower()
     assert b"*****" in text  # the request quoted them too
     assert PROVIDER_KEY.encode() in world.upstream.requests(model)[0]
+
+
+ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in PROVIDER_KEY)
+SAYS_ESCAPED = sse({"error": {"message": "bad key KEY"}}).replace(b"KEY", ESCAPED.encode())
+HYPHENS = PROVIDER_KEY.replace("-", "\\u002D")
+ESCAPES: dict[str, Script] = {
+    "every character": [status(400, JSON, IN_JSON.replace(PROVIDER_KEY.encode(), ESCAPED.encode()))],
+    "some": [status(400, JSON, IN_JSON.replace(PROVIDER_KEY.encode(), HYPHENS.encode()))],
+    "in a stream": [head(), chunk(HELLO), chunk(SAYS_ESCAPED), last_chunk()],
+    "byte by byte": [
+        head(),
+        *(op for byte in SAYS_ESCAPED for op in (chunk(bytes([byte])), sleep(0.001))),
+        last_chunk(),
+    ],
+    "JSON in JSON": [status(400, JSON, json.dumps({"error": {"message": f'{{"key": "{ESCAPED}"}}'}}).encode())],
+}
+
+
+@pytest.mark.parametrize("script", ESCAPES.values(), ids=ESCAPES)
+def test_a_secret_with_escapes_is_not_kept(world: Gateway, captures: Path, script: Script) -> None:
+    ask(world, script)
+    (file,) = recorded_files(captures)
+    body = b"".join(read.data for read in parse(file.read_bytes()).reads).decode()
+    for _ in range(3):
+        assert PROVIDER_KEY not in body
+        body = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), body)
+    assert "*****" in body
+    assert not [letter for letter in ("\\u0073", "\\u002d", "\\u002D") if letter.encode() in file.read_bytes()]
+
+
+def test_a_secret_with_escapes_in_a_request_is_not_kept(world: Gateway, captures: Path) -> None:
+    ask(world, whole(), user=f'{{"key": "{ESCAPED}"}}')
+    (capture,) = recorded(captures)
+    assert capture.header.request is not None
+    assert isinstance(capture.header.request.body, dict)
+    assert re.fullmatch(r'\{"key": "\*+"\}', capture.header.request.body["user"])
 
 
 def test_a_secret_as_a_model_is_in_no_name(world: Gateway, captures: Path) -> None:

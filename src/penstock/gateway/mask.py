@@ -1,44 +1,140 @@
 """Mask: takes secrets out of what somebody else wrote, in whatever form they are quoted there.
 
-Providers quote keys in their errors, and whoever reads an error decodes it. So a secret is looked for in the text as it
+Providers quote keys in what they answer, and whoever reads that decodes it. So a secret is looked for in the text as it
 is, and in what becomes of it when escapes are undone, some times over: `\\u002d` and `\\/` of JSON, `%2D` of URLs,
 `&#45;` and `&amp;` of pages, one inside another. In base64 it is looked for at each of the three
 places where it may begin.
 
-A text may have been cut before it came here. So the beginning of a secret at the end of a text is taken out as well.
+A text may have been cut before it came here. So the beginning of a secret at the end of a text is found as well.
 """
 
 import base64
 import html
 import re
-from collections.abc import Iterable
-from itertools import chain
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from json.encoder import encode_basestring
+from typing import NamedTuple
 from urllib.parse import quote
 
 MASK = "…"
+# The beginning of a secret at the end of a text counts from this length on: less is how keys of that kind begin.
+TELLING = 4
 # How often escapes are undone: an error in an error in an error.
 _ROUNDS = 3
-# The beginning of a secret at the end of a text counts from this length on: less is how keys of that kind begin.
-_TELLING = 4
 # What is shorter in base64 is found in words.
 _SHORTEST_IN_BASE64 = 8
+# It begins with a set of characters: so a text without any of them is passed over quickly.
 _ESCAPED = re.compile(
-    r"""\\{1,4}u(?P<json>[0-9a-fA-F]{4})
-    | \\{1,4}x(?P<python>[0-9a-fA-F]{2})
-    | \\{1,4}(?P<bare>["'/\\])
-    | %(?P<url>[0-9a-fA-F]{2})
-    | (?P<page>&\#?\w{1,10};)
-    | (?P<cut>(?:\\{1,4}(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?|%[0-9a-fA-F]?|&\#?\w{0,10})\Z)""",
+    r"""[\\%&](?:
+      (?<=\\)\\{0,3}u(?P<json>[0-9a-fA-F]{4})
+    | (?<=\\)\\{0,3}x(?P<python>[0-9a-fA-F]{2})
+    | (?<=\\)\\{0,3}(?P<bare>["'/\\])
+    | (?<=%)(?P<url>[0-9a-fA-F]{2})
+    | (?<=&)(?P<page>\#?\w{1,10};)
+    | (?P<cut>(?:(?<=\\)\\{0,3}(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?)?|(?<=%)[0-9a-fA-F]?|(?<=&)\#?\w{0,10})\Z)
+    )""",
     re.VERBOSE,
 )
-_ESCAPES = frozenset("\\%&")
+
+
+class Secrets:
+    """What must not be told, and where it stands in texts."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._forms = tuple(dict.fromkeys(form for secret in secrets if secret for form in _forms(secret)))
+        self._letters = frozenset("".join(self._forms))
+        self.longest = max(map(len, self._forms), default=0)
+        """How many characters the longest of them has, in its longest form."""
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where they stand, from the first to the last. No two of these places overlap."""
+        found = [
+            (view.place(start), view.place(start + len(form)))
+            for view in self._views(text)
+            for form in self._forms
+            for start in _found(view.text, form)
+        ]
+        apart: list[tuple[int, int]] = []
+        for start, end in sorted(found):
+            if apart and start < apart[-1][1]:
+                apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+            else:
+                apart.append((start, end))
+        return apart
+
+    def begun(self, text: str, least: int = 0) -> int:
+        """Where one of them may have begun that does not end in this text; the end of the text, if there is none.
+
+        So many characters of it must be there; 0 where a part of an escape is enough.
+        """
+        first = len(text)
+        for view in self._views(text):
+            if view.cut is not None and not least:
+                first = min(first, view.cut)
+            if view.text[-1:] in self._letters:
+                size = max(_begun(view.text, form) for form in self._forms)
+                if size >= max(least, 1):
+                    first = min(first, view.place(len(view.text) - size))
+        return first
+
+    def _views(self, text: str) -> "Iterator[_View]":
+        """The text as it is; and with its escapes undone, once, twice, as long as there are any."""
+        view: _View | None = _View(text, [0], [0]) if self._forms else None
+        for _ in range(_ROUNDS):
+            if view is None:
+                return
+            yield view
+            view = view.undone()
+        if view is not None:
+            yield view
+
+
+class _View(NamedTuple):
+    """A text in which escapes were undone; it knows where each of its characters stood.
+
+    It has pieces, of which `starts` are the places in it and `stood` those in the text before. Each second one was an
+    escape. `cut` is where an escape stood, in the first text of all, that was not whole.
+    """
+
+    text: str
+    starts: list[int]
+    stood: list[int]
+    before: "_View | None" = None
+    cut: int | None = None
+
+    def place(self, at: int) -> int:
+        """Where in the first text of all that character stood, or began."""
+        piece = bisect_right(self.starts, at) - 1
+        stood = self.stood[piece] + (0 if piece % 2 else at - self.starts[piece])
+        return stood if self.before is None else self.before.place(stood)
+
+    def undone(self) -> "_View | None":
+        """The text with its escapes undone once more; None if it has none."""
+        pieces, starts, stood = [], [0], [0]
+        size = at = 0
+        cut = None
+        for escape in _ESCAPED.finditer(self.text):
+            start, end = escape.span()
+            character = _meant(escape)
+            pieces += [self.text[at:start], character]
+            size += start - at
+            starts += [size, size + len(character)]
+            stood += [start, end]
+            size, at = size + len(character), end
+            cut = start if escape["cut"] is not None else None
+        if not pieces:
+            return None
+        text = "".join([*pieces, self.text[at:]])
+        return _View(text, starts, stood, self, None if cut is None else self.place(cut))
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """The text, with no secret in it."""
-    spans = sorted(_spans(text, tuple(filter(None, secrets))))
-    if not spans:
-        return text
+    hidden = Secrets(secrets)
+    spans, begun = hidden.spans(text), hidden.begun(text, TELLING)
+    if begun < len(text):
+        spans = sorted([*spans, (begun, len(text))])
     pieces, at = [], 0
     for start, end in spans:
         if start >= at:
@@ -60,75 +156,41 @@ def masked_json(value: object, secrets: tuple[str, ...]) -> object:
     return value
 
 
-def _spans(text: str, secrets: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where secrets stand in the text, in one form or another."""
-    spans = []
-    plain = text
-    forms = [(secret, _forms(secret)) for secret in secrets]
-    places: range | list[int] = range(len(text) + 1)
-    for _ in range(_ROUNDS + 1):
-        for secret, written in forms:
-            spans += [(places[start], places[end]) for form in written for start, end in _found(plain, form)]
-            begun = _begun(plain, secret)
-            if begun:
-                spans.append((places[len(plain) - begun], len(text)))
-        if not secrets or _ESCAPES.isdisjoint(plain):
-            break
-        plain, places = _undone(plain, places)
-    return spans
-
-
-def _found(text: str, form: str) -> list[tuple[int, int]]:
-    found = []
+def _found(text: str, form: str) -> Iterator[int]:
     at = text.find(form)
     while at >= 0:
-        found.append((at, at + len(form)))
+        yield at
         at = text.find(form, at + len(form))
-    return found
 
 
-def _begun(text: str, secret: str) -> int:
-    """How many characters at the end of the text are the beginning of the secret."""
-    for size in range(min(len(secret) - 1, len(text)), _TELLING - 1, -1):
-        if text.endswith(secret[:size]):
-            return size
-    return 0
-
-
-def _undone(text: str, places: range | list[int]) -> tuple[str, list[int]]:
-    """The text with its escapes undone once; and for each character of it, and for its end, where that stood."""
-    pieces: list[str] = []
-    stood: list[Iterable[int]] = []
-    at = 0
-    for escape in _ESCAPED.finditer(text):
-        character = _meant(escape)
-        pieces += [text[at : escape.start()], character]
-        stood += [places[at : escape.start()], [places[escape.start()]] * len(character)]
-        at = escape.end()
-    pieces.append(text[at:])
-    stood.append(places[at:])
-    return "".join(pieces), list(chain.from_iterable(stood))
+def _begun(text: str, form: str) -> int:
+    """How many characters at the end of the text are the beginning of the form, but not all of it."""
+    at = text.find(form[0], max(len(text) - len(form) + 1, 0))
+    while at >= 0 and not form.startswith(text[at:]):
+        at = text.find(form[0], at + 1)
+    return len(text) - at if at >= 0 else 0
 
 
 def _meant(escape: re.Match[str]) -> str:
     code = escape["json"] or escape["python"] or escape["url"]
     if code:
         return chr(int(code, 16))
-    return escape["bare"] or (html.unescape(escape["page"]) if escape["page"] else "")
+    return escape["bare"] or (html.unescape(f"&{escape['page']}") if escape["page"] else "")
 
 
-def _forms(secret: str) -> tuple[str, ...]:
-    """The secret as it is, in a URL, in base64, and with what looks like escapes in it undone.
+def _forms(secret: str) -> Iterator[str]:
+    """The secret as it is, in JSON, in a URL, in base64, and with what looks like escapes in it undone.
 
     What base64 makes of its neighbours as well is left out.
     """
     data = secret.encode(errors="surrogateescape")
-    coded = set()
+    yield from (secret, encode_basestring(secret)[1:-1], quote(data, safe=""))
+    undone = _View(secret, [0], [0]).undone()
+    if undone is not None and undone.text:
+        yield undone.text
     for before in range(3):
         text = base64.b64encode(b"\0" * before + data).decode()
         whole = (before + len(data)) * 8 // 6
         text = text[(before * 8 + 5) // 6 : whole]
         if len(text) >= _SHORTEST_IN_BASE64:
-            coded |= {text, text.replace("+", "-").replace("/", "_")}
-    undone = _undone(secret, range(len(secret) + 1))[0]
-    return tuple(dict.fromkeys(filter(None, (secret, quote(data, safe=""), undone, *sorted(coded)))))
+            yield from (text, text.replace("+", "-").replace("/", "_"))

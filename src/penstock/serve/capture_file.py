@@ -15,8 +15,9 @@ import msgspec
 from msgspec import structs
 
 from penstock.capture import CaptureHeader, CaptureRequest, CaptureWriter, Closing, How, Read
+from penstock.gateway.mask import Secrets
 from penstock.gateway.tape import Asked, Head
-from penstock.serve.scrub import Scrubber, Secrets
+from penstock.serve.scrub import Scrubber, scrubbed
 
 # Response headers that help to explain a stream, and hold no secret. All others are left out.
 _KEPT = frozenset(
@@ -84,11 +85,11 @@ class CaptureFile:
             headers={name: self._masked(value)[:_MAX_VALUE] for name, value in headers.items() if _is_kept(name)},
         )
         try:
-            self.buffer += self._writer.begin(self._secrets.mask(msgspec.json.encode(header)))
+            self.buffer += self._writer.begin(scrubbed(msgspec.json.encode(header), self._secrets))
         except msgspec.DecodeError:  # a secret that looks like JSON went over the seams of the body
             asked = structs.replace(asked, body=b"", omitted="a secret went over its seams")
             header = structs.replace(header, request=_request(asked))
-            self.buffer += self._writer.begin(self._secrets.mask(msgspec.json.encode(header)))
+            self.buffer += self._writer.begin(scrubbed(msgspec.json.encode(header), self._secrets))
 
     def add(self, read: Read) -> None:
         """A read has come. One that is compressed is kept unpacked: no secret could be found in it otherwise."""
@@ -133,7 +134,7 @@ class CaptureFile:
             self.path.unlink(missing_ok=True)
 
     def _masked(self, text: str) -> str:
-        return self._secrets.mask(text.encode()).decode()
+        return scrubbed(text.encode(), self._secrets).decode()
 
     def _write(self, reads: list[Read]) -> None:
         for read in reads:
@@ -174,7 +175,7 @@ def _is_kept(name: str) -> bool:
 
 def _name(asked: Asked, secrets: Secrets) -> str:
     """What the file is called: when, who, which call. In the order of time, and nobody else's."""
-    model = secrets.mask(asked.model.encode()).decode()  # which a client may have put anything into
+    model = scrubbed(asked.model.encode(), secrets).decode()  # which a client may have put anything into
     words = (f"{asked.provider}-{model[:60]}", asked.call, str(asked.attempt))
     named = "-".join(_NOT_IN_NAMES.sub("-", word) for word in words)
     return f"{_stamp(asked.at, '%Y%m%dT%H%M%S', 3)}-{named}.capture"

@@ -1,29 +1,15 @@
-"""Scrubbing: secrets become stars of the same length, also where one is spread over several reads."""
+"""Scrubbing: secrets become stars of the same length, also where one is spread over several reads.
 
-from urllib.parse import quote
+What a secret may look like is `gateway/mask.py`'s to say.
+"""
 
-import msgspec
+from codecs import utf_8_decode
 
 from penstock.capture import Read
+from penstock.gateway.mask import TELLING, Secrets
 
-# The beginning of a secret at the end of a stream is masked from this length on: more than a word gives it away.
-_TELLING = 8
-
-
-class Secrets:
-    """Secrets in every form in which somebody might quote them: as they are, in JSON, in a URL."""
-
-    def __init__(self, secrets: tuple[str, ...]) -> None:
-        forms = {form for secret in secrets for form in _forms(secret)}
-        self.forms = sorted(forms, key=len, reverse=True)  # the longer first: one may begin with another
-        self.longest = len(self.forms[0]) if self.forms else 0
-
-    def mask(self, data: bytes) -> bytes:
-        """The data with stars where a secret was. One search after another: each lets other threads go on soon."""
-        for form in self.forms:
-            if form in data:
-                data = data.replace(form, b"*" * len(form))
-        return data
+# Held back at most: so many bytes for each character of a secret. Escapes in escapes are long, but not that long.
+_MOST_FOR_EACH = 32
 
 
 class Scrubber:
@@ -31,47 +17,57 @@ class Scrubber:
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
+        self._most = secrets.longest * _MOST_FOR_EACH
         self._held: list[Read] = []
 
     def feed(self, read: Read) -> list[Read]:
         """Take in a read; return those that are safe, in their order and of their size."""
         self._held.append(read)
-        data = self._secrets.mask(b"".join(held.data for held in self._held))
-        return self._release(data, len(data) - self._begun(data))
+        data = b"".join(held.data for held in self._held)
+        text, size = utf_8_decode(data, "surrogateescape", False)  # a character that is not whole yet waits too
+        begun = self._secrets.begun(text)
+        safe = size if begun == len(text) else _size(text[:begun])
+        if len(data) - safe > self._most:
+            return self.close()
+        # Those behind may be longer than they seem by now. Of these a part may be released, and the rest be held.
+        spans = [span for span in self._secrets.spans(text) if span[0] < begun]
+        if spans:
+            data = _starred(text, spans) + data[size:]
+        return self._release(data, safe)
 
     def close(self) -> list[Read]:
         """Nothing more comes: return what was held."""
-        data = self._secrets.mask(b"".join(held.data for held in self._held))
-        begun = self._begun(data)
-        if begun >= _TELLING:
-            data = data[:-begun] + b"*" * begun
+        text = b"".join(held.data for held in self._held).decode(errors="surrogateescape")
+        begun = self._secrets.begun(text, TELLING)
+        data = _starred(text, sorted([*self._secrets.spans(text), (begun, len(text))]))
         return self._release(data, len(data))
 
     def _release(self, data: bytes, safe: int) -> list[Read]:
         """Put masked data back into its reads; those that end beyond what is safe stay."""
-        released: list[Read] = []
-        start = 0
-        while self._held and start + len(self._held[0].data) <= safe:
-            read = self._held.pop(0)
+        reads, released, start = self._held, 0, 0
+        for number, read in enumerate(reads):
             end = start + len(read.data)
-            released.append(Read(read.at_s, data[start:end]))
+            reads[number] = Read(read.at_s, data[start:end])
+            released += end <= safe
             start = end
-        return released
-
-    def _begun(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of a secret."""
-        most = 0
-        tail = data[-(self._secrets.longest - 1) :] if self._secrets.longest > 1 else b""
-        for form in self._secrets.forms:
-            at = tail.find(form[:1])
-            while at >= 0:
-                if form.startswith(tail[at:]):
-                    most = max(most, len(tail) - at)
-                    break
-                at = tail.find(form[:1], at + 1)
-        return most
+        self._held = reads[released:]
+        return reads[:released]
 
 
-def _forms(secret: str) -> set[bytes]:
-    in_json = msgspec.json.encode(secret)[1:-1]
-    return {secret.encode(), in_json, in_json.replace(b"/", b"\\/"), quote(secret, safe="").encode()}
+def scrubbed(data: bytes, secrets: Secrets) -> bytes:
+    """The data with stars where a secret was."""
+    text = data.decode(errors="surrogateescape")
+    spans = secrets.spans(text)
+    return _starred(text, spans) if spans else data
+
+
+def _starred(text: str, spans: list[tuple[int, int]]) -> bytes:
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [text[at:start], "*" * _size(text[max(start, at) : end])]
+        at = max(at, end)
+    return "".join([*pieces, text[at:]]).encode(errors="surrogateescape")
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogateescape"))
