@@ -1,0 +1,57 @@
+"""What is kept of one answer for the next does not grow, whatever new names a provider thinks of."""
+
+import gc
+import sys
+from collections.abc import Callable
+
+from penstock import StreamReader, StreamWriter
+from penstock.core.dialects.openai_chat_habit import Habit
+from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
+
+ANSWERS = 20_000
+# Behind so many all is learnt that can be, and what is bounded is nearly full.
+FIRST = 2_000
+# A parser may keep some hundred names. One thing more for each answer would be 18,000.
+FEW = 1_000
+
+NEW: list[Callable[[str], list[Json]]] = [
+    lambda name: [finishes() | {name: name}],
+    lambda name: [chunk(choice({}, finish="stop", **{name: 1}))],
+    lambda name: [delta({name: {name: [name]}}, finish="stop")],
+    lambda name: [finishes(name)],
+    lambda name: [finishes(), bill(prompt_tokens=1, completion_tokens=3, total_tokens=4, **{name: 1})],
+    lambda name: [finishes(system_fingerprint=name, service_tier=name)],
+    lambda name: [says("more", **{name: 1}), finishes()],
+]
+
+
+def answer(number: int, habit: Habit) -> int:
+    """Read an answer as a relay does, with something new in its ending, and write it; the bytes that a client gets."""
+    ending = NEW[number % len(NEW)](f"new_{number}")
+    named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
+    events = [event | named for event in (begins(), says("a"), says("b"), says("c"), *ending)]
+    reader, writer, size = StreamReader(habit=habit), StreamWriter(include_usage=True), 0
+    for read in by_event(sse(*events, DONE)):
+        told = reader.feed(read)
+        if reader.untouched:
+            writer.note(told)
+        else:
+            size += len(writer.write(told))
+    return size + len(writer.write_end(reader.tail, reader.close()))
+
+
+def kept() -> tuple[int, int]:
+    """How many objects there are, and how many blocks of memory they take, strings among them."""
+    gc.collect()
+    return len(gc.get_objects()), sys.getallocatedblocks()
+
+
+def test_answers_with_ever_new_fields_leave_nothing_behind() -> None:
+    habit = Habit()
+    assert all(answer(number, habit) for number in range(FIRST))
+    objects, blocks = kept()
+    for number in range(FIRST, ANSWERS):
+        answer(number, habit)
+    more_objects, more_blocks = kept()
+    assert more_objects - objects < FEW
+    assert more_blocks - blocks < FEW
