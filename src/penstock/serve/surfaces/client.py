@@ -1,6 +1,7 @@
 """SurfaceClient: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from penstock.gateway.pipeline import Attempts
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import call_headers, respond_failure
 
-_BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
+BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
 _GONE = Failure(code="client_gone", message="the client has left", status=499, retryable=False)
 
 
@@ -91,8 +92,8 @@ class SurfaceClient:
 
     def fail(self, error: BaseException) -> None:
         """An error of ours: it must not leave the client waiting."""
-        self.cut(_BROKEN)
-        asyncio.get_running_loop().call_exception_handler({"message": "a call failed", "exception": error})
+        self.cut(BROKEN)
+        report(error)
 
     def _gone(self) -> None:
         self.call.ending = "cancelled"
@@ -126,3 +127,10 @@ class SurfaceClient:
             self._exchange.forget()
             self._carrier = self.attempts = None
             self._over(self)
+
+
+def report(error: BaseException) -> None:
+    """Say that an error of ours has ended a call: of which kind it is and where, not in its words. Those may quote."""
+    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    message = f"a call failed: {type(error).__name__} at {' > '.join(places)}"
+    asyncio.get_running_loop().call_exception_handler({"message": message})

@@ -13,7 +13,7 @@ from penstock.gateway.request import ChatRequest, EmbeddingsRequest, RefusedErro
 from penstock.gateway.trace import HEADER, new_span, trace_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_failure
-from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.client import BROKEN, SurfaceClient, report
 
 # A body of this size may take longer to read than others should wait: it is read beside the loop.
 _LARGE_BODY = 262_144
@@ -68,6 +68,10 @@ class Surface(ABC, Generic[Asked]):
         except RefusedError as refused:
             respond_failure(exchange, refused.failure, request_id, {})
             return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            respond_failure(exchange, BROKEN, request_id, {})
+            report(error)
+            return
         call = Call(
             request_id,
             request.model,
@@ -79,13 +83,16 @@ class Surface(ABC, Generic[Asked]):
             key=key,
             tags=self.tags,
         )
-        if gateway.config.telemetry.otlp:
-            call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
         client = self._client(exchange, call, self.over)
         self._calls[client] = None
-        client.attempts = attempts = self.answer(request, client, gateway)
-        if attempts is not None:
-            attempts.begin()
+        try:
+            if gateway.config.telemetry.otlp:
+                call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
+            client.attempts = attempts = self.answer(request, client, gateway)
+            if attempts is not None:
+                attempts.begin()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            client.fail(error)
 
     def over(self, client: SurfaceClient) -> None:
         """A call is settled."""

@@ -1,0 +1,133 @@
+"""A surface that fails of itself: its client gets an answer all the same, and goes on on the same connection."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.gateway.call import Call
+from penstock.gateway.config import load
+from penstock.gateway.ledger import NoLedger
+from penstock.gateway.pipeline import Attempts, Gateway, Upstream
+from penstock.gateway.request import ChatRequest, parse
+from penstock.gateway.routing import Health
+from penstock.http.exchange import Exchange
+from penstock.http.limits import FrontLimits
+from penstock.http.server import ServerConnection
+from penstock.providers.provider import Provider
+from penstock.serve.responses import error_page
+from penstock.serve.surfaces.chat_completions import ChatClient
+from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.surface import Surface
+
+WORDS = "what-the-client-says"
+
+
+class Defective(Surface[ChatRequest]):
+    """A surface with a defect: where it reads a request, where it looks for an answer, or behind its beginning."""
+
+    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None], place: str) -> None:
+        super().__init__(calls, settle, _misread if place == "reads" else parse, ChatClient)
+        self._place = place
+
+    def answer(self, request: ChatRequest, client: ChatClient, gateway: Gateway) -> Attempts | None:  # noqa: ARG002
+        if self._place == "streams":
+            client.begin()
+        raise KeyError(request.fields["messages"])
+
+
+def _misread(body: bytes) -> ChatRequest:
+    raise LookupError(body)
+
+
+class Outcome(NamedTuple):
+    """What two requests on one connection came to."""
+
+    answers: list[bytes]
+    settled: list[Call]
+    told: list[str]
+    left: int
+
+
+async def ask_twice(place: str, padding: int) -> Outcome:
+    """Ask a surface with a defect twice on one connection."""
+    loop = asyncio.get_running_loop()
+    told: list[str] = []
+    loop.set_exception_handler(lambda _, context: told.append(repr(context)))
+    gateway = _gateway()
+    calls: dict[SurfaceClient, None] = {}
+    settled: list[Call] = []
+    surface = Defective(calls, settled.append, place)
+
+    def handle(exchange: Exchange) -> None:
+        surface.handle(exchange, gateway, "req_1", None)
+
+    server = await loop.create_server(
+        lambda: ServerConnection(handle, error_page, FrontLimits(), set()), "127.0.0.1", 0
+    )
+    body = json.dumps({"model": "m", "stream": True, "messages": [WORDS + " " * padding]}).encode()
+    answers = []
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    for _ in range(2):
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        async with asyncio.timeout(10):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if b"chunked" in head:
+                rest = await reader.readuntil(b"0\r\n\r\n")
+            else:
+                length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
+                rest = await reader.readexactly(int(length.removeprefix(b"content-length: ")))
+        answers.append(head + rest)
+    writer.close()
+    server.close()
+    return Outcome(answers, settled, told, len(calls))
+
+
+def _gateway() -> Gateway:
+    def nobody(provider: Provider) -> Upstream:
+        raise AssertionError(provider)
+
+    config = load(Path("/dev/null"), {"OPENAI_API_KEY": "x"})
+    return Gateway(config, nobody, {}, Health(config.retries, lambda: 0.0, lambda: 0.0), NoLedger())
+
+
+@pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "read beside the loop"])
+@pytest.mark.parametrize("place", ["reads", "answers"])
+def test_a_defect_is_told_with_a_status_of_its_own(place: str, padding: int) -> None:
+    outcome = asyncio.run(ask_twice(place, padding))
+    for answer in outcome.answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 500 ")
+        assert b"x-request-id: req_1" in head
+        assert json.loads(body)["error"] == {
+            "message": "the gateway failed",
+            "type": "server_error",
+            "param": None,
+            "code": "internal_error",
+            "request_id": "req_1",
+        }
+    assert outcome.left == 0
+    assert [(call.status, call.code) for call in outcome.settled] == [(500, "internal_error")] * (
+        2 if place == "answers" else 0
+    )
+
+
+def test_a_defect_behind_the_beginning_is_the_last_frame() -> None:
+    outcome = asyncio.run(ask_twice("streams", 0))
+    for answer in outcome.answers:
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.count(b"data: ") == answer.count(b'"code":"internal_error"') == 1
+    assert [call.code for call in outcome.settled] == ["internal_error"] * 2
+
+
+@pytest.mark.parametrize("place", ["reads", "answers", "streams"])
+def test_a_defect_is_said_once_and_without_what_the_client_said(place: str) -> None:
+    outcome = asyncio.run(ask_twice(place, 0))
+    assert len(outcome.told) == 2
+    for told in outcome.told:
+        assert "a call failed: " in told
+        assert "test_surface.py:" in told
+        assert WORDS not in told
