@@ -213,6 +213,10 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     "a model that is no UTF-8": (b'{"input": "a", "model": "main/\xff"}', 400, "invalid_json"),
     "a model beyond all numbers": (b'{"input": "a", "model": 1e999}', 400, "invalid_json"),
     "a user that is no UTF-8": (b'{"input": "a", "model": "main/x", "user": "\xff"}', 400, "invalid_json"),
+    "an input that is no UTF-8": (b'{"input": "\xff", "model": "main/x"}', 400, "invalid_json"),
+    "a part of an input that is none": (b'{"input": ["a", "\xc3"], "model": "main/x"}', 400, "invalid_json"),
+    "half a character in an input": (b'{"input": "\xed\xa0\x80", "model": "main/x"}', 400, "invalid_json"),
+    "a field that is no UTF-8": (b'{"input": "a", "model": "main/x", "b": "\xff"}', 400, "invalid_json"),
     "a tag beyond all numbers": (b'{"input": "a", "model": "main/x", "metadata": {"a": 1e999}}', 400, "invalid_json"),
     "two models": (b'{"input": "a", "model": "main/x", "model": "main/y"}', 400, "duplicate_key"),
 }

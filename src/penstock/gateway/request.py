@@ -78,6 +78,7 @@ class EmbeddingsRequest(Struct, frozen=True):
 def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     """The request in a body; raises `RefusedError`."""
     try:
+        body.decode()  # of what is kept as it is written, the parser does not ask whether it is UTF-8
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         # What is read of them later must be readable: of what is kept as it is written, not all was looked at.
         read = {name: msgspec.json.decode(fields[name]) for name in _READ if name in fields}
