@@ -73,6 +73,31 @@ def test_what_the_book_could_not_take_stays_behind_at_the_end(tmp_path: Path) ->
     assert [found.id for found in only(tmp_path).settled] == ["late"]
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
+def test_behind_its_end_nothing_is_written_to_what_has_its_files_numbers(tmp_path: Path) -> None:
+    without = set(os.listdir("/proc/self/fd"))
+    journal = Journal(tmp_path / "journals", ROOM)
+    files = set(os.listdir("/proc/self/fd")) - without
+    journal.opened(entry("before"))
+    journal.close()
+    others = [(tmp_path / str(number)).open("w+b") for number in range(8)]
+    try:
+        assert files & {str(other.fileno()) for other in others}, "no number was taken again"
+        journal.opened(entry("open"))
+        journal.marked({"open": (1, 1)})
+        journal.settled(entry("open"))
+        assert (journal.sound, journal.has_room) == (False, False)
+        journal.booked(["open"])
+        for number in range(200):  # more than there is room for
+            journal.settled(entry(f"settled-{number}"))
+        journal.close()
+        assert [os.fstat(other.fileno()).st_size for other in others] == [0] * 8
+    finally:
+        for other in others:
+            other.close()
+    assert [call.id for call, _ in only(tmp_path / "journals").open] == ["before"]
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(["open", "settle", "book", "mark"]), max_size=600), st.integers(4_000, 20_000))
 def test_nothing_is_lost_however_often_it_turns_over(steps: list[str], room: int) -> None:

@@ -33,6 +33,8 @@ _HALVES = ("a", "b")
 _NUMBER = struct.Struct("<Q")
 _RECORD = struct.Struct("<II")
 _END = bytes(_RECORD.size)
+# Where a file was; no file ever has this number.
+_NO_FILE = -1
 # What the end of a call under way will need.
 _ROOM_FOR_AN_END = 512
 
@@ -137,8 +139,11 @@ class Journal:
                 with suppress(OSError):  # nothing is lost with it
                     path.unlink()
         for file in self._files:
-            os.close(file)
-        self._files.clear()
+            if file != _NO_FILE:
+                os.close(file)
+        # The numbers of files that are closed are given to others. Whatever comes now is refused by the system.
+        self._files = [_NO_FILE, _NO_FILE]
+        self._file = _NO_FILE
 
     def _keep(self, id: str, record: bytes) -> None:
         framed = _RECORD.pack(len(record), zlib.crc32(record)) + record
