@@ -21,6 +21,10 @@ SAID: list[Event] = [
     ToolCallDelta(0, 0, "{}"),
     TextDelta(0, ""),
     TextDelta(0, "three"),
+    Extra("delta", {"audio": {"id": "a", "transcript": ""}}, 0),
+    Extra("delta", {"audio": {"transcript": " and aloud"}}, 0),
+    Extra("delta", {"audio": {"data": "AAAA"}}, 0),
+    Extra("delta", {"audio": "AAAA", "annotations": []}, 0),
 ]
 
 
@@ -39,7 +43,7 @@ def test_what_choices_say_is_kept_apart_and_in_order(size: int) -> None:
         ("one two", "text", 0),
         ("eins zwei", "text", 1),
         ("weather{}", "tool", 0),
-        ("three", "text", 0),
+        ("three and aloud", "text", 0),
     ]
 
 

@@ -25,7 +25,7 @@ from tests.faults.test_upstream_reach import UNREACHABLE, Unreachable, World, wo
 from tests.faults.test_upstream_tolerated import TOLERATED, Tolerated
 from tests.faults.upstream import JSON, Connection, Gate, Script, Upstream, chunk, fin, hang, head, last_chunk, status
 from tests.ledger.support import make_key, put_key, request
-from tests.streams import DONE, bill, counts, finishes, sse
+from tests.streams import DONE, bill, counts, delta, finishes, says, sse
 
 __all__ = ["world"]
 
@@ -200,6 +200,79 @@ def test_u8_a_pooled_connection_that_died_makes_no_attempt_of_its_own(gateway: G
     model = gateway.upstream.play([OnlyOnce(), *whole()])
     for _ in range(3):
         assert_measured(booked(gateway, gateway.ask(f"main/{model}", stream=True)), "reported")
+
+
+def speaks(text: str, seconds: float) -> bytes:
+    """What is said aloud, as it is streamed: the words, and so much sound."""
+    sound = "A" * int(seconds * 64_000)
+    pieces = [sound[start : start + 16_000] for start in range(0, len(sound), 16_000)]
+    return sse(
+        delta({"role": "assistant", "audio": {"id": "audio_1", "transcript": ""}}),
+        *([delta({"audio": {"transcript": text}})] if text else []),
+        *(delta({"audio": {"data": piece}}) for piece in pieces),
+    )
+
+
+HEARD = sse(delta({"audio": {"transcript": "heard so far"}}))
+SPOKEN = "Nothing is said here that is not heard."
+SOUNDS: dict[str, tuple[Script, Measure, int, int]] = {
+    "cut off": ([head(), chunk(speaks(SPOKEN, 2.0)), fin()], "estimated", 40, 60),
+    "cut off without a word": ([head(), chunk(speaks("", 2.0)), fin()], "estimated", 40, 60),
+    "an error in it": (
+        [head(), chunk(speaks(SPOKEN, 1.5) + sse({"error": {"message": "no"}})), fin()],
+        "estimated",
+        30,
+        50,
+    ),
+    "no figures": (stream(speaks(SPOKEN, 1.0) + sse(finishes(), DONE)), "estimated", 20, 35),
+    "only what was asked is reported": (
+        [head(), chunk(speaks(SPOKEN, 1.0) + sse(bill(prompt_tokens=5, total_tokens=5))), fin()],
+        "estimated",
+        20,
+        35,
+    ),
+    "its provider's figures": (
+        stream(
+            speaks(SPOKEN, 1.0)
+            + sse(finishes(), bill(**counts(5, 31, completion_tokens_details={"audio_tokens": 22})), DONE)
+        ),
+        "reported",
+        22,
+        31,
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "measure", "sound", "most"), SOUNDS.values(), ids=SOUNDS)
+def test_sound_is_counted(gateway: Gateway, script: Script, measure: Measure, sound: int, most: int) -> None:
+    response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=True)
+    (attempt,) = booked(gateway, response).attempts
+    assert attempt.measure == measure
+    assert sound < attempt.tokens.output <= most
+    assert attempt.tokens.input > 0
+
+
+def test_sound_that_is_left_is_counted(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(speaks(SPOKEN, 1.0) + HEARD), hang()])
+    with gateway.begin(f"main/{model}", stream=True) as client:
+        client.read_until(b"heard so far")
+    gateway.upstream.until(lambda: gateway.upstream.connection(model).closed_at)
+    (attempt,) = gateway.book.entry(gateway.last_call()["request_id"]).attempts
+    assert attempt.measure == "estimated"
+    assert 20 < attempt.tokens.output <= 35
+
+
+def test_sound_does_not_tell_how_long_written_tokens_are(gateway: Gateway) -> None:
+    text = "four" * 100
+    aloud = speaks(text, 5.0) + sse(
+        finishes(), bill(**counts(5, 200, completion_tokens_details={"audio_tokens": 100})), DONE
+    )
+    model = gateway.upstream.play(stream(aloud))
+    assert booked(gateway, gateway.ask(f"main/{model}", stream=True)).measure == "reported"
+    gateway.upstream.play([head(), chunk(sse(says(text))), fin()], model)
+    entry = booked(gateway, gateway.ask(f"main/{model}", stream=True))
+    assert_measured(entry, "estimated", said=True)
+    assert entry.tokens.output == 100
 
 
 PAIRS: dict[str, tuple[Script, list[Measure]]] = {

@@ -18,6 +18,7 @@ from penstock.core.price import cost_of
 from penstock.core.usage import Tokens
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import AttemptEntry, Entry, Measure, Outcome
+from penstock.gateway.estimate import estimate_sound
 from penstock.gateway.prices import PricedModel
 
 # The code of a call whose gateway died.
@@ -138,17 +139,28 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
         return "reported", sound
     if usage is not None and not usage.blank and not usage.absurd:
         tokens = Tokens.of(usage)
-        said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
+        said = _said(attempt, output)
         if usage.input is None and usage.total is None:
-            return "estimated", structs.replace(tokens, input=call.input_estimate, output=tokens.output or said)
-        if tokens.output or not attempt.said:
+            tokens = structs.replace(tokens, input=call.input_estimate)
+            return "estimated", tokens if tokens.output else _with(tokens, said)
+        if tokens.output or not (attempt.said or attempt.sound):
             return "reported", tokens
-        read = tokens.input if usage.input is not None else max(tokens.input - said, 0)
-        return "estimated", structs.replace(tokens, input=read, output=said)
-    if attempt.said or attempt.ending == "completed" or attempt.answered or _left(call, attempt):
-        said = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
-        return "estimated", Tokens(input=call.input_estimate, output=said)
+        read = tokens.input if usage.input is not None else max(tokens.input - said.output, 0)
+        return "estimated", _with(structs.replace(tokens, input=read), said)
+    if attempt.said or attempt.sound or attempt.ending == "completed" or attempt.answered or _left(call, attempt):
+        return "estimated", structs.replace(_said(attempt, output), input=call.input_estimate)
     return "void", Tokens()
+
+
+def _said(attempt: Attempt, output: OutputEstimate) -> Tokens:
+    """About what was said, aloud and otherwise."""
+    sound = estimate_sound(attempt.sound)
+    text = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
+    return Tokens(output=text + sound, audio_output=sound)
+
+
+def _with(tokens: Tokens, said: Tokens) -> Tokens:
+    return structs.replace(tokens, output=said.output, audio_output=said.audio_output)
 
 
 def _left(call: Call, attempt: Attempt) -> bool:

@@ -9,6 +9,7 @@ from penstock.core.completion import Completion
 from penstock.core.events import (
     Ending,
     Event,
+    Extra,
     Finish,
     ReasoningDelta,
     RefusalDelta,
@@ -25,11 +26,11 @@ from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
 from penstock.gateway.trace import Trace
-from penstock.gateway.transcript import TURN, Transcript
+from penstock.gateway.transcript import TURN, Transcript, piece_of
 
 NO_LIMIT = 1 << 60
-NOTED = frozenset((Start, Finish, UsageReport, Repair))
-# Where in an event it stands what the model says.
+NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
+# Where in an event it stands what the model says. What is said aloud is an extra.
 _SAID: dict[type[Event], str] = {
     TextDelta: "text",
     ReasoningDelta: "text",
@@ -37,7 +38,7 @@ _SAID: dict[type[Event], str] = {
     ToolCallStart: "name",
     ToolCallDelta: "arguments",
 }
-SPOKEN = frozenset(_SAID)
+SPOKEN = frozenset((*_SAID, Extra))
 
 
 class Framed(Protocol):
@@ -92,6 +93,8 @@ class Attempt(Struct, eq=False):
     events: int = 0
     said: int = 0
     """Characters that the model has said, thought and called tools with, so far."""
+    sound: int = 0
+    """Characters of sound that the model has sent so far, as it is streamed."""
     _limit: int = NO_LIMIT
     due: int = NO_LIMIT
     """Of `said`: when it is reached, `see_to_it` is to be called."""
@@ -212,6 +215,8 @@ class Call(Struct, eq=False):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):
                 attempt.usage = event.usage
+            elif isinstance(event, Extra):
+                attempt.sound += _sound(event)
             elif isinstance(event, Repair):
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
                 attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
@@ -224,4 +229,14 @@ def size_of(events: list[Event]) -> int:
         name = _SAID.get(type(event))
         if name is not None:
             size += len(getattr(event, name))
+        elif type(event) is Extra and (piece := piece_of(event)) is not None:
+            size += len(piece.text)
     return size
+
+
+def _sound(extra: Extra) -> int:
+    match extra:
+        case Extra("delta", {"audio": {"data": str(data)}}):
+            return len(data)
+        case _:
+            return 0

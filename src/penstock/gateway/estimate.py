@@ -21,6 +21,8 @@ _PER_MESSAGE = 4
 _PER_REQUEST = 3
 # An image of ordinary size, in detail: 85 to 1,600 by provider and size. Audio and files are taken for as much.
 _PER_ATTACHMENT = 1_000
+# Sound is streamed as 16-bit samples, 24,000 a second, in base64: 64,000 characters, for which OpenAI counts 20 tokens.
+_SOUND_FOR_A_TOKEN = 3_200
 # Looked at: so much of a text, so many of the messages, or tools, and so many of a message's parts.
 _SAMPLE = 4_096
 _MAX_ITEMS = 500
@@ -54,6 +56,11 @@ def estimate_input(fields: Mapping[str, object]) -> int:
         if fields.get(name):
             tokens += _schema(fields[name])
     return tokens
+
+
+def estimate_sound(size: int) -> int:
+    """About how many tokens sound of so many characters has, as it is streamed. What is packed has more."""
+    return _ceil(size, _SOUND_FOR_A_TOKEN)
 
 
 class Ratios:

@@ -17,7 +17,7 @@ from penstock.gateway.accounts import Accounts
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Provider
 from penstock.gateway.entry import Entry
-from penstock.gateway.estimate import Ratios
+from penstock.gateway.estimate import Ratios, estimate_sound
 from penstock.gateway.failure import Failure
 from penstock.gateway.plan import Plan
 from penstock.gateway.prices import PriceBook, PricedModel
@@ -166,8 +166,9 @@ class Ledger:
         if call.ending == "completed":
             attempt = call.attempts[-1]
             usage = attempt.tokens or attempt.usage
-            if usage is not None and not usage.reasoning:
-                self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, usage.output or 0)
+            if usage is not None and not usage.reasoning and (usage.audio_output or not attempt.sound):
+                written = (usage.output or 0) - (usage.audio_output or 0)
+                self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, written)
         return entry
 
     def booked(self, entries: Sequence[Entry]) -> None:
@@ -222,7 +223,8 @@ def _output(ratios: Ratios, attempt: Attempt) -> int:
     if usage is not None and usage.output:
         return usage.output
     events, said = attempt.reached
-    return ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
+    text = ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
+    return text + estimate_sound(attempt.sound)
 
 
 class NoLedger:

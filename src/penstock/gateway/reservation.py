@@ -16,7 +16,7 @@ from penstock.core.usage import Tokens
 from penstock.gateway.accounts import Accounts
 from penstock.gateway.admission import Answer, Demand, Denial, Gauge
 from penstock.gateway.call import Call
-from penstock.gateway.estimate import Ratios
+from penstock.gateway.estimate import Ratios, estimate_sound
 from penstock.gateway.failure import Failure
 from penstock.gateway.prices import PricedModel
 from penstock.gateway.wish import Wish
@@ -100,12 +100,13 @@ class Reservations:
             return
         price = attempt.priced.price
         events, said = attempt.reached
-        output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events)
+        sound = estimate_sound(attempt.sound)
+        output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events) + sound
         if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
             attempt.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
             return
         input = Tokens(input=_with_margin(call.input_estimate))
-        left = _affordable(call.held - cost_of(structs.replace(input, output=output), price), price)
+        left = _affordable(call.held - cost_of(structs.replace(input, output=output, audio_output=sound), price), price)
         # More is asked for while there is some: the answer may take a moment, and the stream does not wait for it.
         whole = _affordable(call.held - cost_of(input, price), price)
         least = _LEAST_OUTPUT if call.used_up else max(_LEAST_OUTPUT, whole // 4)

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
+from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 
 MOST = 65_536
 TURN = 8_192
@@ -41,6 +41,8 @@ def piece_of(event: Event) -> Piece | None:
             return Piece(text, "reasoning", choice)
         case ToolCallStart(choice=choice, name=text) | ToolCallDelta(choice=choice, arguments=text):
             return Piece(text, "tool", choice)
+        case Extra("delta", {"audio": {"transcript": str(text)}}, int(choice)) if text:
+            return Piece(text, "text", choice)  # what is heard
         case _:
             return None
 
