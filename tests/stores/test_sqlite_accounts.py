@@ -5,8 +5,9 @@ import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from tempfile import mkdtemp
 from threading import Barrier
 
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 from penstock.gateway.account import Account
 from penstock.stores.sqlite_accounts import FILE, SqliteAccounts, begin
 from penstock.stores.storage import StorageError
+from tests.promptness import in_time, prompt
 from tests.stores.conftest import Books, Peer
 
 Peers = Callable[..., list[Peer]]
@@ -44,6 +46,41 @@ def test_nobody_is_turned_away_who_begins_with_the_others(tmp_path: Path) -> Non
         with ThreadPoolExecutor(4) as threads:
             for done in [threads.submit(open_it) for _ in range(4)]:
                 done.result()
+
+
+@prompt
+def test_nobody_is_turned_away_while_another_is_kept_waiting_in_its_midst(tmp_path: Path) -> None:
+    """As happens on a busy machine: the system lets a process wait that holds the lock, and all others with it."""
+    folder = Path(mkdtemp(dir=tmp_path))
+    with ExitStack() as stack:
+        begun, fresh = (stack.enter_context(closing(SqliteAccounts(folder))) for _ in range(2))
+        begun.swap("key_1", None, b"1", b"one")
+        other = stack.enter_context(closing(sqlite3.connect(folder / FILE, isolation_level=None)))
+        other.execute("BEGIN IMMEDIATE")
+        threads = stack.enter_context(ThreadPoolExecutor(2))
+        began = time.monotonic()
+        tried = [
+            threads.submit(begun.swap, "key_1", b"1", b"2", b"two"),
+            threads.submit(fresh.swap, "key_2", None, b"1", b"one"),
+        ]
+        time.sleep(0.4)
+        other.execute("COMMIT")
+        in_time(time.monotonic() - began, 0.8)  # they wait for a second
+        assert [done.result() for done in tried] == [(True, None)] * 2
+
+
+def test_who_is_kept_from_it_for_long_is_told(tmp_path: Path) -> None:
+    storage = SqliteAccounts(tmp_path, timeout_s=0.1)
+    assert storage.load("key_1") is None
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match="locked"):
+            storage.swap("key_1", None, b"1", b"one")
+        with pytest.raises(StorageError, match="locked"):
+            storage.probe()
+        other.execute("COMMIT")
+    assert storage.swap("key_1", None, b"1", b"one") == (True, None)
+    storage.close()
 
 
 def test_four_processes_admit_no_more_than_the_budget(tmp_path: Path, peers: Peers, books: Books) -> None:

@@ -6,6 +6,7 @@ theirs is no longer the one that lies there.
 """
 
 import os
+import random
 import sqlite3
 import time
 from contextlib import closing, suppress
@@ -15,9 +16,10 @@ from penstock.stores.sqlite import make_file
 from penstock.stores.storage import Found, StorageError
 
 FILE = "accounts.db"
-# Writing takes a fraction of a millisecond. A process that the system lets wait in the middle of it takes longer.
-_TIMEOUT_S = 0.25
-_MOMENT_S = 0.001
+# Writing takes a fraction of a millisecond; but a busy system may let a process wait in the middle of it, and all the
+# others with it. Whoever gives up has but a share of each limit for seconds, which is worse than to wait for one.
+_TIMEOUT_S = 1.0
+_MOMENT_S = 0.002
 _SCHEMA = "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, version BLOB, data BLOB) WITHOUT ROWID"
 _LOAD = "SELECT version, data FROM accounts WHERE key = ?"
 _INSERT = "INSERT INTO accounts (version, data, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -56,9 +58,9 @@ class SqliteAccounts:
             connection = self._open()
             # Each statement is a transaction: while it runs, nobody else writes.
             if expected is None:
-                changed = connection.execute(_INSERT, (version, data, key_id)).rowcount
+                changed = self._execute(connection, _INSERT, (version, data, key_id)).rowcount
             else:
-                changed = connection.execute(_UPDATE, (version, data, key_id, expected)).rowcount
+                changed = self._execute(connection, _UPDATE, (version, data, key_id, expected)).rowcount
             return (True, None) if changed else (False, self._load(connection, key_id))
         except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from None
@@ -85,11 +87,11 @@ class SqliteAccounts:
 
     def _check(self) -> None:
         with closing(self._connect()) as connection:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()
+            found = self._execute(connection, "PRAGMA quick_check(1)").fetchone()
             if found != ("ok",):
                 raise sqlite3.DatabaseError("it is damaged")
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("COMMIT")
+            self._execute(connection, "BEGIN IMMEDIATE")
+            self._execute(connection, "COMMIT")
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None and _inode(self._path) != self._inode:
@@ -101,31 +103,33 @@ class SqliteAccounts:
 
     def _connect(self) -> sqlite3.Connection:
         make_file(self._path)
-        connection = sqlite3.connect(self._path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            self._share(connection)
-            connection.execute("PRAGMA synchronous=OFF")
-            connection.execute(_SCHEMA)
+            self._execute(connection, "PRAGMA synchronous=OFF")  # first, so that the next does not wait for the disk
+            self._execute(connection, "PRAGMA journal_mode=WAL")
+            self._execute(connection, _SCHEMA)
         except sqlite3.Error:
             connection.close()
             raise
         return connection
 
-    def _share(self, connection: sqlite3.Connection) -> None:
-        """Let many read while one writes. SQLite does not wait for others who begin to at the same moment."""
+    def _execute(self, connection: sqlite3.Connection, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """Run a statement as soon as no other process is in the way.
+
+        SQLite's own way is to look in ever longer steps, so that who has waited long comes too late again and again;
+        and it does not wait at all for those who switch to WAL at the same moment.
+        """
         until = time.monotonic() + self._timeout_s
         while True:
             try:
-                connection.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > until:
+                return connection.execute(sql, parameters)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                     raise
-                time.sleep(_MOMENT_S)
-            else:
-                return
+            time.sleep(random.random() * _MOMENT_S)
 
     def _load(self, connection: sqlite3.Connection, key_id: str) -> Found:
-        row: tuple[bytes, bytes] | None = connection.execute(_LOAD, (key_id,)).fetchone()
+        row: tuple[bytes, bytes] | None = self._execute(connection, _LOAD, (key_id,)).fetchone()
         return row
 
     def _failed(self, error: sqlite3.Error | OSError) -> StorageError:
