@@ -5,6 +5,7 @@ A token of input costs 1,000 nanodollars here, one of output 2,000. The request 
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -192,6 +193,49 @@ def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_told(gatew
     good = gateway.upstream.play(whole(), model)
     assert ask(gateway, open_secret, f"main/{good}", stream=True).text == TEXT
     booked(gateway, other.id, 1)
+
+
+def slow_accounts(gateway: Gateway, connection: Connection, gate: Gate) -> None:
+    """An answer goes on, and for a while nobody can say whether there is more of a budget."""
+    gateway.upstream.until(lambda: connection.sent)
+    with closing(sqlite3.connect(gateway.book.folder / FILE, isolation_level=None, timeout=10.0)) as accounts:
+        accounts.execute("BEGIN IMMEDIATE")
+        gate.open()
+        time.sleep(0.4)
+        accounts.execute("COMMIT")
+
+
+@both
+def test_c36_a_budget_holds_while_the_accounts_take_long_to_answer(start: Starter, streamed: bool) -> None:
+    gateway, gate = start("--workers", "2"), Gate()
+    model = gateway.upstream.play([head(), chunk(HELLO), gate, for_ever(FAR_APART)])
+    budget = HELD_INPUT + 400 * OUTPUT_COST
+    key, secret = make_key(gateway, budget=budget)
+    with gateway.client() as client:
+        client.send(request(secret, f"main/{model}", stream=streamed))
+        slow_accounts(gateway, gateway.upstream.asked(model), gate)
+        assert client.response().error["code"] == "budget_exceeded"
+    (entry,) = booked(gateway, key.id, 1)
+    assert budget / 2 < entry.priced <= budget
+
+
+@both
+def test_a_stream_goes_on_when_the_accounts_have_answered(start: Starter, streamed: bool) -> None:
+    """It is not ended meanwhile, nor is anything of it lost."""
+    gateway, gate = start("--workers", "2"), Gate()
+    words = [f"{number:04} {'and some more words ' * 20}" for number in range(100)]
+    told = [chunk(sse(says(each)) + FAR_APART.removeprefix(WORDS)) for each in words]
+    rest = chunk(sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE))
+    model = gateway.upstream.play([head(), chunk(HELLO), gate, *told, rest, last_chunk()])
+    key, secret = make_key(gateway, budget=10 * HELD_AT_FIRST)
+    with gateway.client() as client:
+        client.send(request(secret, f"main/{model}", stream=streamed))
+        slow_accounts(gateway, gateway.upstream.asked(model), gate)
+        response = client.response()
+    assert (response.status, response.complete) == (200, True)
+    assert response.text == "Hello" + "".join(words)
+    (entry,) = booked(gateway, key.id, 1)
+    assert (entry.outcome, entry.priced) == ("completed", COST)
 
 
 def test_c36_a_stream_that_was_asked_for_again_is_ended_too(gateway: Gateway) -> None:

@@ -105,6 +105,8 @@ class Attempt(Struct, eq=False):
     """What reads the answer, while it comes."""
     stop: Callable[[Failure, Ending], None] | None = None
     """Ends the answer, while it comes, and tells the client why."""
+    halt: Callable[[bool], None] | None = None
+    """Has the provider wait, while it comes, and go on."""
 
     @property
     def limit(self) -> int:
@@ -177,6 +179,8 @@ class Call(Struct, eq=False):
     input_estimate: int = 0
     cap: int | None = None
     """Tokens that the client allows the answer to have; None where it does not say."""
+    asking: bool = False
+    """Whether the account of its key was asked to hold more for it, and has not answered yet."""
     used_up: bool = False
     """Whether its key's budget has no more than what is held for it."""
     held: int | None = None

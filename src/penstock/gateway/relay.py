@@ -55,6 +55,8 @@ _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
 # What comes before the first content: a role, some extras. More bytes than this are an answer without content.
 _MAX_HELD = 65_536
+# Who may have the provider wait: a client that is slow, and who tells how much may be said. Bits of one number.
+_CLIENT, _LIMIT = 1, 2
 HEARTBEAT = b": penstock\n\n"
 
 
@@ -94,7 +96,7 @@ class Relay(Timed):
         if attempt.transcript is not None:
             self._hear = attempt.hear
         attempt.reader = reader
-        attempt.stop = self.stop
+        attempt.stop, attempt.halt = self.stop, self.halt
         self._client = client
         self._reader = reader
         self._writer = writer
@@ -202,14 +204,17 @@ class Relay(Timed):
 
     # What the client's side calls.
 
-    def pause(self) -> None:
+    def pause(self, by: int = _CLIENT) -> None:
         """The client is slow: the provider must wait."""
-        self._paused = True
+        self._paused |= by
         if self._connection is not None:
             self._connection.pause()
 
-    def resume(self) -> None:
+    def resume(self, by: int = _CLIENT) -> None:
         """The client has caught up."""
+        self._paused &= ~by
+        if self._paused:
+            return
         self._go_on()
         if self._connection is not None:
             self._connection.resume()
@@ -222,6 +227,13 @@ class Relay(Timed):
     def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
         """Stop: the gateway, or who runs it, does not want more of it."""
         self._fail(failure, ending=ending)
+
+    def halt(self, halted: bool) -> None:
+        """Whether the provider must wait until it is known how much more it may say."""
+        if halted:
+            self.pause(_LIMIT)
+        elif self._paused & _LIMIT:
+            self.resume(_LIMIT)
 
     def leave(self, on_left: Callable[[], None]) -> bool:
         """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
@@ -386,7 +398,7 @@ class Relay(Timed):
         attempt.ending = ending
         self._stop_time()
         attempt.events = self._reader.frames
-        attempt.reader = attempt.on_limit = attempt.stop = None
+        attempt.reader = attempt.on_limit = attempt.stop = attempt.halt = None
         if attempt.transcript is not None:
             attempt.forget()
         connection, self._connection = self._connection, None

@@ -2,7 +2,8 @@
 
 What is held is meant to be enough: the input with a margin, and the output that the client allows. For a client that
 does not say how long an answer may be, the usual length is held, or what is left if that is less; as its stream goes
-on, more is held if there is more, and if there is none the stream ends with a truthful error.
+on, more is held if there is more, and if there is none the stream ends with a truthful error. Where the answer to that
+takes long, the provider waits for it at the end of what is held.
 """
 
 import math
@@ -107,31 +108,40 @@ class Reservations:
             return
         input = Tokens(input=_with_margin(call.input_estimate))
         left = _affordable(call.held - cost_of(structs.replace(input, output=output, audio_output=sound), price), price)
-        # More is asked for while there is some: the answer may take a moment, and the stream does not wait for it.
+        # More is asked for while there is some: the answer may take a moment, and the stream need not wait for it.
         whole = _affordable(call.held - cost_of(input, price), price)
-        least = _LEAST_OUTPUT if call.used_up else max(_LEAST_OUTPUT, whole // 4)
+        least = _LEAST_OUTPUT if call.used_up or call.asking else max(_LEAST_OUTPUT, whole // 4)
         if left > least or not said:
             attempt.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
         elif call.used_up:
             if attempt.stop is not None:
                 attempt.stop(_USED_UP, "truncated")
+        elif call.asking:
+            if attempt.halt is not None:
+                attempt.halt(True)
         else:
+            call.asking = True
             more = _dearest([attempt.priced], Tokens(output=_USUAL_OUTPUT))
             tokens = call.input_estimate + output
             self._accounts.extend(call.key, call.id, call.held + more, tokens, partial(self._extended, call))
+            if call.asking:
+                self._look(call)
 
     def _extended(self, call: Call, answer: Answer) -> None:
         attempt = call.attempts[-1]
+        call.asking = False
         if attempt.stop is None:
             return  # it is over
         if isinstance(answer, Denial):
             call.used_up = True
+            self._look(call)
         elif answer.cost > (call.held or 0):
             call.held = answer.cost
+            self._look(call)
         else:
             attempt.limit = attempt.said + _LEAST_OUTPUT * _SHORTEST_TOKEN  # nobody knows of it just now: ask again
-            return
-        self._look(call)
+        if attempt.halt is not None and not call.asking:
+            attempt.halt(False)
 
 
 _USED_UP = Failure(

@@ -25,7 +25,7 @@ class Timed(ABC):
 
     _phase: Literal["waiting", "streaming", "over"] = "waiting"
     _status = 0  # of the answer, once its head has come
-    _paused = False
+    _paused = 0  # by whom, as bits of one number
     _seen_event = False
     # What gaps are not made of: the time before the first event, and what the client holds up.
     _uncounted_s = 0.0
@@ -81,8 +81,7 @@ class Timed(ABC):
             gaps.note(gap, now - gap - self._begun)
 
     def _go_on(self) -> None:
-        """The client has caught up: what it held up is no gap, and time counts again."""
-        self._paused = False
+        """Nobody has the provider wait any more: what was held up is no gap, and time counts again."""
         now = self._loop.time()
         self._uncounted_s += now - self._progress
         self._progress = now
