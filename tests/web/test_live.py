@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page
 
 from tests.faults.gateway import Gateway, settings
-from tests.faults.upstream import Upstream, chunk, hang, head
+from tests.faults.upstream import Gate, Upstream, chunk, for_ever, hang, head
 from tests.promptness import in_time, prompt
 from tests.streams import begins, says, sse
 from tests.web.conftest import Visitor
@@ -197,7 +197,9 @@ def test_more_than_can_be_listed_stay_usable(site: Site, visit: Visitor) -> None
 
 
 def test_any_of_more_than_can_be_listed_is_reached(site: Site, visit: Visitor) -> None:
-    page, many, wanted = visit("live"), endless(site, gap_s=1.0), endless(site, gap_s=0.1)
+    page, many, gate = visit("live"), endless(site, gap_s=1.0), Gate()
+    name = site.upstream.play([head(), chunk(sse(begins())), gate, for_ever(sse(says("drop ")), 0.1)])
+    wanted = f"main/{name}"
     rows = page.locator("tbody tr:not(.over)")
     with ExitStack() as streams:
         streams.enter_context(site.begin(wanted))
@@ -210,6 +212,8 @@ def test_any_of_more_than_can_be_listed_is_reached(site: Site, visit: Visitor) -
         until(page, f"document.querySelectorAll('tbody tr:not(.over)').length === {_MANY + 1 - 200}")
         assert page.get_by_role("link", name="Older").count() == 0
         page.reload()
+        row_of(page, wanted).wait_for()
+        gate.open()  # so it is listed before it has said anything, and out of sight
         reach(page, row_of(page, wanted), 2)
         page.get_by_role("link", name="Newest").click()
         page.get_by_text(f"The newest 200 of {_MANY + 1} are listed.").wait_for()
@@ -312,6 +316,8 @@ def tokens(row: Locator) -> int:
 
 
 def reach(page: Page, row: Locator, number: int) -> None:
+    """Wait until a call has so many tokens. Its row is changed only while it can be seen."""
+    row.scroll_into_view_if_needed()
     deadline = time.monotonic() + _WAIT_S
     while tokens(row) < number:
         assert time.monotonic() < deadline, f"it never had {number} tokens"
