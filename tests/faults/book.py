@@ -16,7 +16,7 @@ from penstock.stores.sqlite import SqliteBook
 # What `settings` says that a token costs, in nanodollars.
 INPUT_COST = 1_000
 OUTPUT_COST = 2_000
-PRICED = ("main", "spare", "hasty", "heard")
+PRICED = ("main", "spare", "hasty", "heard", "briefly")
 
 _BOOKED_S = 10.0
 _MANY = 1_000_000

@@ -36,7 +36,8 @@ Table = Mapping[str, object]
 def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
     """A configuration with two patient providers, two hasty ones, and routes `pair-N` and `hasty-pair-N` over them.
 
-    A provider besides is heard out when its client leaves. What `PRICED` names has a price.
+    Two providers besides are heard out when their client leaves: `heard` for longer than any answer of a test takes, on
+    however busy a machine, and `briefly` not for long. What `PRICED` names has a price.
     """
     server: Table = {"log": "json", "keys": [CLIENT_KEY], "drain_s": 1.0} | dict(tables.pop("server", {}))
     retries: Table = {"budget": 1.0} | dict(tables.pop("retries", {}))
@@ -55,6 +56,11 @@ def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
         f'api_key = "{PROVIDER_KEY}"',
         "timeouts = { connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }",
         "[providers.heard]",
+        f'base_url = "{url}"',
+        f'api_key = "{PROVIDER_KEY}"',
+        'abort = "drain"',
+        "drain_s = 30.0",
+        "[providers.briefly]",
         f'base_url = "{url}"',
         f'api_key = "{PROVIDER_KEY}"',
         'abort = "drain"',
