@@ -103,6 +103,7 @@ class RawClient:
             self._socket.close()
             raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.port: int = self._socket.getsockname()[1]
         self._buffer = b""
         self._ended: Cut = ""
 

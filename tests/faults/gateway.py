@@ -290,6 +290,29 @@ class Gateway:
         """How many file descriptors it has open."""
         return len(os.listdir(f"/proc/{pid or self.pid}/fd"))
 
+    def end_of(self, client: RawClient) -> str:
+        """Its own end of a client's connection, as the system names it."""
+        ours, theirs = f":{self.port:04X}", f":{client.port:04X}"
+        for line in Path("/proc/net/tcp").read_text().splitlines():
+            fields = line.split()
+            if fields[1].endswith(ours) and fields[2].endswith(theirs):
+                return f"socket:[{fields[9]}]"
+        raise AssertionError("nobody has taken the connection")
+
+    def closes(self, end: str) -> None:
+        """Wait until it has closed an end: then it has noticed that the client has left."""
+        deadline = time.monotonic() + _SETTLE_S
+        while end in self._open_files():
+            assert time.monotonic() < deadline, "it has not noticed that its client has left"
+            time.sleep(0.002)  # nothing tells when a process has closed a descriptor
+
+    def _open_files(self) -> set[str]:
+        found = set()
+        for path in Path(f"/proc/{self.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.add(os.readlink(path))
+        return found
+
     def memory(self) -> int:
         """Its resident memory, in bytes."""
         status = Path(f"/proc/{self.pid}/status").read_text()

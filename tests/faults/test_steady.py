@@ -105,7 +105,9 @@ def test_a_steady_stream_is_heard_out_when_its_client_leaves(gateway: Gateway) -
     model = gateway.upstream.play([*steady(), gate, *apart(*[chunk(MORE)] * 10, chunk(REST), last_chunk())])
     with gateway.begin(f"heard/{model}", stream=True) as client:
         client.read_until(b"word5")
+        end = gateway.end_of(client)
         client.rst()
+    gateway.closes(end)
     gate.open()
     line = gateway.last_call()
     assert (line["ending"], line["code"], line["attempts"][0]["code"]) == ("cancelled", "client_gone", "")

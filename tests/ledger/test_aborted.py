@@ -63,7 +63,7 @@ def gateway(shared: Gateway) -> Iterator[Gateway]:
 
 
 def leave(gateway: Gateway, provider: str, script: Script, *, streamed: bool, heard: bytes = b"") -> tuple[str, float]:
-    """Ask, hear so much, and leave. The model, and when that was."""
+    """Ask, hear so much, and leave. The model, and when that was; the gateway has noticed it."""
     model = gateway.upstream.play(script)
     client = gateway.begin(f"{provider}/{model}", stream=streamed)
     connection = gateway.upstream.asked(model)
@@ -72,15 +72,11 @@ def leave(gateway: Gateway, provider: str, script: Script, *, streamed: bool, he
     elif heard:
         gateway.upstream.until(lambda: connection.sent)
         time.sleep(0.05)  # for it to be read
+    end = gateway.end_of(client)
     left_at = time.monotonic()
     client.close()
+    gateway.closes(end)
     return model, left_at
-
-
-def unheard(gate: Gate) -> None:
-    """Let a provider go on, once the gateway has noticed that the client has left."""
-    time.sleep(0.1)
-    gate.open()
 
 
 def stalls(gateway: Gateway, connection: Connection) -> None:
@@ -147,7 +143,7 @@ def test_drain_reads_on_and_books_the_providers_figure(
 def test_drain_waits_for_an_unstreamed_answer(gateway: Gateway) -> None:
     gate = Gate()
     leave(gateway, "heard", [gate, status(200, JSON, plain())], streamed=False)
-    unheard(gate)
+    gate.open()
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.tokens.input, attempt.tokens.output) == ("reported", 5, 3)
 
@@ -209,7 +205,7 @@ def test_c11_a_client_that_was_slow_and_leaves(gateway: Gateway, provider: str) 
 def test_a_second_target_is_not_tried_without_a_client(gateway: Gateway) -> None:
     gate = Gate()
     leave(gateway, "heard", [gate, status(500, JSON, b"{}")], streamed=True)
-    unheard(gate)
+    gate.open()
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.status) == ("void", 500)
 
@@ -236,7 +232,7 @@ def test_sigterm_lets_a_provider_be_heard_out(start: Starter) -> None:
     gate = Gate()
     leave(gateway, "heard", [head(), chunk(HELLO), gate, chunk(REST), last_chunk()], streamed=True, heard=b"Hello")
     gateway.signal(signal.SIGTERM)
-    time.sleep(0.1)
+    time.sleep(0.1)  # if it were left, it would be by now
     gate.open()
     assert gateway.wait() == 0
     (attempt,) = booked(gateway).attempts
