@@ -117,20 +117,28 @@ class Ratios:
 def _items(messages: object) -> int:
     if not isinstance(messages, list):
         return 0
-    seen = messages if len(messages) <= _MAX_ITEMS else _spread(messages, _MAX_ITEMS)
-    tokens = 0
-    for message in seen:
-        if type(message) is not dict:
-            continue
-        text = message.get("content")
-        if type(text) is str and len(message) == 2 and "role" in message:  # most are so
-            tokens += _PER_MESSAGE + (-(-len(text) // _ASCII_BYTES) if text.isascii() else _text(text))
-        else:
-            tokens += _message(message)
-    return tokens if seen is messages else _extrapolated(tokens, len(seen), len(messages))
+    if len(messages) > _MAX_ITEMS:
+        seen = _spread(messages, _MAX_ITEMS)
+        return _extrapolated(_items(seen), len(seen), len(messages))
+    tokens = _PER_MESSAGE * len(messages)
+    try:
+        for message in messages:
+            text = message["content"]
+            if text.isascii() and len(message) == 2 and "role" in message:  # nearly all are so
+                tokens -= -len(text) // _ASCII_BYTES
+            else:
+                tokens += _message(message) - _PER_MESSAGE
+    except (AttributeError, KeyError, TypeError):  # something is no object, or its content is no text
+        return sum(map(_message, messages))
+    return tokens
 
 
-def _message(message: dict[str, object]) -> int:
+def _message(message: object) -> int:
+    if not isinstance(message, dict):
+        return 0
+    text = message.get("content")
+    if type(text) is str and len(message) == 2 and "role" in message:
+        return _PER_MESSAGE + _text(text)
     tokens = _PER_MESSAGE
     for name, value in message.items():
         if type(value) is str:
