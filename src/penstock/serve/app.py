@@ -83,9 +83,11 @@ class App:
         self._started = int(time.time())
         self._recorder: Recorder | None = None
         self._calls: dict[SurfaceClient, None] = {}
-        self._chat = ChatCompletions(self._calls, self._settle)
+        self._surfaces: dict[str, ChatCompletions | Embeddings] = {
+            "/chat/completions": ChatCompletions(self._calls, self._settle),
+            "/embeddings": Embeddings(self._calls, self._settle),
+        }
         self._playground = Playground(self._calls, self._settle)
-        self._embeddings = Embeddings(self._calls, self._settle)
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
@@ -267,7 +269,11 @@ class App:
 
     def play(self, exchange: Exchange, request_id: str) -> None:
         """Answer a chat of whoever tries the gateway by its page."""
-        self._post(exchange, request_id, self._playground, None, _read(exchange.request))
+        reading = _read(exchange.request)
+        if self.draining or not reading.posted:
+            self._refuse(exchange, request_id, reading)
+        else:
+            self._playground.handle(exchange, self._gateway, request_id, None)
 
     def models(self) -> list[dict[str, object]]:
         """The models that there are, each with whether it can answer now, as far as is known."""
@@ -282,9 +288,19 @@ class App:
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         request = exchange.request
-        request_id = new_request_id()
         reading: Reading = request.reading or _read(request)
-        path = reading.path
+        surface = self._surfaces.get(reading.posted)
+        if surface is None or self.draining:
+            self._handle_other(exchange, reading)
+        elif isinstance(key := self._door.judge(reading.secret, reading.digest), Failure):
+            respond_failure(exchange, key, new_request_id(), {})
+        else:
+            surface.handle(exchange, self._gateway, new_request_id(), key)
+
+    def _handle_other(self, exchange: Exchange, reading: Reading) -> None:
+        """Answer a request that makes no call, or cannot make it."""
+        request, path = exchange.request, reading.path
+        request_id = new_request_id()
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
@@ -295,10 +311,8 @@ class App:
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
         elif isinstance(key := self._door.judge(reading.secret, reading.digest), Failure):
             respond_failure(exchange, key, request_id, {})
-        elif path == "/chat/completions":
-            self._post(exchange, request_id, self._chat, key, reading)
-        elif path == "/embeddings":
-            self._post(exchange, request_id, self._embeddings, key, reading)
+        elif path in self._surfaces:
+            self._refuse(exchange, request_id, reading)
         elif path == "/models" or path.startswith("/models/"):
             self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
@@ -306,23 +320,16 @@ class App:
             message = f"there is nothing at {request.path[:200]}{hint}"
             respond_failure(exchange, refused(404, message, "not_found"), request_id, {})
 
-    def _post(
-        self,
-        exchange: Exchange,
-        request_id: str,
-        surface: ChatCompletions | Embeddings,
-        key: Key | None,
-        reading: Reading,
-    ) -> None:
-        if exchange.request.method != "POST":
-            failure = refused(405, f"{exchange.request.method} is not possible here; POST is", "method_not_allowed")
+    def _refuse(self, exchange: Exchange, request_id: str, reading: Reading) -> None:
+        """Say why a call cannot be made: by its head, or now."""
+        method = exchange.request.method
+        if method != "POST":
+            failure = refused(405, f"{method} is not possible here; POST is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
-        elif self.draining:
-            respond_failure(exchange, _DRAINING, request_id, {})
-        elif reading.unreadable is not None:
+        elif reading.unreadable is not None and not self.draining:
             respond_failure(exchange, reading.unreadable, request_id, {})
         else:
-            surface.handle(exchange, self._gateway, request_id, key)
+            respond_failure(exchange, _DRAINING, request_id, {})
 
     def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
         headers = {"x-request-id": request_id}

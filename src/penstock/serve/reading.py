@@ -14,6 +14,8 @@ class Reading(Struct, frozen=True):
 
     path: str
     """Without the prefix under which it was asked for."""
+    posted: str
+    """The same, where a body is posted there that can be taken; else empty."""
     secret: str
     """What the client shows to be let in; empty if it shows nothing."""
     digest: bytes
@@ -24,8 +26,9 @@ class Reading(Struct, frozen=True):
 
 def read(request: HttpRequest) -> Reading:
     """What a request is, by its head."""
-    secret = _secret(request.headers)
-    return Reading(plain_path(request.path), secret, digest_of(secret), _unreadable(request.headers))
+    path, secret, unreadable = plain_path(request.path), _secret(request.headers), _unreadable(request.headers)
+    posted = path if request.method == "POST" and unreadable is None else ""
+    return Reading(path, posted, secret, digest_of(secret), unreadable)
 
 
 def _secret(headers: dict[str, str]) -> str:
