@@ -9,8 +9,8 @@ import pytest
 
 from tests.http.wire import Client, post
 
-FIRST = post(b"first", b"Authorization: Bearer one")
-AUTHORIZED = b"Authorization: Bearer one"
+AUTHORIZED = b"Authorization: Bearer one%20or%d"
+FIRST = post(b"first", AUTHORIZED)
 HEAD_SIZE = FIRST.index(b"first")
 # The head of a request whose body looks like one.
 WRAPPED = post(b"", b"Authorization: Bearer two", length=b"%d" % len(FIRST))

@@ -20,6 +20,8 @@ _PLAIN = re.compile(
     rb"(POST [!-~]+ HTTP/1\.1\r\n(?:%b)*content-length: *)([0-9]{1,15})(\r\n(?:%b)*\r\n)" % (_LINE, _LINE),
     re.IGNORECASE,
 )
+# What ends a head.
+_END = b"\r\n\r\n"
 # Every connection keeps one, and most of them wait.
 _MAX_KEPT = 8_192
 # What comes in parts is put together again with each of them.
@@ -31,7 +33,7 @@ _MAX_DIGITS = 15
 class KnownHead:
     """A head, and the request that it is, but for the body."""
 
-    __slots__ = ("_at", "_before", "_behind", "_max_body", "_rest", "request")
+    __slots__ = ("_at", "_before", "_behind", "_form", "_max_body", "_rest", "request")
 
     def __init__(self, before: bytes, behind: bytes, request: HttpRequest, max_body: int) -> None:
         """`before` and `behind` are what stands on both sides of the digits."""
@@ -39,14 +41,15 @@ class KnownHead:
         self._behind = behind
         self._at = len(before)
         self._rest = len(behind)
+        self._form = b"%d".join(part.replace(b"%", b"%%") for part in (before, behind.removesuffix(_END)))
         self._max_body = max_body
         self.request = request
 
     def body_of(self, data: bytes) -> bytes | None:
         """The body of a request with this head, where `data` is that and nothing else; None where it is not."""
-        size = len(data) - data.find(b"\r", self._at) - self._rest
-        head = b"%b%d%b" % (self._before, size, self._behind)  # as it must be for a body of this size
-        return data[len(head) :] if data.startswith(head) and size <= self._max_body else None
+        head, end, body = data.partition(_END)
+        size = len(body)
+        return body if end and head == self._form % size and size <= self._max_body else None
 
     def begins(self, data: bytes) -> bool:
         """Whether `data` is this head with a length, and a part of that small body, or nothing of it."""
