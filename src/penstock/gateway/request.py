@@ -14,8 +14,10 @@ from msgspec import Struct
 
 from penstock.gateway.failure import Failure
 
-# Keys that must not be there twice, each as it stands in a body.
-_ONCE = {key: f'"{key}"'.encode() for key in ("model", "stream", "messages", "n")}
+# The fields of a body, each as it is written there.
+_WRITTEN = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# Keys that must not be there twice.
+_ONCE = ("model", "stream", "messages", "n")
 _MAX_CHOICES = 128
 # What a 64-bit number holds: some say so for "as many as there are".
 _MAX_TOKENS = 2**63 - 1
@@ -79,7 +81,7 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     """The request in a body; raises `RefusedError`."""
     try:
         body.decode()  # of what is kept as it is written, the parser does not ask whether it is UTF-8
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        fields = _WRITTEN.decode(body)
         # What is read of them later must be readable: of what is kept as it is written, not all was looked at.
         read = {name: msgspec.json.decode(fields[name]) for name in _READ if name in fields}
     except RecursionError:
@@ -88,7 +90,8 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
         raise _refused("the body must be a JSON object", code="invalid_json") from None
     except ValueError as error:
         raise _refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
-    _check_keys(body)
+    if msgspec.json.encode(fields) != body:
+        _check_keys(body, fields)
     if "input" not in fields:
         raise _refused("`input` must be what to embed", param="input")
     model = read.get("model")
@@ -105,13 +108,15 @@ def parse(body: bytes) -> ChatRequest:
     """The request in a body; raises `RefusedError`."""
     try:
         fields = msgspec.json.decode(body)
+        written = _WRITTEN.decode(body)
     except RecursionError:
         raise _refused("the body is nested too deep", code="invalid_json") from None
+    except msgspec.ValidationError:
+        raise _refused("the body must be a JSON object", code="invalid_json") from None
     except ValueError as error:
         raise _refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
-    if not isinstance(fields, dict):
-        raise _refused("the body must be a JSON object", code="invalid_json")
-    _check_keys(body)
+    if msgspec.json.encode(written) != body:
+        _check_keys(body, written)
     model, stream, messages, options = map(fields.get, _ACTED_ON)
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
         raise _refused(_NO_MODEL, param="model")
@@ -126,17 +131,20 @@ def parse(body: bytes) -> ChatRequest:
     return ChatRequest(model, bool(stream), bool(options and options.get("include_usage")), fields)
 
 
-def _check_keys(body: bytes) -> None:
-    """Refuse a body in which a key that matters stands twice: two readers could take it for two different requests."""
-    escaped = b"\\u00" in body  # a key may hide behind its escapes
-    if not escaped and max(map(body.count, _ONCE.values())) <= 1:
-        return
+def _check_keys(body: bytes, written: dict[str, msgspec.Raw]) -> None:
+    """Refuse a body in which a key that matters stands twice: two readers could take it for two different requests.
+
+    Where all its fields, each written once, are the body again, there is no such key. So are nearly all, if not at
+    once, then without the spaces. A key that hides behind escapes is written without them.
+    """
     outermost: list[tuple[str, object]] = []
 
     def keep(pairs: list[tuple[str, object]]) -> None:
         outermost[:] = pairs  # objects are reported from the inside out: the last one is the body itself
 
     try:
+        if _without_spaces(msgspec.json.encode(written)) == _without_spaces(body):
+            return
         json.loads(body, object_pairs_hook=keep)
     except (ValueError, RecursionError):
         raise _refused("the body is not valid JSON", code="invalid_json") from None
@@ -144,6 +152,10 @@ def _check_keys(body: bytes) -> None:
     for key in _ONCE:
         if names.count(key) > 1:
             raise _refused(f"`{key}` is there twice", param=key, code="duplicate_key")
+
+
+def _without_spaces(body: bytes) -> bytes:
+    return msgspec.json.format(body, indent=-1)
 
 
 def _check_figures(fields: dict[str, object]) -> None:
