@@ -7,7 +7,7 @@ from typing import ClassVar
 from penstock.core.completion import Completion
 from penstock.core.dialects.openai_chat_body import write_body
 from penstock.gateway.call import Call
-from penstock.gateway.pipeline import Attempts, Gateway
+from penstock.gateway.pipeline import Gateway
 from penstock.gateway.request import ChatRequest, parse
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
 from penstock.serve.surfaces.client import SurfaceClient
@@ -18,11 +18,7 @@ class ChatCompletions(Surface[ChatRequest]):
     """The surface for chats."""
 
     def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
-        super().__init__(calls, settle, parse, ChatClient)
-
-    def answer(self, request: ChatRequest, client: "ChatClient", gateway: Gateway) -> Attempts | None:
-        """The attempts that will answer a chat; None if it was refused."""
-        return gateway.answer(client.call, request, client)
+        super().__init__(calls, settle, parse, ChatClient, Gateway.answer)
 
 
 class Playground(ChatCompletions):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from penstock.gateway.call import Call
 from penstock.gateway.passage import Whole
-from penstock.gateway.pipeline import Attempts, Gateway
+from penstock.gateway.pipeline import Gateway
 from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
 from penstock.serve.responses import JSON, call_headers
 from penstock.serve.surfaces.client import SurfaceClient
@@ -20,11 +20,7 @@ class Embeddings(Surface[EmbeddingsRequest]):
     name = "embeddings"
 
     def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
-        super().__init__(calls, settle, parse_embeddings, EmbeddingsClient)
-
-    def answer(self, request: EmbeddingsRequest, client: "EmbeddingsClient", gateway: Gateway) -> Attempts | None:
-        """The attempts that will answer a request; None if it was refused."""
-        return gateway.embed(client.call, request, client)
+        super().__init__(calls, settle, parse_embeddings, EmbeddingsClient, Gateway.embed)
 
 
 class EmbeddingsClient(SurfaceClient):

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -21,10 +20,11 @@ _LARGE_BODY = 262_144
 Asked = TypeVar("Asked", ChatRequest, EmbeddingsRequest)
 
 
-class Surface(ABC, Generic[Asked]):
+class Surface(Generic[Asked]):
     """One API. `calls` are those under way on all surfaces, the oldest first; `settle` is told of each that is over.
 
-    `read` finds the request in a body, or raises `RefusedError`; `client` makes the client's side of a call.
+    `read` finds the request in a body, or raises `RefusedError`; `client` makes the client's side of a call; `answer`
+    makes the attempts that will answer it, or returns None if it was refused.
     """
 
     name = "chat"
@@ -38,16 +38,14 @@ class Surface(ABC, Generic[Asked]):
         settle: Callable[[Call], None],
         read: Callable[[bytes], Asked],
         client: type[SurfaceClient],
+        answer: Callable[[Gateway, Call, Asked, Any], Attempts | None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
         self._settle = settle
         self._read: Callable[[bytes], Asked] = read
         self._client = client
-
-    @abstractmethod
-    def answer(self, request: Asked, client: Any, gateway: Gateway) -> Attempts | None:
-        """The attempts that will answer a request to its client; None if it was refused."""
+        self._answer: Callable[[Gateway, Call, Asked, Any], Attempts | None] = answer
 
     def handle(
         self,
@@ -59,7 +57,7 @@ class Surface(ABC, Generic[Asked]):
     ) -> None:
         """Begin to answer a request of whoever has that key. `was_read` tells it where it was read before."""
         body = exchange.body
-        if was_read is None and len(body) > _LARGE_BODY:
+        if len(body) > _LARGE_BODY and was_read is None:
             self._read_beside(exchange, gateway, request_id, key)
             return
         started, read_s = self._loop.time(), time.perf_counter()
@@ -88,7 +86,7 @@ class Surface(ABC, Generic[Asked]):
         try:
             if gateway.config.telemetry.otlp:
                 call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
-            client.attempts = attempts = self.answer(request, client, gateway)
+            client.attempts = attempts = self._answer(gateway, call, request, client)
             if attempts is not None:
                 attempts.begin()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
