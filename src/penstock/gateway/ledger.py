@@ -138,7 +138,8 @@ class Ledger:
         attempt.priced = self._price(plan)
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
-        self.guard(call)
+        if call.held is not None:
+            self._reservations.guard(call)
         if self._marking is None:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 

@@ -34,7 +34,7 @@ from penstock.serve.overhearing import Overhearing
 from penstock.serve.paths import decoded
 from penstock.serve.reading import Reading, read
 from penstock.serve.record import Recorder
-from penstock.serve.responses import error_page, new_request_id, refused, respond_failure, respond_json
+from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
 from penstock.serve.shelf import prepare
 from penstock.serve.siblings import Routes, Siblings
 from penstock.serve.surfaces.chat_completions import ChatCompletions, Playground
@@ -81,6 +81,7 @@ class App:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._started = int(time.time())
+        self._request_ids = request_ids()
         self._recorder: Recorder | None = None
         self._calls: dict[SurfaceClient, None] = {}
         self._surfaces: dict[str, ChatCompletions | Embeddings] = {
@@ -293,14 +294,14 @@ class App:
         if surface is None or self.draining:
             self._handle_other(exchange, reading)
         elif isinstance(key := self._door.judge(reading.secret, reading.digest), Failure):
-            respond_failure(exchange, key, new_request_id(), {})
+            respond_failure(exchange, key, next(self._request_ids), {})
         else:
-            surface.handle(exchange, self._gateway, new_request_id(), key)
+            surface.handle(exchange, self._gateway, next(self._request_ids), key)
 
     def _handle_other(self, exchange: Exchange, reading: Reading) -> None:
         """Answer a request that makes no call, or cannot make it."""
         request, path = exchange.request, reading.path
-        request_id = new_request_id()
+        request_id = next(self._request_ids)
         if path in ("/health", "/livez", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
