@@ -111,17 +111,16 @@ class Journal:
     def opened(self, entry: Entry) -> None:
         """A call is under way, or has come to its next attempt."""
         self._open.add(entry.id)
-        self._keep(entry.id, self._encode(Open(entry)))
+        self._write(Open(entry), entry.id)
 
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
         """Calls under way have come so far."""
-        record = self._encode(Mark(dict(reached)))
-        self._append(_RECORD.pack(len(record), zlib.crc32(record)) + record)
+        self._write(Mark(dict(reached)))
 
     def settled(self, entry: Entry) -> None:
         """A call is over."""
         self._open.discard(entry.id)
-        self._keep(entry.id, self._encode(Settled(entry)))
+        self._write(Settled(entry), entry.id)
 
     def booked(self, ids: Iterable[str]) -> None:
         """The book holds these calls."""
@@ -145,26 +144,24 @@ class Journal:
         self._files = [_NO_FILE, _NO_FILE]
         self._file = _NO_FILE
 
-    def _keep(self, id: str, record: bytes) -> None:
-        framed = _RECORD.pack(len(record), zlib.crc32(record)) + record
-        self._live_size += len(framed) - len(self._live.get(id, b""))
-        self._live[id] = framed
-        if not self._append(framed):
+    def _write(self, record: Record, id: str = "") -> None:
+        """Append a record. That of a call is what is still needed of it, in place of the one before."""
+        data = self._encode(record)
+        framed = _RECORD.pack(len(data), zlib.crc32(data)) + data
+        size, at = len(framed), self._at
+        if id:
+            live = self._live
+            self._live_size += size - len(live.get(id, b""))
+            live[id] = framed
+        if at + size > self._last:
             self._turn_over()
-
-    def _append(self, framed: bytes) -> bool:
-        """Whether the file in use had room for it."""
-        end = self._at + len(framed)
-        if end > self._last:
-            return False
-        data = framed + _END
+            return
+        self._at = at + size
         try:
-            if os.pwrite(self._file, data, self._at) != len(data):
+            if os.pwrite(self._file, framed + _END, at) != size + len(_END):
                 self.sound = False
         except OSError:
             self.sound = False  # the book will get it all the same, unless the process dies first
-        self._at = end
-        return True
 
     def _turn_over(self) -> None:
         """Go on in the other file, with what is still needed. It is the one in use once its number says so.
