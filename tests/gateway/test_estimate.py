@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.gateway.estimate import Ratios, estimate_input
+from penstock.gateway.request import ChatRequest
+from penstock.gateway.wish import of_chat
 from tests.promptness import in_time, prompt
 
 ENGLISH = "The quick brown fox jumps over the lazy dog while nobody is looking. "
@@ -65,6 +67,14 @@ REQUESTS: dict[str, tuple[dict[str, Any], int, int]] = {
 @pytest.mark.parametrize(("fields", "least", "most"), REQUESTS.values(), ids=REQUESTS)
 def test_a_request_has_about_so_many_tokens(fields: dict[str, Any], least: int, most: int) -> None:
     assert least <= estimate_input(fields) <= most
+
+
+@pytest.mark.parametrize("name", [name for name, (fields, _, _) in REQUESTS.items() if "messages" in fields])
+def test_a_chat_is_taken_for_that_many(name: str) -> None:
+    fields = REQUESTS[name][0]
+    for more in ({}, {"user": "somebody"}):
+        request = ChatRequest("m", stream=True, include_usage=False, fields={**fields, **more})
+        assert of_chat(request, {}).input == estimate_input(fields)
 
 
 NONSENSE: tuple[dict[str, Any], ...] = (

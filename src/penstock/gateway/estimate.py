@@ -28,7 +28,8 @@ _SAMPLE = 4_096
 _MAX_ITEMS = 500
 _MAX_PARTS = 20
 _SCHEMAS = ("tools", "functions", "response_format")
-_BESIDE_MESSAGES = frozenset(("input", "prompt", *_SCHEMAS))
+# What has tokens in a request, beside its messages.
+BESIDE_MESSAGES = frozenset(("input", "prompt", *_SCHEMAS))
 
 _DEFAULT_RATIO = 4.0
 _RATIOS = (1.0, 8.0)
@@ -46,9 +47,7 @@ _MOST_WAITING = 64
 
 def estimate_input(fields: Mapping[str, object]) -> int:
     """About how many tokens a chat request, or one for embeddings, has."""
-    tokens = _PER_REQUEST + _items(fields.get("messages"))
-    if _BESIDE_MESSAGES.isdisjoint(fields):
-        return tokens
+    tokens = estimate_messages(fields.get("messages"))
     for name in ("input", "prompt"):
         if name in fields:
             tokens += _content(fields[name])
@@ -56,6 +55,11 @@ def estimate_input(fields: Mapping[str, object]) -> int:
         if fields.get(name):
             tokens += _schema(fields[name])
     return tokens
+
+
+def estimate_messages(messages: object) -> int:
+    """The same for one that has messages, and nothing beside them."""
+    return _PER_REQUEST + _items(messages)
 
 
 def estimate_sound(size: int) -> int:

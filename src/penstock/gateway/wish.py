@@ -6,16 +6,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from penstock.gateway.estimate import estimate_input
+from penstock.gateway.estimate import BESIDE_MESSAGES, estimate_input, estimate_messages
 from penstock.gateway.request import ChatRequest, EmbeddingsRequest
 
 # Of what is to be embedded, which is not read.
 _BYTES_PER_TOKEN = 4
 # More than any model says in an answer, and few enough that what they cost fits into the accounts.
 _MOST_OUTPUT = 1_000_000_000
-# What of a chat is looked at, beside what it says.
+# What of a chat is looked at, beside its messages.
 _CAPS = ("max_completion_tokens", "max_tokens")
-_LOOKED_AT = frozenset((*_CAPS, "n", "metadata", "user"))
+_LOOKED_AT = BESIDE_MESSAGES.union(_CAPS, ("n", "metadata", "user"))
 
 
 class Wish(Struct, frozen=True):
@@ -31,7 +31,7 @@ def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
     """What a chat asks for, with what its route overrides."""
     fields = request.fields
     if not overrides and _LOOKED_AT.isdisjoint(fields):
-        return Wish(estimate_input(fields))
+        return Wish(estimate_messages(fields["messages"]))
     caps = [_figure(overrides.get(name, fields.get(name))) for name in _CAPS]
     cap = max((cap for cap in caps if cap is not None), default=None)  # which of two counts is the provider's affair
     choices = _figure(overrides.get("n", fields.get("n"))) or 1
