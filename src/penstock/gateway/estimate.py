@@ -128,10 +128,12 @@ def _items(messages: object) -> int:
     try:
         for message in messages:
             text = message["content"]
-            if text.isascii() and len(message) == 2 and "role" in message:  # nearly all are so
+            if len(message) != 2 or "role" not in message:
+                tokens += _message(message) - _PER_MESSAGE
+            elif text.isascii():  # nearly all are so
                 tokens -= -len(text) // _ASCII_BYTES
             else:
-                tokens += _message(message) - _PER_MESSAGE
+                tokens += _text(text)
     except (AttributeError, KeyError, TypeError):  # something is no object, or its content is no text
         return sum(map(_message, messages))
     return tokens
@@ -176,7 +178,7 @@ def _part(part: object) -> int:
 
 def _text(text: str) -> int:
     if text.isascii():
-        return _ceil(len(text), _ASCII_BYTES)
+        return -(-len(text) // _ASCII_BYTES)
     sample = text[:_SAMPLE]
     ascii = len(sample.encode("ascii", "ignore"))
     others = len(sample.encode("utf-8", "replace")) - ascii
