@@ -79,16 +79,20 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def measure(self) -> Measure:
         """Estimated if any attempt is; reported if any is; else void."""
+        if len(self.attempts) == 1:
+            return self.attempts[0].measure
         measures = {attempt.measure for attempt in self.attempts}
         return "estimated" if "estimated" in measures else "reported" if "reported" in measures else "void"
 
     @property
     def cost(self) -> int | None:
         """Of all attempts together; None if any is unpriced."""
+        if len(self.attempts) == 1:
+            return self.attempts[0].cost
         costs = [attempt.cost for attempt in self.attempts]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
 
     @property
     def priced(self) -> int:
         """What is known of the cost: the sum over the attempts that have a price."""
-        return sum(attempt.cost or 0 for attempt in self.attempts)
+        return sum([attempt.cost or 0 for attempt in self.attempts])

@@ -11,6 +11,12 @@ Row: TypeAlias = tuple[Value, ...]
 T = TypeVar("T")
 
 
+def insertion(table: str, columns: Sequence[str]) -> str:
+    """A statement that inserts a row, unless its id is there already."""
+    marks = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
+
+
 class Words(Protocol):
     """What the two databases have different words for. Each is put into the SQL of the schema by its name."""
 
@@ -40,6 +46,9 @@ class Transaction(Reader, Protocol):
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
         """Run a statement once for each row of parameters; all rows that they give."""
+
+    def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+        """Insert rows, but none whose id is there already; the ids and places of those that were not."""
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement once for each row of parameters."""

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from penstock.errors import BookError
 from penstock.providers.secret import Secret
-from penstock.stores.database import Reader, Row, T, Transaction, Value, Words
+from penstock.stores.database import Reader, Row, T, Transaction, Value, Words, insertion
 from penstock.stores.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.sql_book import SqlBook
 
@@ -237,6 +237,9 @@ class _Transaction:
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
         return [_row(record) for record in self._runner.run(self._connection.fetchmany(_numbered(sql), rows))]
+
+    def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+        return self.fetch_each(f"{insertion(table, columns)} RETURNING id, place", rows)
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         if rows:

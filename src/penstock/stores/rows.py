@@ -21,13 +21,14 @@ def _columns(names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
+# Texts stand together, and so do numbers: they are looked at together.
 CALL = _columns(
-    "id at_ms settled_ms key surface model stream outcome status code first_event_ms duration_ms input output cached"
-    " cache_write reasoning cost unpriced measure repairs tags end_user"
+    "id key surface model code end_user at_ms settled_ms status duration_ms input output cached cache_write reasoning"
+    " cost unpriced stream outcome measure first_event_ms repairs tags"
 )
 ATTEMPT = _columns(
-    "number provider model outcome status code measure input output cached cache_write reasoning cost price began_ms"
-    " first_event_ms duration_ms events longest_gap_ms stalls"
+    "number provider model code price status began_ms duration_ms events longest_gap_ms input output cached cache_write"
+    " reasoning cost first_event_ms outcome measure stalls"
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
@@ -41,52 +42,43 @@ LONGEST_NAME = 64
 
 def call_row(entry: Entry) -> Row:
     """The columns of `CALL`."""
+    tokens, at_ms, took_ms = entry.tokens, entry.at_ms, entry.duration_ms
     return (
-        text(entry.id),
-        number(entry.at_ms),
-        number(entry.at_ms) + number(entry.duration_ms),
-        text(entry.key),
-        text(entry.surface),
-        text(entry.model),
+        *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user),
+        *_numbers(at_ms, number(at_ms) + number(took_ms), entry.status, took_ms, *_counts(tokens), entry.priced),
+        int(entry.cost is None),
         int(entry.stream),
         entry.outcome,
-        number(entry.status),
-        text(entry.code),
-        _number(entry.first_event_ms),
-        number(entry.duration_ms),
-        *_counts(entry.tokens),
-        number(entry.priced),
-        int(entry.cost is None),
         entry.measure,
-        _json({text(code): number(count) for code, count in entry.repairs.items()}),
-        _json(tags(entry)),
-        text(entry.user),
+        _number(entry.first_event_ms),
+        _json({text(code): number(count) for code, count in entry.repairs.items()}) if entry.repairs else "{}",
+        _json(tags(entry)) if entry.tags else "{}",
     )
 
 
 def attempt_rows(entry: Entry) -> list[Row]:
     """The columns of `ATTEMPT`, for each attempt."""
-    return [
-        (
-            index,
-            text(attempt.provider),
-            text(attempt.model),
-            attempt.outcome,
-            number(attempt.status),
-            text(attempt.code),
-            attempt.measure,
+    return [_attempt_row(index, attempt) for index, attempt in enumerate(entry.attempts)]
+
+
+def _attempt_row(index: int, attempt: AttemptEntry) -> Row:
+    return (
+        index,
+        *_texts(attempt.provider, attempt.model, attempt.code, attempt.price),
+        *_numbers(
+            attempt.status,
+            attempt.began_ms,
+            attempt.duration_ms,
+            attempt.events,
+            attempt.longest_gap_ms,
             *_counts(attempt.tokens),
-            _number(attempt.cost),
-            text(attempt.price),
-            number(attempt.began_ms),
-            _number(attempt.first_event_ms),
-            number(attempt.duration_ms),
-            number(attempt.events),
-            number(attempt.longest_gap_ms),
-            _json([(number(at), number(took)) for at, took in attempt.stalls]),
-        )
-        for index, attempt in enumerate(entry.attempts)
-    ]
+        ),
+        _number(attempt.cost),
+        _number(attempt.first_event_ms),
+        attempt.outcome,
+        attempt.measure,
+        _json([(number(at), number(took)) for at, took in attempt.stalls]) if attempt.stalls else "[]",
+    )
 
 
 def tags(entry: Entry) -> dict[str, str]:
@@ -210,18 +202,25 @@ def number(value: int) -> int:
     return value if 0 <= value <= LARGEST else max(-LARGEST, min(int(value), LARGEST))
 
 
+def _texts(*values: str) -> tuple[str, ...]:
+    """The same of each. Of nearly all it is seen at once that they are right as they are."""
+    together = "".join(values)
+    if len(together) <= LONGEST and together.isascii() and together.isprintable():
+        return values
+    return tuple(map(text, values))
+
+
+def _numbers(*values: int) -> tuple[int, ...]:
+    """The same of each, seen at once."""
+    return values if min(values) >= 0 and max(values) <= LARGEST else tuple(map(number, values))
+
+
 def _number(value: int | None) -> int | None:
     return None if value is None else number(value)
 
 
 def _counts(tokens: Tokens) -> tuple[int, int, int, int, int]:
-    return (
-        number(tokens.input),
-        number(tokens.output),
-        number(tokens.cached),
-        number(tokens.cache_write),
-        number(tokens.reasoning),
-    )
+    return tokens.input, tokens.output, tokens.cached, tokens.cache_write, tokens.reasoning
 
 
 def _json(value: object) -> str:

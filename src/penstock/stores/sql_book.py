@@ -26,9 +26,6 @@ from penstock.stores.selection import Selection, marks
 from penstock.stores.summary import SUMMED, sum_up
 from penstock.stores.sums import read_sums, sums
 
-_BOOK_CALL = (
-    f"INSERT INTO calls ({', '.join(CALL)}) VALUES {marks(CALL)} ON CONFLICT (id) DO NOTHING RETURNING id, place"
-)
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
 _BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
@@ -102,6 +99,9 @@ class SqlBook:
         return self._waiting(most) and self.database.write(lambda transaction: sum_up(transaction, most)) == most
 
     def _waiting(self, most: int) -> bool:
+        ((ahead,),) = self.database.fetch(f"SELECT COALESCE(MAX(place), 0) - {SUMMED} FROM calls")
+        if cast(int, ahead) < most:
+            return False  # at most so many calls are there, and there is no need to count them
         return bool(
             self.database.fetch(f"SELECT 1 FROM calls WHERE place > {SUMMED} LIMIT 1 OFFSET {number(most) - 1}")
         )
@@ -148,12 +148,18 @@ def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
 
 def _book(transaction: Transaction, entries: dict[str, Entry]) -> None:
     """What belongs to a call is booked only with the call itself: whoever comes second adds nothing to it."""
-    places = transaction.fetch_each(_BOOK_CALL, [call_row(entry) for entry in entries.values()])
+    places = transaction.insert_new("calls", CALL, [call_row(entry) for entry in entries.values()])
     new = [(place, entries[cast(str, id)]) for id, place in places]
     attempts: list[Row] = [(place, *row) for place, entry in new for row in attempt_rows(entry)]
     transaction.execute_each(_BOOK_ATTEMPT, attempts)
-    transaction.execute_each(_BOOK_TAG, [(place, *tag) for place, entry in new for tag in tags(entry).items()])
+    tagged = [(place, *tag) for place, entry in new if entry.tags for tag in tags(entry).items()]
+    transaction.execute_each(_BOOK_TAG, tagged)
     transaction.execute_each(
         _BOOK_REPAIR,
-        [(place, text(code), number(count)) for place, entry in new for code, count in entry.repairs.items()],
+        [
+            (place, text(code), number(count))
+            for place, entry in new
+            if entry.repairs
+            for code, count in entry.repairs.items()
+        ],
     )

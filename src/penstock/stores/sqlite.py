@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.entry import Entry
-from penstock.stores.database import Reader, Row, T, Transaction, Value, Words
+from penstock.stores.database import Reader, Row, T, Transaction, Value, Words, insertion
 from penstock.stores.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.sql_book import SqlBook
 
@@ -90,6 +90,13 @@ class SqliteDatabase:
         """Run a statement for each row."""
         with self._told():
             return [found for row in rows for found in self._connection.execute(sql, row)]
+
+    def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+        """Insert rows. Nobody else writes meanwhile: what is behind the last place is new. So it costs half as much as
+        to have each row returned."""
+        ((last,),) = self.fetch(f"SELECT COALESCE(MAX(place), 0) FROM {table}")
+        self.execute_each(insertion(table, columns), rows)
+        return self.fetch(f"SELECT id, place FROM {table} WHERE place > ? ORDER BY place", (last,))
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row."""
