@@ -17,7 +17,7 @@ from penstock.core.sink import Sink
 from penstock.core.usage import ABSURD_TOKENS, Tokens
 from penstock.core.wire.payload import is_too_deep
 
-_DONE = b"data: [DONE]\n\n"
+_DONE = b"data: [DONE]"
 _DATA = b"data: {"
 # To JSON it is a blank, and to who reads the stream a line end. As a number it is found faster.
 _CR = ord("\r")
@@ -122,9 +122,16 @@ class AnyUsageChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=Tru
     usage: dict[str, object]
 
 
+class PaddedChunk(Struct, gc=False):
+    """Any chunk, as far as it is padded."""
+
+    obfuscation: str | UnsetType = UNSET
+
+
 _FINISH_CHUNK = msgspec.json.Decoder(FinishChunk)
 _USAGE_CHUNK = msgspec.json.Decoder(UsageChunk)
 _ANY_USAGE_CHUNK = msgspec.json.Decoder(AnyUsageChunk)
+_PADDED_CHUNK = msgspec.json.Decoder(PaddedChunk)
 
 
 class Tail:
@@ -143,12 +150,9 @@ class Tail:
     """Why the answer is finished."""
     tokens: Tokens | None = None
     """What the reported usage comes to, of which the output is some; None if there is none."""
-    # The frames that finish the answer and that report its usage, as they came.
+    # The chunks that finish the answer and that report its usage, as they came.
     _finish = b""
     _report = b""
-    # The paddings of the two.
-    _first: str | UnsetType = UNSET
-    _second: str | UnsetType = UNSET
 
     def __init__(self, envelope: tuple[object, ...], extras: dict[str, object], choice: int) -> None:
         self._envelope = envelope
@@ -159,81 +163,72 @@ class Tail:
 
     def take(self, data: bytes) -> bool:
         """Take in one read if it goes on with the usual ending. Otherwise return False, and take nothing any more."""
-        if data.count(b"\n") != 2:
-            return self._take_several(data)
-        if not data.endswith(b"\n\n") or _CR in data or not data.isascii():
+        lines = data[:-2].split(b"\n\n")
+        if not data.endswith(b"\n\n") or data.count(b"\n") != 2 * len(lines) or _CR in data or not data.isascii():
             return False
-        if data == _DONE:
-            taken = self._finish != b"" and not self.done
-            self.done = True
-        elif not data.startswith(_DATA):
-            return False
-        elif not self._finish:
-            taken = self._take_finish(data)
-        else:
-            taken = not self._report and not self.done and self._take_usage(data)
-        if taken:
-            self.frames += 1
-            self.held += data
-        return taken
+        for line in lines:
+            if not self._finish:
+                taken = self._take_finish(line)
+            elif line == _DONE:
+                taken = not self.done
+                self.done = True
+            else:
+                taken = not self._report and not self.done and self._take_usage(line)
+            if not taken:
+                return False
+        self.frames += len(lines)
+        self.held += data
+        return True
 
     def events(self) -> list[Event]:
         """What it comes to, when it is done."""
         told: list[Event] = []
         padding = self._extras.get("obfuscation")
-        for each in (self._first, self._second):
-            if each is not UNSET and each != padding:  # another one is told
-                padding = each
+        for chunk in filter(None, (self._finish, self._report)):
+            new = _PADDED_CHUNK.decode(chunk).obfuscation
+            if new is not UNSET and new != padding:  # another one is told
+                padding = new
                 told.append(Extra("chunk", {"obfuscation": padding}))
         told.append(Finish(self._choice, self.reason))
         if self._report:
-            told.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report[6:]).usage, Sink())))
+            told.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report).usage, Sink())))
         return [*told, End("completed")]
 
     def write(self, *, include_usage: bool) -> bytes:
         """The same ending for a client, as it came; empty where the client is promised more."""
-        if not include_usage:
-            return self._finish + _DONE
-        return self._finish + self._report + _DONE if self._report else b""
+        if self._report:
+            return self.held if include_usage else b"data: %b\n\n%b\n\n" % (self._finish, _DONE)
+        return b"" if include_usage else self.held
 
-    def _take_several(self, data: bytes) -> bool:
-        """The same, where there is not just one frame."""
-        *frames, rest = data.split(b"\n\n")
-        if rest or len(frames) < 2:
+    def _take_finish(self, line: bytes) -> bool:
+        if not line.startswith(_DATA):
             return False
-        before = self.held
-        taken = all(self.take(frame + b"\n\n") for frame in frames)
-        if not taken:
-            self.held = before  # this read is not held
-        return taken
-
-    def _take_finish(self, frame: bytes) -> bool:
+        self._finish = data = line[6:]
         try:
-            chunk = _FINISH_CHUNK.decode(frame[6:])
+            chunk = _FINISH_CHUNK.decode(data)
         except ValueError:
             return False
-        choice = chunk.choices[0]
+        (choice,) = chunk.choices
         self.reason = choice.finish_reason
-        self._first = chunk.obfuscation
-        self._finish = frame
         return choice.index == self._choice and self._fits(chunk)
 
-    def _take_usage(self, frame: bytes) -> bool:
+    def _take_usage(self, line: bytes) -> bool:
+        if not line.startswith(_DATA):
+            return False
+        self._report = data = line[6:]
         try:
-            chunk = _USAGE_CHUNK.decode(frame[6:])
+            chunk = _USAGE_CHUNK.decode(data)
         except ValueError:
-            return self._take_any_usage(frame)
-        self.tokens = chunk.usage.tokens()
-        self._second = chunk.obfuscation
-        self._report = frame
-        return self.tokens is not None and self._fits(chunk)
+            return self._take_any_usage(data)
+        self.tokens = tokens = chunk.usage.tokens()
+        return tokens is not None and self._fits(chunk)
 
-    def _take_any_usage(self, frame: bytes) -> bool:
+    def _take_any_usage(self, data: bytes) -> bool:
         """The same, in anybody's words."""
-        if is_too_deep(frame):
+        if is_too_deep(data):
             return False
         try:
-            chunk = _ANY_USAGE_CHUNK.decode(frame[6:])
+            chunk = _ANY_USAGE_CHUNK.decode(data)
         except ValueError:
             return False
         defects = Sink()
@@ -241,8 +236,6 @@ class Tail:
         if (raw.get("prompt_tokens"), raw.get("completion_tokens"), raw.get("total_tokens")) != usage.counts()[:3]:
             return False  # clients read these three
         self.tokens = Tokens.of_sound(usage)
-        self._second = chunk.obfuscation
-        self._report = frame
         return self.tokens is not None and self.tokens.output > 0 and not defects.events and self._fits(chunk)
 
     def _fits(self, chunk: TailChunk) -> bool:
