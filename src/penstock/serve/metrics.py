@@ -6,7 +6,9 @@ Counters lie where they outlive a worker (`tally.py`), and gauges are asked of t
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -127,15 +129,26 @@ class Metrics:
     def _count_all(self) -> None:
         """Count the calls that wait for it."""
         waiting, self._waiting = self._waiting, []
-        alike: dict[tuple[object, ...], list[tuple[Call, Entry]]] = {}
-        for call, entry in waiting:
-            if call.repairs or len(entry.attempts) != 1:
+        alike: defaultdict[tuple[object, ...], list[tuple[Call, Entry]]] = defaultdict(list)
+        for settled in waiting:
+            call, entry = settled
+            attempts = entry.attempts
+            if len(attempts) != 1 or call.repairs:
                 self._count_any(call, entry)
                 continue
-            attempt = entry.attempts[0]
-            names = entry.model, attempt.provider, attempt.model
-            ending = entry.outcome, entry.status, entry.stream, entry.first_event_ms is None, attempt.measure
-            alike.setdefault((names, ending, not attempt.cost), []).append((call, entry))
+            attempt = attempts[0]
+            kind = (
+                entry.model,
+                attempt.provider,
+                attempt.model,
+                entry.outcome,
+                entry.status,
+                entry.stream,
+                entry.first_event_ms is None,
+                attempt.measure,
+                not attempt.cost,
+            )
+            alike[kind].append(settled)
         for calls in alike.values():
             places = self._usual_places(calls[0][1])
             if places is not None:
@@ -200,18 +213,16 @@ class Metrics:
     def _count_usual(self, places: "_Places", calls: list[tuple[Call, Entry]]) -> None:
         """The same as what `_count_any` counts of each of them."""
         tally, values = self.tally, self.tally.values
-        attempts = [entry.attempts[0] for _, entry in calls]
-        gaps = [call.attempts[0].gaps for call, _ in calls]
+        input, output, cost, gaps_s, first_s, overhead_s, *gaps = zip(*starmap(_figures, calls), strict=True)
         for place in (places.requests, places.attempts, places.end):
             values[place] += len(calls)
-        values[places.input] += sum([attempt.tokens.input for attempt in attempts])
-        values[places.output] += sum([attempt.tokens.output for attempt in attempts])
+        values[places.input] += sum(input)
+        values[places.output] += sum(output)
         if places.cost is not None:
-            values[places.cost] += sum([attempt.cost or 0 for attempt in attempts])
-        counts = list(map(sum, zip(*[each.counts for each in gaps], strict=True)))
-        tally.merge_at(places.gaps, counts, sum([each.total_s for each in gaps]))
-        tally.observe_at(places.first, families.FIRST_CHUNK.bounds, [call.first_event_s or 0.0 for call, _ in calls])
-        tally.observe_at(places.overhead, families.OVERHEAD.bounds, [call.overhead_s or 0.0 for call, _ in calls])
+            values[places.cost] += sum(cost)
+        tally.merge_at(places.gaps, list(map(sum, gaps)), sum(gaps_s))
+        tally.observe_at(places.first, families.FIRST_CHUNK.bounds, first_s)
+        tally.observe_at(places.overhead, families.OVERHEAD.bounds, overhead_s)
 
     def orphaned(self, entry: Entry) -> None:
         """A call was left open by a worker that died."""
@@ -284,6 +295,21 @@ class Metrics:
 
         counts = own if self._folder is None else total(read_all(self._folder))
         return expose(counts | _together(told))
+
+
+def _figures(call: Call, entry: Entry) -> tuple[float, ...]:
+    """What is counted of a usual call: tokens and cost, times, and the gaps of its only attempt by their bounds."""
+    attempt, gaps = entry.attempts[0], call.attempts[0].gaps
+    tokens = attempt.tokens
+    return (
+        tokens.input,
+        tokens.output,
+        attempt.cost or 0,
+        gaps.total_s,
+        call.first_event_s or 0.0,
+        call.overhead_s or 0.0,
+        *gaps.counts,
+    )
 
 
 def _status_class(status: int) -> str:

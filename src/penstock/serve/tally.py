@@ -12,8 +12,10 @@ import fcntl
 import mmap
 import os
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -68,8 +70,8 @@ class Tally:
     def observe_at(self, place: int, bounds: Sequence[float], observed: Sequence[float]) -> None:
         """The same, of several, where their place is known."""
         values = self.values
-        for value in observed:
-            values[place + bisect_left(bounds, value)] += 1
+        for bucket, number in Counter(map(partial(bisect_left, bounds), observed)).items():
+            values[place + bucket] += number
         values[place + len(bounds) + 1] += sum(observed)
 
     def merge(self, family: Family, labels: Labels, counts: Sequence[int], total: float) -> None:
