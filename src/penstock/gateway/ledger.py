@@ -1,10 +1,11 @@
 """Ledger: admits calls by what their keys may spend, keeps account of each until it is over, and has it booked.
 
     admit ──► trying (an attempt begins: the call is in the journal) ──► settle (its entry is in the journal)
-                                                                              └──► booked (it is in the book)
+                                                 └──► hand_over (the scribe has it) ──► booked (it is in the book)
 
 Nothing here waits: the journal is a write to memory that outlives the process, booking happens in the scribe's thread,
-and accounts that processes share answer by a callback.
+and accounts that processes share answer by a callback. What is settled within a tenth of a second is handed over
+together: a thread that is woken for each call gets in the way of the next one.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ from penstock.gateway.wish import Wish
 
 # How often it is noted how far the calls under way have come.
 _MARK_S = 2.0
+# Calls that are over are handed to the scribe together: those of so many seconds. Until then the journal has them.
+_GATHER_S = 0.1
 
 _UNAVAILABLE = Failure(
     code="ledger_unavailable",
@@ -68,8 +71,8 @@ class Scribe(Protocol):
     def trouble(self) -> str:
         """Why nobody can, now."""
 
-    def put(self, entry: Entry) -> None:
-        """Book it soon."""
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Book these soon."""
 
 
 class Ledger:
@@ -86,6 +89,8 @@ class Ledger:
         self._open: dict[str, Call] = {}
         self._held: set[str] = set()
         self._marking: asyncio.TimerHandle | None = None
+        self._settled: list[tuple[Call, Entry]] = []
+        self._gathering: asyncio.TimerHandle | None = None
         self.prices = prices
         self.providers = providers
         self.secrets: tuple[str, ...] = ()
@@ -162,20 +167,33 @@ class Ledger:
         self._journal.settled(entry)
         if call.held is not None:
             self._settle_hold(entry)
-        if self.scribe is not None:
-            self.scribe.put(entry)
-        if call.ending == "completed":
-            attempt = call.attempts[-1]
-            usage = attempt.tokens or attempt.usage
-            if usage is not None and not usage.reasoning and (usage.audio_output or not attempt.sound):
-                written = (usage.output or 0) - (usage.audio_output or 0)
-                self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, written)
+        self._settled.append((call, entry))
+        if self._gathering is None:
+            self._gathering = self._loop.call_later(_GATHER_S, self.hand_over)
         return entry
+
+    def hand_over(self) -> None:
+        """Have the calls booked that are over, and learn from them."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        settled, self._settled = self._settled, []
+        if settled and self.scribe is not None:
+            self.scribe.put([entry for _, entry in settled])
+        for call, _ in settled:
+            if call.ending == "completed":
+                self._learn(call.attempts[-1])
+
+    def _learn(self, attempt: Attempt) -> None:
+        usage = attempt.tokens or attempt.usage
+        if usage is not None and not usage.reasoning and (usage.audio_output or not attempt.sound):
+            written = (usage.output or 0) - (usage.audio_output or 0)
+            self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, written)
 
     def booked(self, entries: Sequence[Entry]) -> None:
         """The book holds these entries."""
         self._journal.booked([entry.id for entry in entries])
-        held = [(entry.key, entry.id) for entry in entries if entry.id in self._held]
+        held = [(entry.key, entry.id) for entry in entries if entry.id in self._held] if self._held else []
         if held:
             self._held.difference_update([id for _, id in held])
             self._accounts.booked(held)

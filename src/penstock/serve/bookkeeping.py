@@ -135,6 +135,7 @@ class Bookkeeping:
 
     async def close(self) -> None:
         """Book what is still to be booked, if that is possible now; else the journal keeps it for the next start."""
+        self.ledger.hand_over()
         await asyncio.get_running_loop().run_in_executor(None, self._scribe.close, _CLOSE_S)
         await asyncio.sleep(0)  # what was booked last is told by the loop
         self._journal.close()

@@ -19,6 +19,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from itertools import repeat
 from pathlib import Path
 from typing import TypeAlias
 
@@ -124,10 +125,7 @@ class Journal:
 
     def booked(self, ids: Iterable[str]) -> None:
         """The book holds these calls."""
-        for id in ids:
-            record = self._live.pop(id, None)
-            if record is not None:
-                self._live_size -= len(record)
+        self._live_size -= sum(map(len, map(self._live.pop, ids, repeat(b""))))
         if not self.sound:
             self._turn_over()  # there may be room now
 

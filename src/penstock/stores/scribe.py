@@ -19,8 +19,7 @@ from penstock.gateway.entry import Entry
 from penstock.gateway.keys import Key
 from penstock.gateway.period import span
 
-# Entries that come together are booked together: so long after the first one. Until then the journal has them.
-_GATHER_S = 0.1
+# So many are booked together, and those that came with the last of them.
 _MOST_AT_ONCE = 2_000
 # How soon a key that was made or revoked counts.
 _LOOK_S = 1.0
@@ -60,7 +59,7 @@ class Scribe:
         self._on_booked = on_booked
         self._on_keys = on_keys
         self._say = say
-        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Sequence[Entry]] = queue.SimpleQueue()
         self._book: Book | None = None
         self._keys_version: int | None = None
         self._known: set[str] = set()
@@ -84,22 +83,21 @@ class Scribe:
 
         Raises `BookUnusableError` if the book never will be.
         """
-        for entry in first:
-            self._queue.put(entry)
+        self._queue.put(first)
         self.alive = True
         self._thread.start()
         self._began.wait(wait_s)
         if self._unusable is not None:
             raise self._unusable
 
-    def put(self, entry: Entry) -> None:
-        """Book an entry, soon."""
-        self._queue.put(entry)
+    def put(self, entries: Sequence[Entry]) -> None:
+        """Book entries, soon."""
+        self._queue.put(entries)
 
     def close(self, wait_s: float) -> None:
         """Book what waits, if that is possible, and end."""
         self._ending.set()
-        self._queue.put(None)
+        self._queue.put(())
         self._thread.join(wait_s)
 
     # What runs in the thread.
@@ -142,22 +140,17 @@ class Scribe:
             self._book.close()
 
     def _gather(self, waiting: list[Entry]) -> None:
-        """Wait for an entry; then take those that come with it."""
+        """Wait for entries; then take those, too, that have come meanwhile."""
         if not waiting and self._began.is_set() and not self._ending.is_set():
             try:
-                first = self._queue.get(timeout=_BREATH_S if self._behind else _LOOK_S)
+                waiting += self._queue.get(timeout=_BREATH_S if self._behind else _LOOK_S)
             except queue.Empty:
                 return
-            if first is not None:
-                waiting.append(first)
-                self._ending.wait(_GATHER_S)
         while len(waiting) < _MOST_AT_ONCE:
             try:
-                entry = self._queue.get_nowait()
+                waiting += self._queue.get_nowait()
             except queue.Empty:
                 return
-            if entry is not None:
-                waiting.append(entry)
 
     def _append(self, waiting: list[Entry]) -> None:
         batch = list(waiting)
