@@ -34,6 +34,8 @@ class Rates(Struct, frozen=True, gc=False, array_like=True):
 
     def of(self, tokens: Tokens) -> int:
         """What tokens cost at these rates, in picodollars."""
+        if not tokens.divided:
+            return tokens.input * self.input + tokens.output * self.output
         fresh = max(tokens.input - tokens.cached - tokens.cache_write, 0)
         heard = min(tokens.audio_input, fresh)
         reasoning = min(tokens.reasoning, tokens.output)

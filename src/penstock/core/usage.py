@@ -112,6 +112,12 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     audio_input: int = 0
     audio_output: int = 0
 
+    @property
+    def divided(self) -> bool:
+        """Whether any part of them is known, besides input and output."""
+        parts = self.cached or self.cache_write or self.reasoning or self.audio_input or self.audio_output
+        return parts != 0
+
     @classmethod
     def of(cls, usage: Usage) -> "Tokens":
         """What a report comes to. What it leaves out is the rest of its total, else 0; what is beyond reason is brought

@@ -98,10 +98,14 @@ class TailUsage(Struct, forbid_unknown_fields=True, gc=False):
     def tokens(self) -> Tokens | None:
         """What it comes to; None if its figures do not fit together."""
         input, output = self.prompt_tokens, self.completion_tokens
+        if self.total_tokens != input + output:
+            return None
         read, written = self.prompt_tokens_details or _NO_INPUT, self.completion_tokens_details or _NO_OUTPUT
+        if read == _NO_INPUT and written == _NO_OUTPUT:  # most are so
+            return Tokens(input=input, output=output)
         cached, heard = read.cached_tokens, read.audio_tokens
         reasoning, spoken = written.reasoning_tokens, written.audio_tokens
-        if self.total_tokens != input + output or max(cached, heard) > input or max(reasoning, spoken) > output:
+        if max(cached, heard) > input or max(reasoning, spoken) > output:
             return None
         return Tokens(
             input=input, output=output, cached=cached, reasoning=reasoning, audio_input=heard, audio_output=spoken
