@@ -109,11 +109,11 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
     if tokens is None:
         measure, tokens = _measured(call, attempt, output)
     first_s, gaps = attempt.first_event_s, attempt.gaps
-    priced, cost = attempt.priced, None
+    priced, cost, price = attempt.priced, None, ""
     if measure == "void":
-        priced, cost = None, 0
+        cost = 0
     elif priced is not None:
-        cost = cost_of(tokens, priced.price)
+        cost, price = cost_of(tokens, priced.price), priced.version
     return AttemptEntry(
         provider=attempt.provider,
         model=attempt.model,
@@ -123,7 +123,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         measure=measure,
         tokens=tokens,
         cost=cost,
-        price=priced.version if priced is not None else "",
+        price=price,
         began_ms=round(attempt.began_s * 1000),
         first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(attempt.seconds * 1000),

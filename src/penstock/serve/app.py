@@ -11,7 +11,6 @@ from urllib.parse import parse_qs
 from msgspec import structs
 
 from penstock.core.sabotage import parse_fault
-from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.failure import Failure
@@ -72,6 +71,7 @@ class App:
     def __init__(
         self, config: Config, environment: Mapping[str, str], log: Log, home: Home, tls: ssl.SSLContext | None = None
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._environment = environment
         self._log = log
         self._home = home
@@ -85,10 +85,10 @@ class App:
         self._recorder: Recorder | None = None
         self._calls: dict[SurfaceClient, None] = {}
         self._surfaces: dict[str, ChatCompletions | Embeddings] = {
-            "/chat/completions": ChatCompletions(self._calls, self._settle),
-            "/embeddings": Embeddings(self._calls, self._settle),
+            "/chat/completions": ChatCompletions(self._calls, self._over),
+            "/embeddings": Embeddings(self._calls, self._over),
         }
-        self._playground = Playground(self._calls, self._settle)
+        self._playground = Playground(self._calls, self._over)
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
@@ -384,7 +384,11 @@ class App:
             return True
         return self._here[provider.name].obstacle() is None
 
-    def _settle(self, call: Call) -> None:
+    def _over(self, client: SurfaceClient) -> None:
+        """A call is over."""
+        self._calls.pop(client, None)
+        call = client.call
+        call.total_s = self._loop.time() - call.started
         entry = self._ledger.settle(call)
         self.metrics.settled(call, entry)
         if self._traces is not None:

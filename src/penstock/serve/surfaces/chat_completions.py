@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.openai_chat_body import write_body
-from penstock.gateway.call import Call
 from penstock.gateway.pipeline import Gateway
 from penstock.gateway.request import ChatRequest, parse
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
@@ -17,8 +16,8 @@ from penstock.serve.surfaces.surface import Surface
 class ChatCompletions(Surface[ChatRequest]):
     """The surface for chats."""
 
-    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
-        super().__init__(calls, settle, parse, ChatClient, Gateway.answer)
+    def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None]) -> None:
+        super().__init__(calls, over, parse, ChatClient, Gateway.answer)
 
 
 class Playground(ChatCompletions):

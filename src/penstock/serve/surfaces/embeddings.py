@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from penstock.gateway.call import Call
 from penstock.gateway.passage import Whole
 from penstock.gateway.pipeline import Gateway
 from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
@@ -19,8 +18,8 @@ class Embeddings(Surface[EmbeddingsRequest]):
 
     name = "embeddings"
 
-    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None]) -> None:
-        super().__init__(calls, settle, parse_embeddings, EmbeddingsClient, Gateway.embed)
+    def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None]) -> None:
+        super().__init__(calls, over, parse_embeddings, EmbeddingsClient, Gateway.embed)
 
 
 class EmbeddingsClient(SurfaceClient):

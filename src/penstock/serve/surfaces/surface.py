@@ -21,7 +21,7 @@ Asked = TypeVar("Asked", ChatRequest, EmbeddingsRequest)
 
 
 class Surface(Generic[Asked]):
-    """One API. `calls` are those under way on all surfaces, the oldest first; `settle` is told of each that is over.
+    """One API. `calls` are those under way on all surfaces, the oldest first; `over` is told of each that is settled.
 
     `read` finds the request in a body, or raises `RefusedError`; `client` makes the client's side of a call; `answer`
     makes the attempts that will answer it, or returns None if it was refused.
@@ -35,14 +35,14 @@ class Surface(Generic[Asked]):
     def __init__(
         self,
         calls: dict[SurfaceClient, None],
-        settle: Callable[[Call], None],
+        over: Callable[[SurfaceClient], None],
         read: Callable[[bytes], Asked],
         client: type[SurfaceClient],
         answer: Callable[[Gateway, Call, Asked, Any], Attempts | None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
-        self._settle = settle
+        self._over = over
         self._read: Callable[[bytes], Asked] = read
         self._client = client
         self._answer: Callable[[Gateway, Call, Asked, Any], Attempts | None] = answer
@@ -81,7 +81,7 @@ class Surface(Generic[Asked]):
             key=key,
             tags=self.tags,
         )
-        client = self._client(exchange, call, self.over)
+        client = self._client(exchange, call, self._over)
         self._calls[client] = None
         try:
             if gateway.config.telemetry.otlp:
@@ -91,13 +91,6 @@ class Surface(Generic[Asked]):
                 attempts.begin()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             client.fail(error)
-
-    def over(self, client: SurfaceClient) -> None:
-        """A call is settled."""
-        self._calls.pop(client, None)
-        call = client.call
-        call.total_s = self._loop.time() - call.started
-        self._settle(call)
 
     def _read_beside(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
         def go_on(reading: asyncio.Future[Asked]) -> None:
