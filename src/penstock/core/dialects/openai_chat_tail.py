@@ -5,6 +5,7 @@ framer and no grammar: typed decoders recognise them, and when the bytes end all
 comes, what was held is read the long way, as if it had come with that. Both ways give the same events.
 """
 
+import re
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -17,8 +18,8 @@ from penstock.core.sink import Sink
 from penstock.core.usage import ABSURD_TOKENS, Tokens
 from penstock.core.wire.payload import is_too_deep
 
-_DONE = b"data: [DONE]"
-_DATA = b"data: {"
+# One chunk that finishes the answer, perhaps one that reports the usage, and perhaps `[DONE]` by now; a line each.
+_ENDING = re.compile(rb"data: (\{.+)\n\n(?:data: (\{.+)\n\n)?(data: \[DONE\]\n\n)?")
 # To JSON it is a blank, and to who reads the stream a line end. As a number it is found faster.
 _CR = ord("\r")
 
@@ -167,21 +168,20 @@ class Tail:
 
     def take(self, data: bytes) -> bool:
         """Take in one read if it goes on with the usual ending. Otherwise return False, and take nothing any more."""
-        lines = data[:-2].split(b"\n\n")
-        if not data.endswith(b"\n\n") or data.count(b"\n") != 2 * len(lines) or _CR in data or not data.isascii():
+        if not data or _CR in data or not data.isascii():
             return False
-        for line in lines:
-            if not self._finish:
-                taken = self._take_finish(line)
-            elif line == _DONE:
-                taken = not self.done
-                self.done = True
-            else:
-                taken = not self._report and not self.done and self._take_usage(line)
-            if not taken:
-                return False
-        self.frames += len(lines)
-        self.held += data
+        held = self.held + data
+        ending = _ENDING.fullmatch(held)
+        if ending is None:
+            return False
+        finish, report, done = ending.groups()
+        if not self._finish and not self._take_finish(finish):
+            return False
+        if report and not self._report and not self._take_usage(report):
+            return False
+        self.held = held
+        self.frames = held.count(b"\n\n")
+        self.done = done is not None
         return True
 
     def events(self) -> list[Event]:
@@ -201,31 +201,32 @@ class Tail:
     def write(self, *, include_usage: bool) -> bytes:
         """The same ending for a client, as it came; empty where the client is promised more."""
         if self._report:
-            return self.held if include_usage else b"data: %b\n\n%b\n\n" % (self._finish, _DONE)
+            return self.held if include_usage else b"data: %b\n\ndata: [DONE]\n\n" % self._finish
         return b"" if include_usage else self.held
 
-    def _take_finish(self, line: bytes) -> bool:
-        if not line.startswith(_DATA):
-            return False
-        self._finish = data = line[6:]
+    def _take_finish(self, data: bytes) -> bool:
         try:
             chunk = _FINISH_CHUNK.decode(data)
         except ValueError:
             return False
         (choice,) = chunk.choices
-        self.reason = choice.finish_reason
-        return choice.index == self._choice and self._fits(chunk)
-
-    def _take_usage(self, line: bytes) -> bool:
-        if not line.startswith(_DATA):
+        if choice.index != self._choice or not self._fits(chunk):
             return False
-        self._report = data = line[6:]
+        self.reason = choice.finish_reason
+        self._finish = data
+        return True
+
+    def _take_usage(self, data: bytes) -> bool:
         try:
             chunk = _USAGE_CHUNK.decode(data)
         except ValueError:
             return self._take_any_usage(data)
-        self.tokens = tokens = chunk.usage.tokens()
-        return tokens is not None and self._fits(chunk)
+        tokens = chunk.usage.tokens()
+        if tokens is None or not self._fits(chunk):
+            return False
+        self.tokens = tokens
+        self._report = data
+        return True
 
     def _take_any_usage(self, data: bytes) -> bool:
         """The same, in anybody's words."""
@@ -239,8 +240,12 @@ class Tail:
         raw, usage = chunk.usage, read_usage(chunk.usage, defects).with_total()
         if (raw.get("prompt_tokens"), raw.get("completion_tokens"), raw.get("total_tokens")) != usage.counts()[:3]:
             return False  # clients read these three
-        self.tokens = Tokens.of_sound(usage)
-        return self.tokens is not None and self.tokens.output > 0 and not defects.events and self._fits(chunk)
+        tokens = Tokens.of_sound(usage)
+        if tokens is None or not tokens.output or defects.events or not self._fits(chunk):
+            return False
+        self.tokens = tokens
+        self._report = data
+        return True
 
     def _fits(self, chunk: TailChunk) -> bool:
         """Whether a chunk belongs to the stream so far. Its padding may be another one."""
