@@ -29,14 +29,18 @@ WORDS = "what-the-client-says"
 class Defective(Surface[ChatRequest]):
     """A surface with a defect: where it reads a request, where it looks for an answer, or behind its beginning."""
 
-    def __init__(self, calls: dict[SurfaceClient, None], settle: Callable[[Call], None], place: str) -> None:
-        super().__init__(calls, settle, _misread if place == "reads" else parse, ChatClient)
-        self._place = place
+    def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None], place: str) -> None:
+        read = _misread if place == "reads" else parse
+        super().__init__(calls, over, read, ChatClient, _answer_in_part if place == "streams" else _answer_not)
 
-    def answer(self, request: ChatRequest, client: ChatClient, gateway: Gateway) -> Attempts | None:  # noqa: ARG002
-        if self._place == "streams":
-            client.begin()
-        raise KeyError(request.fields["messages"])
+
+def _answer_not(_gateway: Gateway, _call: Call, request: ChatRequest, _client: ChatClient) -> Attempts | None:
+    raise KeyError(request.fields["messages"])
+
+
+def _answer_in_part(gateway: Gateway, call: Call, request: ChatRequest, client: ChatClient) -> Attempts | None:
+    client.begin()
+    return _answer_not(gateway, call, request, client)
 
 
 def _misread(body: bytes) -> ChatRequest:
@@ -60,7 +64,12 @@ async def ask_twice(place: str, padding: int) -> Outcome:
     gateway = _gateway()
     calls: dict[SurfaceClient, None] = {}
     settled: list[Call] = []
-    surface = Defective(calls, settled.append, place)
+
+    def over(client: SurfaceClient) -> None:
+        del calls[client]
+        settled.append(client.call)
+
+    surface = Defective(calls, over, place)
 
     def handle(exchange: Exchange) -> None:
         surface.handle(exchange, gateway, "req_1", None)
