@@ -198,6 +198,17 @@ def test_spoilt_chunks_are_left_alone(spoil: Callable[[bytes], bytes]) -> None:
     assert reader.mould.read_chunk(spoil(chunk)) == 0
 
 
+@pytest.mark.parametrize("length", [262, 4_103, 65_544])
+@pytest.mark.parametrize("line", [b"\r\n", b"0\r\n", b"", b"100\r\n"])
+def test_what_is_as_long_as_no_chunk_can_be_is_left_alone(length: int, line: bytes) -> None:
+    reader, _ = read_in_chunks()
+    assert reader.mould is not None
+    event = sse(says("x"))
+    long = sse(says("x" * (1 + length - len(line + event + b"\r\n"))))
+    assert len(line + long + b"\r\n") == length
+    assert reader.mould.read_chunk(line + long + b"\r\n") == 0
+
+
 @pytest.mark.parametrize("padding", ["x", "xx", "xxxx", "z"])
 def test_chunks_with_changing_padding(padding: str) -> None:
     padded = [says(f"word{number}", obfuscation="x" * (number % 5 + 1)) for number in range(9)]

@@ -8,6 +8,7 @@ from tests.streams import (
     DONE,
     Json,
     begins,
+    bill,
     calls,
     chunk,
     completion,
@@ -98,7 +99,9 @@ def test_a_second_answer_behind_done_is_refused() -> None:
     assert (answer.text, answer.ending) == ("Hi", "failed")
 
 
-@pytest.mark.parametrize("rubbish", [b"0\r\n\r\n", b"data: bye\n\n", b"good bye\n"])
+@pytest.mark.parametrize(
+    "rubbish", [b"0\r\n\r\n", b"data: bye\n\n", b"good bye\n", sse(bill())[:-9], sse(finishes())[:30], b"data: [DO"]
+)
 def test_rubbish_behind_done_spoils_nothing(rubbish: bytes) -> None:
     answer = completion(sse(begins(), says("Hi"), finishes(), DONE) + rubbish)
     assert (answer.text, answer.ending) == ("Hi", "completed")

@@ -1,6 +1,7 @@
 """However the end of an answer comes, the same is known of it."""
 
 import pytest
+from msgspec import structs
 
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Call
@@ -63,3 +64,20 @@ def test_what_follows_an_end_is_seen(behind: list[bytes], chunked: bool) -> None
     assert call.repairs == {"content-after-finish": 1}
     assert (entry.outcome, entry.events) == ("completed", 6 + len(behind) + 1)
     assert call.attempts[0].said == len("Hello" + " word" * 4)
+
+
+FAILURES = {"an error": sse({"error": {"message": "no"}}), "bad JSON": b"data: {]\n\n"}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("before", [b"", sse(bill(**counts(3, 12)))], ids=["nothing", "usage"])
+def test_what_stands_behind_a_failure_counts_for_nothing_however_it_comes(before: bytes, failure: bytes) -> None:
+    behind = sse(says(" word")) + FINISH + sse(bill(**counts(7, 300)), DONE)
+    apart, entry = ended([before, failure, behind] if before else [failure, behind], chunked=False)
+    together, same = ended([before + failure + behind], chunked=False)
+    assert structs.replace(entry, duration_ms=0, longest_gap_ms=0) == structs.replace(
+        same, duration_ms=0, longest_gap_ms=0
+    )
+    assert together.repairs == apart.repairs == {}
+    assert entry.events == 5 + bool(before) + 1
+    assert entry.tokens.output == (12 if before else 0)

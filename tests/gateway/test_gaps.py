@@ -79,7 +79,7 @@ class Client:
 class Relayed:
     """A relay that is given events after so many seconds."""
 
-    def __init__(self, loop: Clock, *, keep: bool = False) -> None:
+    def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0) -> None:
         self.loop = loop
         self.call = Call("req_1", "m", stream=True, started=loop.time())
         self.attempt = Attempt("p", "m")
@@ -87,7 +87,7 @@ class Relayed:
         if keep:
             self.attempt.keep()
         self.connection, self.client = Connection(), Client()
-        patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000)
+        patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
         self.relay = SteadyRelay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})
@@ -182,3 +182,24 @@ def test_the_wait_for_the_first_event_is_no_gap(loop: Clock) -> None:
     made = relayed(loop, lambda _: None)
     assert made.attempt.first_event_s == 2.0
     assert made.attempt.gaps.longest_s == 0.0
+
+
+@pytest.mark.parametrize("halted", [False, True])
+def test_who_leaves_is_drained_for_so_long_also_while_the_provider_has_to_wait(halted: bool, loop: Clock) -> None:
+    async def run() -> Relayed:
+        made = Relayed(loop, drain_s=0.5)
+        for _ in range(2):
+            await asyncio.sleep(0)  # so that the timer is for later
+        made.relay.halt(halted)
+        assert made.relay.leave(lambda: None)
+        for _ in range(3):
+            loop.now += 0.2
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return made
+
+    try:
+        made = loop.run_until_complete(run())
+    finally:
+        loop.close()
+    assert made.attempt.ending == "timed_out"

@@ -54,6 +54,23 @@ def test_of_a_secret_that_was_cut_no_telling_part_stays(form: Callable[[str], st
         assert left == f"x {MASK}" or len(left) <= 2 + len(form(SECRET[:4])) + 6, left
 
 
+WIDE = "pass\U0001f600-wörd-long"
+WIDE_FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in JSON": lambda text: json.dumps(text)[1:-1],
+    "in JSON in JSON": lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
+    "in a URL": lambda text: quote(text, safe=""),
+    "in a URL, in small letters": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "in Python, by bytes": lambda text: repr(text.encode())[2:-1],
+    "in a page": lambda text: text.encode("ascii", "xmlcharrefreplace").decode(),
+}
+
+
+@pytest.mark.parametrize("form", WIDE_FORMS.values(), ids=WIDE_FORMS)
+def test_characters_of_several_bytes_and_of_two_halves_hide_nothing(form: Callable[[str], str]) -> None:
+    assert masked(f"a {form(WIDE)} b", (WIDE,)) == f"a {MASK} b"
+
+
 def test_several_secrets_are_masked_also_where_one_holds_another() -> None:
     assert masked("a key-of-b-and-c, key-of-b", ("key-of-b", "key-of-b-and-c")) == f"a {MASK}, {MASK}"
     assert masked("a key-of-b", ()) == "a key-of-b"

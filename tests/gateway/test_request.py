@@ -61,3 +61,9 @@ def refusal(read: Callable[[bytes], object], body: bytes) -> tuple[str, str | No
 def test_what_is_no_request_is_refused(read: Callable[[bytes], object], body: bytes) -> None:
     with pytest.raises(RefusedError):
         read(body)
+
+
+@pytest.mark.parametrize("beside", ['"a\\/b": 1', '"x": 1, "x": 2'])
+def test_numbers_may_have_any_length_where_nobody_reads_them(beside: str) -> None:
+    body = f'{{"model": "m", "input": [{"9" * 5_000}, 1.{"3" * 5_000}], {beside}}}'
+    assert refusal(parse_embeddings, body.encode()) is None

@@ -44,8 +44,10 @@ class Grammar:
     _start = _NO_START
     _started = False
     _finished = False
-    _usage: Usage | None = None
-    _fault: Fault | None = None
+    usage: Usage | None = None
+    """The usage, as far as it was reported."""
+    fault: Fault | None = None
+    """What failed, if anything has."""
     _usage_place = (0, 1)  # where the last usage was seen
 
     def __init__(self) -> None:
@@ -57,26 +59,26 @@ class Grammar:
     @property
     def whole(self) -> bool:
         """Whether the answer is whole so far: a choice began, every one that began is finished, nothing failed."""
-        return self._fault is None and bool(self._choices) and None not in self._choices.values()
+        return self.fault is None and bool(self._choices) and None not in self._choices.values()
 
     @property
     def held(self) -> int:
         """How many finishes, and the usage, are known and will be told at the end."""
-        return len(self._finish_places) + (self._usage is not None)
+        return len(self._finish_places) + (self.usage is not None)
 
     @property
     def expects_text(self) -> bool:
         """Whether text of a choice that has begun is legal as it stands."""
-        return self._started and not self._finished and self._fault is None
+        return self._started and not self._finished and self.fault is None
 
     @property
     def expects_end(self) -> bool:
         """Where text is expected: whether a finish and a report of usage, each the first, would be told as they are."""
-        return self._usage is None and not self._callers and len(self._choices) == 1
+        return self.usage is None and not self._callers and len(self._choices) == 1
 
     def begin(self, start: Start, choice: int) -> bool:
         """Whether the first frame's events, these two and extras between them, are legal as they stand: as if seen."""
-        if self._fault is not None or not (start.id and start.model and start.created):
+        if self.fault is not None or not (start.id and start.model and start.created):
             return False
         self._start = start
         self._started = True
@@ -86,13 +88,13 @@ class Grammar:
     def order(self, events: list[Event], sink: Sink) -> None:
         """Take in what a dialect saw; put what is legal now into the sink."""
         for event in events:
-            if type(event) in _MIDST and self._started and not self._finished and self._fault is None:
+            if type(event) in _MIDST and self._started and not self._finished and self.fault is None:
                 sink.events.append(event)  # the common case: the choice has begun (rule 2), none is finished (rule 3)
             elif type(event) is Repair:
                 sink.events.append(event)
             elif type(event) is UsageReport:
                 self._see_usage(event.usage, sink)
-            elif self._fault is not None:
+            elif self.fault is not None:
                 if not isinstance(event, Fault | Start | Extra):
                     sink.repair("ignored-after-fault")
             else:
@@ -104,21 +106,21 @@ class Grammar:
         `unread` is what stood where an answer should be, if nothing else was there.
         """
         unfinished = [choice for choice, finish in self._choices.items() if finish is None]
-        if self._fault is None and not self._choices and not cut:
+        if self.fault is None and not self._choices and not cut:
             message = f"the stream ended without an answer{f'; it holds {unread}' if unread else ''}"
             self._see(Fault("empty-stream", message, sink.offset, sink.line), sink)
-        if self._fault is None and (self._start != _NO_START or self._waiting):
+        if self.fault is None and (self._start != _NO_START or self._waiting):
             self._tell_start(sink)
-        if self._fault is None:
+        if self.fault is None:
             for finish in self._choices.values():
                 if finish is not None:
                     sink.events.append(self._reconciled(finish, sink))
-        if self._usage is not None:
-            usage = self._usage.with_total()
+        if self.usage is not None:
+            usage = self.usage.with_total()
             sink.events.extend(Repair(code, *self._usage_place, detail) for code, detail in usage.doubts())
             sink.events.append(UsageReport(usage))
-        if self._fault is not None:
-            sink.events.append(End("failed", self._fault.message))
+        if self.fault is not None:
+            sink.events.append(End("failed", self.fault.message))
         elif cut:
             sink.events.append(End("truncated", "the bytes stop in the middle of an event"))
         elif unfinished:
@@ -137,7 +139,7 @@ class Grammar:
             case Finish(choice):
                 self._see_finish(event, sink)
             case Fault():
-                self._fault = event
+                self.fault = event
                 if self._start.id or self._start.model or self._waiting:
                     self._tell_start(sink)
                 sink.events.append(event)
@@ -195,17 +197,17 @@ class Grammar:
             sink.repair("usage-placeholder")
             return
         self._usage_place = (sink.offset, sink.line)
-        if self._usage is None:
-            self._usage = usage
+        if self.usage is None:
+            self.usage = usage
         else:
-            self._usage = self._usage.updated(usage)
+            self.usage = self.usage.updated(usage)
 
     def _tell_start(self, sink: Sink) -> None:
         if self._started:
             return
         self._started = True
         missing = [name for name in ("id", "model", "created") if not getattr(self._start, name)]
-        if missing and self._fault is None:
+        if missing and self.fault is None:
             sink.repair("envelope-incomplete", ", ".join(missing))
         sink.events.append(self._start)
         sink.events.extend(self._waiting)

@@ -146,8 +146,8 @@ REPAIRS: dict[str, Defect] = {
     ),
     "data-after-done": Defect(
         "Events follow `[DONE]`.",
-        "They are read like any other.",
-        "Some providers send the usage there; nothing is dropped.",
+        "They are read like any other; but half an event at the end of the bytes is left.",
+        "Some providers send the usage there. What `[DONE]` ended is whole without it.",
     ),
     # Chunks and choices
     "keepalive-event": Defect(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from penstock.core.events import ChoiceStart, Event, Fault, ReasoningDelta, Repa
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
 from penstock.core.text import LINE_ENDS_TO_SOME
+from penstock.core.usage import Usage
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import MAX_DEPTH, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
@@ -40,6 +41,13 @@ _FINISHED = re.compile(rb'"finish_reason": ?"')
 _NEW_MOULD = 8
 
 
+class Failed(NamedTuple):
+    """How far a stream had come when it failed: its frames up to that, and the usage that was reported in them."""
+
+    frames: int
+    usage: Usage | None
+
+
 class Reader(Protocol):
     """Whoever makes events of bytes: a `StreamReader`, or one that stands before it."""
 
@@ -54,6 +62,10 @@ class Reader(Protocol):
     @property
     def frames(self) -> int:
         """How many frames there were so far."""
+
+    @property
+    def failed(self) -> "Failed | None":
+        """How far it had come when it failed, if it has."""
 
     @property
     def mould(self) -> Mould | None:
@@ -104,6 +116,8 @@ class StreamReader:
     """The mould of the next event, if all is well. Who has it may let it take events, in place of `feed`."""
     tail: Tail | None = None
     """The usual ending, as far as it has come; None before, and where it is another one."""
+    failed: Failed | None = None
+    """How far the stream had come when it failed, if it has. What stands behind that is read all the same."""
     _idle = False  # whether the framer stood between two events when it was asked last
     # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
     _framed = 0
@@ -243,6 +257,9 @@ class StreamReader:
         self._dialect.close()
         self._grammar.order(self._seen.take(), self._out)
         cut = self._framer.cut
+        if cut and self.done:
+            self._out.repair("data-after-done", "the bytes stop in the middle of an event")
+            cut = False  # when all has been said
         if not cut and not self.done and self.framing == "sse" and self._grammar.whole:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
@@ -326,6 +343,8 @@ class StreamReader:
                         out.events += seen.events
                     else:
                         self._grammar.order(seen.events, out)
+                        if self._grammar.fault is not None:
+                            self._note_failure()
                 seen.events = []
             elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
                 out.repair("data-after-done", item.message[:80])  # rubbish, when all has been said
@@ -333,6 +352,12 @@ class StreamReader:
                 if isinstance(item, Fault):
                     self._dialect.tell_held()
                 self._grammar.order([*seen.take(), item], out)
+                if self._grammar.fault is not None:
+                    self._note_failure()
+
+    def _note_failure(self) -> None:
+        if self.failed is None:
+            self.failed = Failed(self._framed, self._grammar.usage)
 
     def _read_plain(self, frame: Frame) -> Taken:
         """The fast lane; returns whether it took the frame."""

@@ -3,7 +3,7 @@
 from penstock.core.completion import Accumulator, Completion
 from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.events import Event
-from penstock.core.stream import Reader
+from penstock.core.stream import Failed, Reader
 
 
 class Heard:
@@ -31,6 +31,11 @@ class Heard:
     def tail(self) -> Tail | None:
         """The usual ending, as far as it has come."""
         return self._reader.tail
+
+    @property
+    def failed(self) -> Failed | None:
+        """How far it had come when it failed, if it has."""
+        return self._reader.failed
 
     @property
     def held(self) -> int:

@@ -185,6 +185,8 @@ def _forms(secret: str) -> Iterator[str]:
     """
     data = secret.encode(errors="surrogateescape")
     yield from (secret, encode_basestring(secret)[1:-1], quote(data, safe=""))
+    # What escapes that stand for bytes, and for halves of characters, come to one by one.
+    yield from (data.decode("latin-1"), "".join(map(_halves, secret)))
     undone = _View(secret, [0], [0]).undone()
     if undone is not None and undone.text:
         yield undone.text
@@ -194,3 +196,9 @@ def _forms(secret: str) -> Iterator[str]:
         text = text[(before * 8 + 5) // 6 : whole]
         if len(text) >= _SHORTEST_IN_BASE64:
             yield from (text, text.replace("+", "-").replace("/", "_"))
+
+
+def _halves(character: str) -> str:
+    """A character in the halves that JSON escapes it by, if it has any."""
+    beyond = ord(character) - 0x10000
+    return character if beyond < 0 else chr(0xD800 + (beyond >> 10)) + chr(0xDC00 + (beyond & 0x3FF))

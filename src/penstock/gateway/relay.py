@@ -38,6 +38,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.stream import Reader, StreamWriter
+from penstock.core.usage import Usage
 from penstock.gateway.call import NOTED, SPOKEN, Call, size_of
 from penstock.gateway.error_body import MAX_ERROR_BODY
 from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
@@ -245,6 +246,8 @@ class Relay(Timed):
         if self._connection is not None:
             self._connection.shortcut = None
         self.resume()
+        if self._paused:  # still, by who tells how much may be said
+            self._watch_time()
         return True
 
     # Events.
@@ -291,6 +294,9 @@ class Relay(Timed):
     def _take(self, events: list[Event], data: bytes = b"") -> None:
         """Take what the provider said; `data` is given if it may go on as it came."""
         kinds = set(map(type, events))
+        if Fault in kinds:  # what stands behind it counts as if it had never come: nothing may depend on how reads fall
+            events = events[: next(place for place, event in enumerate(events) if type(event) is Fault) + 1]
+            kinds = set(map(type, events))
         if kinds != {Repair}:
             if self._seen_event:
                 self._advance()
@@ -302,13 +308,11 @@ class Relay(Timed):
             self._count(self._hear(events))
         if self._call.on_text is not None:
             self._call.on_text(events)
-        if Fault in kinds:
-            fault = next(event for event in events if isinstance(event, Fault))
-            # What came before it counts as if it had come alone: nothing may depend on how reads fall.
-            self._release(events[: events.index(fault)])
-            self._fail(from_fault(fault))
-        elif isinstance(end := events[-1], End):
-            self._end(events, end)
+        if isinstance(last := events[-1], Fault):
+            self._release(events[:-1])
+            self._fail(from_fault(last))
+        elif isinstance(last, End):
+            self._end(events, last)
         else:
             self._release(events, data)
 
@@ -373,14 +377,21 @@ class Relay(Timed):
         failure = failure.without(self._attempt.secrets)
         self._attempt.code = failure.code
         self._attempt.answered = self._is_answered(failure, ending)
-        if self._attempt.said:
-            self._call.watch([event for event in self._reader.close() if type(event) is UsageReport])
+        if self._attempt.said and (usage := self._reported()) is not None:
+            self._attempt.usage = usage
         self._finish(ending)
         if committed:
             self._call.code = self._call.code or failure.code
             self._client.end(failure.frame(self._call.id))
         else:
             self._on_outcome(failure)
+
+    def _reported(self) -> Usage | None:
+        """The usage that was reported before it failed."""
+        failed = self._reader.failed
+        if failed is not None:
+            return failed.usage.with_total() if failed.usage is not None else None
+        return next((event.usage for event in self._reader.close() if type(event) is UsageReport), None)
 
     def _is_answered(self, failure: Failure, ending: Ending) -> bool:
         """Whether the provider had an answer all the same. An unstreamed one was there before its first byte came."""
@@ -397,7 +408,8 @@ class Relay(Timed):
         attempt.seconds = self._loop.time() - self._begun
         attempt.ending = ending
         self._stop_time()
-        attempt.events = self._reader.frames
+        failed = self._reader.failed
+        attempt.events = self._reader.frames if failed is None else failed.frames
         attempt.reader = attempt.on_limit = attempt.stop = attempt.halt = None
         if attempt.transcript is not None:
             attempt.forget()

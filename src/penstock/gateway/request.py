@@ -145,7 +145,7 @@ def _check_keys(body: bytes, written: dict[str, msgspec.Raw]) -> None:
     try:
         if _without_spaces(msgspec.json.encode(written)) == _without_spaces(body):
             return
-        json.loads(body, object_pairs_hook=keep)
+        json.loads(body, object_pairs_hook=keep, parse_int=str, parse_float=str)  # of any length
     except (ValueError, RecursionError):
         raise _refused("the body is not valid JSON", code="invalid_json") from None
     names = [name for name, _ in outermost]

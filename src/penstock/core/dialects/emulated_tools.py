@@ -20,7 +20,7 @@ import re
 from typing import Any
 
 from penstock.core.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.core.stream import Reader
+from penstock.core.stream import Failed, Reader
 from penstock.core.wire.scan import JsonScan
 
 _CALL = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
@@ -92,6 +92,11 @@ class EmulatedToolReader:
     def max_event(self) -> int:
         """How many bytes one event may have."""
         return self._reader.max_event
+
+    @property
+    def failed(self) -> Failed | None:
+        """How far it had come when it failed, if it has."""
+        return self._reader.failed
 
     @property
     def held(self) -> int:

@@ -177,16 +177,16 @@ class Mould:
 
 
 @lru_cache(maxsize=1_024)
-def _opening(length: int) -> tuple[bytes, int, int]:
+def _opening(length: int) -> tuple[bytes | tuple[()], int, int]:
     """How an HTTP chunk of so many bytes begins: its first line, the bytes of that, and the bytes that the chunk has.
 
-    The line of a chunk that there cannot be is one that no chunk begins with.
+    There are lengths that no chunk has: nothing begins with the line of such a one.
     """
     for digits in _LIKELY_DIGITS:
         line = b"%x\r\n" % max(length - digits - len(b"\r\n\r\n"), 0)
         if len(line) == digits + len(b"\r\n"):
             return line, len(line), length - len(line) - len(b"\r\n")
-    return b"\r\n", len(b"\r\n"), 0
+    return (), 0, 0
 
 
 def _plain(data: bytes) -> str:

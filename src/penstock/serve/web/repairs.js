@@ -103,7 +103,7 @@ export const REPAIRS = {
  },
  "data-after-done": {
   "wrong": "Events follow `[DONE]`.",
-  "done": "They are read like any other."
+  "done": "They are read like any other; but half an event at the end of the bytes is left."
  },
  "keepalive-event": {
   "wrong": "A heartbeat is sent as an event.",
