@@ -59,6 +59,9 @@ def test_a_denied_budget_says_when_to_come_again() -> None:
     assert denied(ask(account, limited, "a", 101)).retry_after_s is None, "no month has so much"
     granted(ask(account, limited, "a", 30))
     assert denied(ask(account, limited, "b", 30)).retry_after_s == 1, "only a running call stands in its way"
+    settle(account, "a", 30, 0, NOW)
+    denial = denied(ask(account, limited, "b", 30))
+    assert denial.retry_after_s == (december - NOW) / 1000, "it is over, though not booked: it gives nothing back"
     whole = Account(spent={"total": 60})
     assert denied(ask(whole, key(budget=100, period="total"), "a", 50)).retry_after_s is None
 

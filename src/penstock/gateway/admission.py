@@ -158,7 +158,9 @@ def _over_budget(account: Account, key: Key, demand: Demand, period: Span) -> De
         return None
     what = f"this key's budget of {dollars(key.budget)} for {period.label}"
     needs = f"this call may cost up to {dollars(demand.cost)}"
-    if demand.cost <= key.budget - spent:
+    # What is over, and not booked yet, is as good as spent: nobody gets it back.
+    over = sum(hold.cost for hold in account.held.values() if not hold.open and hold.period == period.label)
+    if demand.cost <= key.budget - spent - over:
         message = f"{what} is held by calls that are still running, and {needs}: try again when they are over"
         return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=_SOON_S)
     left = dollars(max(0, key.budget - spent - owed))
