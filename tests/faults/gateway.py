@@ -120,7 +120,11 @@ class Gateway:
     # Starting and stopping.
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()  # nothing that was started stays, though it never said that it listens
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
