@@ -53,10 +53,14 @@ class ChatRequest(Struct, frozen=True):
         """The body for a provider: every field that the client sent, but for what the route overrides.
 
         Usage is asked for always where the provider accepts that, because somebody has to know what the answer cost.
+        Elsewhere `stream_options` is left out: providers that do not know the field answer 422, and OpenAI answers 400
+        to a call that has it and is not streamed.
         """
         fields = {**self.fields, **overrides, "model": model}
         if self.stream and ask_for_usage:
             fields["stream_options"] = _with_usage(fields.get("stream_options"))
+        else:
+            fields.pop("stream_options", None)
         return msgspec.json.encode(fields)
 
     def for_model_here(self, model: str, overrides: Mapping[str, object]) -> dict[str, object]:
