@@ -32,6 +32,7 @@ from penstock.http.client import Receiver, UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.providers.provider import Provider
 from penstock.upstream import runtime
+from penstock.upstream.local_stream import OneCreated
 from penstock.upstream.runtime import Obstacle
 from penstock.upstream.weights import BUILT_IN, Weights, is_genuine, path_of
 
@@ -219,9 +220,8 @@ class Local:
             turn.close()
 
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_unix_connection(
-            lambda: UpstreamConnection(UpstreamLimits(), over), self._socket("model")
-        )
+        connection = UpstreamConnection(UpstreamLimits(), over)
+        await loop.create_unix_connection(lambda: OneCreated(connection), self._socket("model"))
         return connection
 
     def _socket(self, name: str) -> str:
