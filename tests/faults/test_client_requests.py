@@ -110,6 +110,105 @@ def test_hostile_framing_is_refused_and_the_connection_closed(gateway: Gateway, 
             client.ends()
 
 
+# What may stand in Transfer-Encoding but `chunked`, alone; each item is one header.
+TRANSFER_ENCODINGS: dict[tuple[str, ...], int] = {
+    ("xchunked", "chunked"): 501,
+    ("identity", "chunked"): 501,
+    ("gzip", "chunked"): 501,
+    ("gzip, chunked",): 501,
+    ("gzip,chunked",): 501,
+    ("gzip ,\tchunked",): 501,
+    ("GZIP, CHUNKED",): 501,
+    ("x-gzip, chunked",): 501,
+    ("deflate, chunked",): 501,
+    ("compress, chunked",): 501,
+    ("br, chunked",): 501,
+    ("identity, chunked",): 501,
+    ("trailers, chunked",): 501,
+    ("xchunked, chunked",): 501,
+    ("chunkedx, chunked",): 501,
+    ("gzip, deflate, chunked",): 501,
+    ("gzip;q=1, chunked",): 501,
+    ('"chunked", chunked',): 501,
+    ("chunked;a=b, chunked",): 501,
+    (",chunked",): 400,
+    (", chunked",): 400,
+    (" , chunked",): 400,
+    (",,chunked",): 400,
+    ("gzip,,chunked",): 400,
+    ("chunked,",): 400,
+    ("chunked ,",): 400,
+    ("chunked, chunked",): 400,
+    ("chunked,chunked",): 400,
+    ("chunked", "chunked"): 400,
+    ("chunked", "CHUNKED"): 400,
+    ("chunked, gzip",): 400,
+    ("chunked", "gzip"): 400,
+    ("chunked", "identity"): 400,
+    ("chunked", "xchunked"): 400,
+    ("chunked, identity",): 400,
+    ("gzip",): 400,
+    ("identity",): 400,
+    ("xchunked",): 400,
+    ("chunke",): 400,
+    ("chunkedx",): 400,
+    ("chunked chunked",): 400,
+    ("gzip chunked",): 400,
+    ("chunked;a=b",): 400,
+    ("chunked; a=b",): 400,
+    ("chunked;",): 400,
+    ('"chunked"',): 400,
+    ("'chunked'",): 400,
+    ("(a) chunked",): 400,
+    ("chunked\x0b",): 400,
+    ("\x0bchunked",): 400,
+    ("\x0cchunked",): 400,
+    ("chunked\x00",): 400,
+    ("chunked\x1f",): 400,
+    ("\xa0chunked",): 400,
+    ("chunked\xa0",): 400,
+    ("\xefchunked",): 400,
+    ("chunked\rgzip",): 400,
+    ("chunked\r\n gzip",): 400,
+    ("\r\n chunked",): 400,
+    ("",): 400,
+    (" ",): 400,
+    ("", "chunked"): 400,
+    ("chunked", ""): 400,
+    (",",): 400,
+}
+
+
+@pytest.mark.parametrize("values", TRANSFER_ENCODINGS, ids=repr)
+def test_only_chunked_alone_is_a_transfer_encoding(gateway: Gateway, values: tuple[str, ...]) -> None:
+    """Two recipients may read a list differently, and one of them then finds a request in the body of another."""
+    headers = "".join(f"Transfer-Encoding: {value}\r\n" for value in values).encode("latin-1")
+    with gateway.client() as client:
+        client.send(framed(headers, body=IN_CHUNKS))
+        response = client.response()
+        assert (response.status, response.headers["connection"]) == (TRANSFER_ENCODINGS[values], "close")
+        assert response.error["code"] == {400: "bad_request", 501: "transfer_coding_not_supported"}[response.status]
+        client.ends()
+
+
+def test_an_http_1_0_request_has_no_transfer_encoding(gateway: Gateway) -> None:
+    """RFC 9112 section 6.1: its framing is faulty, since HTTP/1.0 knows no chunks."""
+    with gateway.client() as client:
+        client.send(framed(CHUNKED, body=IN_CHUNKS, line=LINE.replace(b"1.1", b"1.0")))
+        response = client.response()
+        assert (response.status, response.headers["connection"]) == (400, "close")
+        client.ends()
+
+
+@pytest.mark.parametrize("value", ["chunked", "Chunked", "CHUNKED", " chunked", "\tchunked", "chunked ", "chunked  "])
+def test_chunked_is_read_in_any_spelling_of_its_own(gateway: Gateway, value: str) -> None:
+    model = gateway.upstream.play(whole())
+    content = body(f"main/{model}", stream=True)
+    in_chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content)
+    response = gateway.send(framed(f"Transfer-Encoding:{value}\r\n".encode(), body=in_chunks), calls=1)
+    assert (response.status, response.text) == (200, TEXT)
+
+
 FRONT = ["C23 CL and TE", "C21 a header of 17 KB", "C22 a URL of 9 KB", "C19 a length of 10¹²", "C24 no Host"]
 
 
@@ -330,6 +429,7 @@ def test_c40_a_preflight_is_answered(gateway: Gateway) -> None:
     )
     response = gateway.send(request.replace(f"Authorization: Bearer {CLIENT_KEY}\r\n".encode(), b""))
     assert response.status == 204
+    assert not {"content-length", "transfer-encoding"} & response.headers.keys()  # RFC 9110 section 8.6, RFC 9112 6.1
 
 
 def test_c40_an_offer_of_http_2_is_ignored(gateway: Gateway) -> None:

@@ -19,3 +19,26 @@ def test_what_was_sent_ahead_is_taken_up_before_what_comes_then() -> None:
         assert client.status == 200
 
     asyncio.run(check())
+
+
+def test_an_answer_that_has_no_body_says_nothing_of_one() -> None:
+    """RFC 9110 section 8.6: neither a length nor chunks, however it is written."""
+
+    async def check() -> None:
+        for status in (204, 304):
+            client = Client()
+            client.send(post(b"one"), post(b"two"))
+            client.waiting.popleft().respond(status, {}, b"not sent")
+            await asyncio.sleep(0)
+            exchange = client.waiting.popleft()
+            exchange.start(status, {})
+            exchange.write(b"not sent")
+            exchange.end(b"nor this")
+            for written in client.wire.written:
+                assert written.startswith(b"HTTP/1.1 %d " % status)
+                assert b"content-length" not in written
+                assert b"transfer-encoding" not in written
+                assert written.endswith(b"\r\n\r\n")
+            assert len(client.wire.written) == 2
+
+    asyncio.run(check())

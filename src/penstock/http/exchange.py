@@ -9,8 +9,8 @@ from msgspec import Struct
 # The header by which a client may name its request; it is told again.
 _CLIENTS_NAME = "x-client-request-id"
 _CLOSE = "connection: close\r\n"
-# Has no body, and says nothing of the one that it stands for.
-_NOT_MODIFIED = 304
+# Statuses of responses that have no body, and so neither Content-Length nor Transfer-Encoding (RFC 9110, section 8.6).
+_WITHOUT_BODY = (204, 304)
 REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -98,14 +98,17 @@ class Exchange(Struct, eq=False):
         """Answer at once, with a body of known length."""
         if self._state != "new":
             return
-        length = "" if status == _NOT_MODIFIED else f"content-length: {len(body)}\r\n"
-        head = self._head(head_lines(status, headers), length)
-        self._connection.write(head + (b"" if self.request.method == "HEAD" else body))
+        has_body = status not in _WITHOUT_BODY
+        head = self._head(head_lines(status, headers), f"content-length: {len(body)}\r\n" if has_body else "")
+        self._connection.write(head + (body if has_body and self.request.method != "HEAD" else b""))
         self._finish()
 
     def start(self, status: int, headers: dict[str, str]) -> None:
         """Begin an answer that is written piece by piece. Its head leaves with the first piece."""
-        self.begin(head_lines(status, headers))
+        if status in _WITHOUT_BODY:
+            self.respond(status, headers, b"")
+        else:
+            self.begin(head_lines(status, headers))
 
     def begin(self, lines: str) -> None:
         """The same, where the first line of the head and the headers are written already, as `head_lines` does it."""

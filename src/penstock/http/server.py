@@ -346,6 +346,8 @@ class ServerConnection(asyncio.Protocol):
             raise _RefusedError(400, "the Host header is not a host")
         elif len(headers) < len(self._headers) and [name for name, _ in self._headers].count("host") > 1:
             raise _RefusedError(400, "there must be exactly one Host header")
+        if "transfer-encoding" in headers:
+            self._check_transfer_encoding()
         if self._ask_max_body is not None:
             self._max_body = self._ask_max_body(self._target, headers)
         length = headers.get("content-length", "")
@@ -355,6 +357,22 @@ class ServerConnection(asyncio.Protocol):
         self._framing_bytes = 0
         if headers.get("expect", "").lower() == "100-continue" and not self._ready:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _check_transfer_encoding(self) -> None:
+        """Accept one `Transfer-Encoding: chunked` and nothing else.
+
+        llhttp also reads lists that end in `chunked`. A proxy in front may read them differently, and take the end of
+        this request for the beginning of the next one (request smuggling). Statuses: RFC 9112, section 6.1.
+        """
+        if self._parser.get_http_version() == "1.0":
+            raise _RefusedError(400, "an HTTP/1.0 request cannot have a Transfer-Encoding")
+        values = [value for name, value in self._headers if name == "transfer-encoding"]
+        codings = [coding.strip(" \t").lower() for value in values for coding in value.split(",")]
+        if codings == ["chunked"]:
+            return
+        if "" in codings or codings.count("chunked") != 1:
+            raise _RefusedError(400, "the Transfer-Encoding must be `chunked`, once")
+        raise _RefusedError(501, "no transfer coding but `chunked` is supported; send the body without the others")
 
     def _check_sizes(self) -> None:
         limits = self._limits

@@ -19,6 +19,7 @@ _CODES = {
     414: "url_too_long",
     426: "upgrade_not_supported",
     431: "headers_too_large",
+    501: "transfer_coding_not_supported",
     503: "too_many_connections",
 }
 _MAX_HEADER = 200
