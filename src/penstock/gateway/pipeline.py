@@ -187,6 +187,7 @@ class AnyAttempts(ABC, Generic[Side, Request]):
     _tried = 0  # targets before the present one
     _fresh = False
     _probe = False
+    _committed = False
     _opening: asyncio.Task[None] | None = None
     _stopped = False
 
@@ -270,11 +271,14 @@ class AnyAttempts(ABC, Generic[Side, Request]):
             self._client.fail(error)
 
     def _on_outcome(self, failure: Failure | None) -> None:
-        """The target has committed, or it has failed before it could."""
+        """The target has committed, or it has failed before it could; and, once it has committed, how it ended."""
         if self._stopped:
             return
         try:
-            self._go_on(failure)
+            if self._committed:
+                self._conclude(failure)
+            else:
+                self._go_on(failure)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             self._client.fail(error)
 
@@ -287,10 +291,11 @@ class AnyAttempts(ABC, Generic[Side, Request]):
             self._fresh = True
             self._ask()
             return
-        self._leave()
         if failure is None:
-            health.succeeded(self._plan.target)
+            self._committed = True
+            health.committed(self._plan.target)
             return
+        self._probe = False
         health.failed(self._plan.target, failure)
         following = self._plans[self._tried + 1 : self._tried + 2] if failure.retryable else ()
         if following and self._gateway.budget.spend():
@@ -303,6 +308,14 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         if wait and not failure.retry_after:
             failure = structs.replace(failure, retry_after=refusals.whole_seconds(wait))
         self._client.refuse(failure)
+
+    def _conclude(self, failure: Failure | None) -> None:
+        """The answer of the target that has committed is complete, or broke off."""
+        self._probe = False
+        if failure is None:
+            self._gateway.health.completed(self._plan.target)
+        else:
+            self._gateway.health.broke(self._plan.target, failure)
 
 
 class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):

@@ -88,8 +88,9 @@ class Relay(Timed):
         patience: Patience,
         on_outcome: Callable[[Failure | None], None],
     ) -> None:
-        """`on_outcome` is called once: with None when the answer is committed or complete, with a failure when the next
-        target may be tried."""
+        """`on_outcome` is called with None when the answer is committed, or with a failure when the next target may be
+        tried. After the commit it is called once more when the answer ends: with None if it is complete, else with
+        the failure."""
         attempt = call.attempts[-1]
         super().__init__(patience, attempt.gaps, call.started + patience.total_s, streamed=client.stream)
         self._call = call
@@ -382,6 +383,7 @@ class Relay(Timed):
         self._finish(ending)
         if committed:
             self._call.code = self._call.code or failure.code
+            self._on_outcome(failure)
             self._client.end(failure.frame(self._call.id))
         else:
             self._on_outcome(failure)
@@ -420,6 +422,8 @@ class Relay(Timed):
             self._tape.stop(ending)
         if committed:
             self._call.ending = self._call.ending or ending
+            if ending == "completed":
+                self._on_outcome(None)
         if self._on_left is not None:
             self._loop.call_soon(self._on_left)  # when what ends it has been noted
             self._on_left = None

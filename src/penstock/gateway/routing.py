@@ -1,75 +1,153 @@
-"""Routing: which targets may answer a model's name, in which order, and which of them are left alone for now."""
+"""Routing: which targets may answer a model's name, in which order, and which of them cool down.
+
+Each target has a circuit breaker. It opens when the target has failed so often in a row, or asks to be left alone: the
+target *cools down*, and is not tried. After the cool-down one call is let through, the *probe*; its outcome closes the
+breaker or opens it again.
+
+An attempt can fail before its commit point, or break after it. Both are counted, each on its own: a commit ends a row
+of failures, a complete answer ends a row of breaks too. So a target that begins to answer every call, and breaks every
+answer, cools down. Its probe then has to be complete before the breaker closes.
+"""
 
 import random
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
+from hashlib import blake2b
+from types import MappingProxyType
 
-from penstock.gateway.config import Retries, Target
-from penstock.gateway.failure import OURS, Failure
+import msgspec
+
+from penstock.gateway.breakers import (
+    BREAKS,
+    COOLS_UNTIL,
+    FAILURES,
+    KEY_BYTES,
+    PROBE_UNTIL,
+    BreakerTable,
+)
+from penstock.gateway.config import Provider, Retries, Secret, Target
+from penstock.gateway.failure import Failure
 from penstock.gateway.plan import Plan
 
-# So many failures in a row, and a target is left alone for a while.
+# So many failures in a row, and a target cools down.
 _FAILURES_TO_COOL = 5
+# Failures of the provider have codes that begin so. Those of the gateway, of clients and of budgets do not.
+_PROVIDERS = "upstream_"
+# The limit is ours, and whether an answer exceeds it depends on what was asked for.
+_TOO_LARGE = "upstream_event_too_large"
 
 
 class Health:
-    """Which targets fail, and until when they are left alone. Shared by all calls of a process.
+    """The circuit breakers of all targets, by one configuration. Shared by all calls of a process.
 
+    The table of the breakers outlives the configuration. A target is known in it by its model and all settings of its
+    provider: so a provider whose settings change starts afresh, and every other one stays as it was.
     `retries` are the second tries that there may be.
     """
 
-    def __init__(self, retries: Retries, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        retries: Retries,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        table: BreakerTable | None = None,
+    ) -> None:
         self._retries = retries
         self.retries = RetryBudget(retries.budget)
         self._clock = clock
         self._wall_clock = wall_clock
-        self._failures: dict[str, int] = {}
-        self._cooling: dict[str, float] = {}
-        self._probes: set[str] = set()
+        self._table = BreakerTable() if table is None else table
+        self._words = self._table.words
+        self._seeds: dict[str, bytes] = {}
 
-    def succeeded(self, target: Target) -> None:
-        """The target has answered."""
-        if self._failures or self._cooling or self._probes:
-            name = target.name
-            self._probes.discard(name)
-            self._failures.pop(name, None)
-            self._cooling.pop(name, None)
+    def committed(self, target: Target) -> None:
+        """The target has begun to answer."""
+        if not self._words[0]:
+            return  # nearly always
+        with self._table.change(self._key(target), self._clock()) as record:
+            if record is None:
+                return
+            words = self._words
+            words[record + FAILURES] = 0.0
+            if not words[record + BREAKS]:
+                self._table.free(record)
+            elif words[record + BREAKS] < _FAILURES_TO_COOL:
+                words[record + COOLS_UNTIL] = words[record + PROBE_UNTIL] = 0.0
+
+    def completed(self, target: Target) -> None:
+        """The target has answered, from beginning to end."""
+        if not self._words[0]:
+            return  # nearly always
+        with self._table.change(self._key(target), self._clock()) as record:
+            if record is not None:
+                self._table.free(record)
 
     def tried(self, target: Target) -> bool:
-        """The target is asked now. After a cool-down this one call is the probe, and is told so: others wait for it."""
-        if not self._cooling or target.name not in self._cooling:
-            return False
-        self._probes.add(target.name)
-        return True
+        """The target is asked now. Returns whether this call is the probe after a cool-down; other calls wait for it.
+
+        They wait as long as the first event may take: a worker that dies with its probe must not keep a target out.
+        """
+        if not self._words[0]:
+            return False  # nearly always
+        now = self._clock()
+        with self._table.change(self._key(target), now) as record:
+            if record is None or not self._words[record + COOLS_UNTIL] or self._words[record + PROBE_UNTIL] > now:
+                return False
+            self._words[record + PROBE_UNTIL] = now + target.timeouts.first_event_s
+            return True
 
     def left(self, target: Target) -> None:
         """The probe does not wait for the target's answer any more."""
-        self._probes.discard(target.name)
+        with self._table.change(self._key(target), self._clock()) as record:
+            if record is not None:
+                self._words[record + PROBE_UNTIL] = 0.0
 
     def failed(self, target: Target, failure: Failure) -> None:
-        """The target has not answered."""
-        name = target.name
-        self._probes.discard(name)
-        if not failure.retryable or failure.code.startswith(OURS):
-            return
-        failures = self._failures[name] = self._failures.get(name, 0) + 1
-        wait = self._wait_s(failure.retry_after)
-        if wait is None and failure.status == 429:
-            wait = min(2.0**failures, self._retries.cooldown_s)
-        if wait is None and failures >= _FAILURES_TO_COOL:
-            wait = self._retries.cooldown_s
-        if wait:
-            self._cooling[name] = self._clock() + min(wait, self._retries.max_cooldown_s)
+        """The target has failed before the commit point."""
+        self._count(target, failure, FAILURES)
+
+    def broke(self, target: Target, failure: Failure) -> None:
+        """The target's answer has broken off after the commit point."""
+        self._count(target, failure, BREAKS)
 
     def cooling_s(self, target: Target) -> float:
-        """For how many more seconds the target is to be left alone; one more failure after that begins them anew."""
-        if not self._cooling:
+        """For how many more seconds the target cools down. It takes only one more failure to begin that anew."""
+        if not self._words[0]:
             return 0.0  # nearly always
-        until = self._cooling.get(target.name)
-        if until is None:
+        now = self._clock()
+        if not self._table.has_any(now):
             return 0.0
-        left = until - self._clock()
-        return left if left > 0 else 1.0 if target.name in self._probes else 0.0
+        record = self._table.find(self._key(target), now)
+        if record is None:
+            return 0.0
+        left = self._words[record + COOLS_UNTIL] - now
+        return left if left > 0 else 1.0 if self._words[record + PROBE_UNTIL] > now else 0.0
+
+    def _count(self, target: Target, failure: Failure, kind: int) -> None:
+        if not failure.retryable or not failure.code.startswith(_PROVIDERS) or failure.code == _TOO_LARGE:
+            if self._words[0]:
+                self.left(target)
+            return
+        now, words = self._clock(), self._words
+        with self._table.claim(self._key(target), now) as record:
+            words[record + PROBE_UNTIL] = 0.0
+            words[record + kind] += 1
+            failures = words[record + kind]
+            wait = self._wait_s(failure.retry_after)
+            if wait is None and failure.status == 429:
+                wait = min(2.0 ** min(failures, 30), self._retries.cooldown_s)
+            if wait is None and failures >= _FAILURES_TO_COOL:
+                wait = self._retries.cooldown_s
+            if wait:
+                words[record + COOLS_UNTIL] = now + min(wait, self._retries.max_cooldown_s)
+
+    def _key(self, target: Target) -> int:
+        provider = target.provider
+        seed = self._seeds.get(provider.name)
+        if seed is None:
+            seed = self._seeds[provider.name] = _seed(provider)
+        model = target.model.encode(errors="surrogatepass")
+        return int.from_bytes(blake2b(model, key=seed, digest_size=KEY_BYTES).digest()) or 1
 
     def _wait_s(self, retry_after: str) -> float | None:
         """The seconds that a Retry-After header asks for; None where it says nothing that can be used.
@@ -118,3 +196,15 @@ def in_order(plans: Sequence[Plan], chance: random.Random) -> Sequence[Plan]:
         left.remove(pick)
         ordered.append(pick)
     return ordered
+
+
+def _seed(provider: Provider) -> bytes:
+    """A digest of all that a provider is configured to be."""
+    return blake2b(msgspec.json.encode(provider, enc_hook=_plain), digest_size=32).digest()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Secret):
+        return value.reveal()
+    assert isinstance(value, MappingProxyType)
+    return dict(value)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from msgspec import structs
 
 from penstock.core.sabotage import parse_fault
+from penstock.gateway.breakers import SIZE, BreakerTable
 from penstock.gateway.config import Config, Provider
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.failure import Failure
@@ -34,6 +35,7 @@ from penstock.serve.paths import decoded
 from penstock.serve.reading import Reading, read
 from penstock.serve.record import Recorder
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
+from penstock.serve.shared_memory import SharedMemory
 from penstock.serve.shelf import prepare
 from penstock.serve.siblings import Routes, Siblings
 from penstock.serve.surfaces.chat_completions import ChatCompletions, Playground
@@ -96,6 +98,7 @@ class App:
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         folder = home.room("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
+        self._breakers = _breakers(folder)
         self.live = Live(self._calls, self._ledger.output)
         self.overhearing = Overhearing()
         self.siblings = Siblings(folder, self._routes()) if folder is not None else None
@@ -111,7 +114,6 @@ class App:
 
         Raises `ConfigError` where captures cannot be written as it says; then nothing has changed.
         """
-        loop = asyncio.get_running_loop()
         prepare(config)
         replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
         self.config = config = _with_models(config, replays)
@@ -134,7 +136,7 @@ class App:
         self._trace(config)
         self._allow(content=config.admin.content)
         self._here = self._models_here(config)
-        health = Health(config.retries, loop.time, time.time)
+        health = Health(config.retries, time.monotonic, time.time, self._breakers)
         self._record(config)
 
         def upstream(provider: Provider) -> Upstream:
@@ -430,6 +432,14 @@ class App:
             families.LEDGER_SPOOLED: {(): spooled},
             families.BUDGET: bounded(self._books.budgets() if self._books is not None else {}),
         }
+
+
+def _breakers(folder: Path | None) -> BreakerTable:
+    """The circuit breakers of all targets, shared by all workers in a folder. Reloads keep them."""
+    if folder is None:
+        return BreakerTable()
+    shared = SharedMemory(folder / "breakers", SIZE)
+    return BreakerTable(shared.view, shared)
 
 
 def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:

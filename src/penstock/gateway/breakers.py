@@ -1,0 +1,92 @@
+"""BreakerTable: the state of each failing target's circuit breaker, in memory that worker processes can share.
+
+    word 0          when the last record expires, by the monotonic clock; 0 while no target fails
+    then records    six words each: KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES; all of them doubles
+
+1. The table has a fixed size, because model names come from clients. A key has its place in one set of eight records.
+   Where all of them are taken, a new key replaces one that does not cool down, else the one that does so the shortest.
+2. A record expires `REMEMBERED_S` after its last failure, or after its cool-down. An expired record counts as free.
+3. While no target fails, word 0 is 0, and readers read nothing else.
+4. Writers hold the lock. Readers do not: each word is read whole. The worst that a reader can meet is a record that is
+   replaced while it looks, which misjudges one target for one call.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+# How long a failure is remembered: "in a row" means within this time.
+REMEMBERED_S = 300.0
+KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES = range(6)
+_WORDS = 6
+_WAYS = 8
+_SETS = 128
+MOST_TARGETS = _SETS * _WAYS
+SIZE = 8 * (1 + MOST_TARGETS * _WORDS)
+# Of a key: as many as a double holds exactly, and whole bytes.
+KEY_BYTES = 6
+
+
+class BreakerTable:
+    """The records of failing targets. A record is named by the place of its first word in `words`."""
+
+    def __init__(self, memory: memoryview | None = None, lock: AbstractContextManager[object] | None = None) -> None:
+        """Without `memory`, of `SIZE` bytes, and the `lock` of those who share it, the table is the process's own."""
+        self.words = (memoryview(bytearray(SIZE)) if memory is None else memory).cast("d")
+        self._lock = lock if lock is not None else nullcontext()
+
+    def find(self, key: int, now: float) -> int | None:
+        """The record of a key, if it has one that has not expired."""
+        words = self.words
+        for place in _places(key):
+            if words[place] == key and words[place + EXPIRES] > now:
+                return place
+        return None
+
+    def has_any(self, now: float) -> bool:
+        """Whether any record may still count. Forgets that there were some when all have expired."""
+        if not self.words[0]:
+            return False
+        if self.words[0] > now:
+            return True
+        with self._lock:
+            if self.words[0] <= now:
+                self.words[0] = 0.0
+        return False
+
+    @contextmanager
+    def change(self, key: int, now: float) -> Iterator[int | None]:
+        """The record of a key, to be written to; None where it has none."""
+        with self._lock:
+            yield self.find(key, now)
+
+    @contextmanager
+    def claim(self, key: int, now: float) -> Iterator[int]:
+        """The record of a key, to be written to. A new one takes the place of the least important one of its set."""
+        words = self.words
+        with self._lock:
+            place = self.find(key, now)
+            if place is None:
+                place = min(_places(key), key=lambda each: self._importance(each, now))
+                for word in range(_WORDS):
+                    words[place + word] = 0.0
+                words[place] = key
+            yield place
+            words[place + EXPIRES] = expires = max(now, words[place + COOLS_UNTIL]) + REMEMBERED_S
+            words[0] = max(words[0], expires)
+
+    def free(self, place: int) -> None:
+        """Forget a record that is being changed."""
+        self.words[place + EXPIRES] = 0.0
+
+    def __len__(self) -> int:
+        """How many records there are, expired ones included."""
+        return sum(self.words[place + EXPIRES] > 0 for place in range(1, len(self.words), _WORDS))
+
+    def _importance(self, place: int, now: float) -> tuple[bool, float, float]:
+        words = self.words
+        return words[place + EXPIRES] > now, words[place + COOLS_UNTIL], words[place + EXPIRES]
+
+
+def _places(key: int) -> range:
+    first = 1 + key % _SETS * _WAYS * _WORDS
+    return range(first, first + _WAYS * _WORDS, _WORDS)

@@ -1,0 +1,143 @@
+"""Circuit breakers of real processes: what counts as a failure of a target, and who learns of a cool-down."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.faults.client import body, post
+from tests.faults.conftest import Starter
+from tests.faults.gateway import PROVIDER_KEY, Gateway
+from tests.faults.scripts import ERROR_BODY, HELLO, SPARE_TEXT, TEXT, spare, whole
+from tests.faults.upstream import JSON, Script, chunk, fin, hang, head, last_chunk, rst, status
+from tests.streams import sse
+
+FAILS = [status(500, JSON, ERROR_BODY)]
+TO_COOL = 5
+ERROR_FRAME = sse({"error": {"message": "the engine broke", "code": 500}})
+BREAKS: dict[str, Script] = {
+    "reset": [head(), chunk(HELLO), rst()],
+    "closed": [head(), chunk(HELLO), fin()],
+    "ended too early": [head(), chunk(HELLO), last_chunk()],
+    "an error frame": [head(), chunk(HELLO), chunk(ERROR_FRAME), last_chunk()],
+    "silent": [head(), chunk(HELLO), hang()],
+}
+
+
+@pytest.mark.parametrize("script", BREAKS.values(), ids=BREAKS)
+def test_a_target_whose_streams_break_is_left_alone(start: Starter, script: Script) -> None:
+    gateway = start(retries={"cooldown_s": 60.0})
+    route = gateway.pair(script, spare(), hasty=True)
+    broken = [gateway.ask(route, stream=True) for _ in range(TO_COOL)]
+    assert [(response.text, response.done) for response in broken] == [("Hello", False)] * TO_COOL
+    assert gateway.ask(route, stream=True).text == SPARE_TEXT
+    assert len(gateway.upstream.requests(f"{route.removeprefix('hasty-')}-a")) == TO_COOL
+    gateway.quiet()
+
+
+def test_a_whole_answer_between_broken_ones_begins_the_count_anew(gateway: Gateway) -> None:
+    route = gateway.pair(BREAKS["closed"], spare())
+    for script in (*[BREAKS["closed"]] * (TO_COOL - 1), whole(), *[BREAKS["closed"]] * (TO_COOL - 1), whole()):
+        gateway.upstream.play(script, f"{route}-a")
+        assert gateway.ask(route, stream=True).text in ("Hello", TEXT)
+    assert not gateway.upstream.requests(f"{route}-b")
+
+
+def test_a_client_that_leaves_is_no_failure_of_the_target(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    for _ in range(TO_COOL + 2):
+        with gateway.begin(f"main/{model}", stream=True) as client:
+            client.read_until(b"Hello")
+        gateway.last_call()
+    gateway.upstream.play(whole(), model)
+    assert gateway.ask(f"main/{model}", stream=True).text == TEXT
+
+
+def test_the_total_time_is_our_limit_and_no_failure_of_the_target(start: Starter) -> None:
+    gateway = start(timeouts={"total_s": 0.2})
+    model = gateway.upstream.play([head(), chunk(HELLO), hang()])
+    codes = [gateway.ask(f"main/{model}", stream=True).error["code"] for _ in range(TO_COOL + 2)]
+    assert codes == ["upstream_timeout_total"] * (TO_COOL + 2)
+    gateway.quiet()
+
+
+def test_after_broken_streams_the_probe_has_to_be_complete(start: Starter) -> None:
+    """That it begins proves nothing: until it has ended, others are not let in."""
+    gateway = start(retries={"cooldown_s": 0.3})
+    route = gateway.pair(BREAKS["closed"], spare())
+    for _ in range(TO_COOL):
+        gateway.ask(route, stream=True)
+    time.sleep(0.4)  # a cool-down can only be waited for
+    gateway.upstream.play([head(), chunk(HELLO), hang()], f"{route}-a")
+    with gateway.begin(route, stream=True) as probe:
+        probe.read_until(b"Hello")
+        assert [gateway.ask(route, stream=True).text for _ in range(3)] == [SPARE_TEXT] * 3
+    gateway.upstream.until(lambda: not any(connection.busy for connection in gateway.upstream.open))
+    gateway.upstream.play(whole(), f"{route}-a")  # the probe has left: the next call is one
+    assert [gateway.ask(route, stream=True).text for _ in range(3)] == [TEXT] * 3
+    gateway.quiet()
+
+
+def fail_on_one_connection(gateway: Gateway, model: str) -> None:
+    """Let a target fail until it is left alone, by calls that one worker answers."""
+    with gateway.client() as client:
+        for _ in range(TO_COOL):
+            gateway.expected += 1
+            client.send(post(body(model, stream=False)))
+            assert gateway.keep(client.response()).status == 502
+
+
+def test_what_one_worker_learns_all_know(start: Starter) -> None:
+    gateway = start("--workers", "2", retries={"cooldown_s": 60.0})
+    model = gateway.upstream.play(FAILS)
+    fail_on_one_connection(gateway, f"main/{model}")
+    codes = {gateway.ask(f"main/{model}", stream=False).error["code"] for _ in range(30)}  # on as many connections
+    assert codes == {"no_healthy_target"}
+    assert len(gateway.upstream.requests(model)) == TO_COOL
+
+
+def test_a_worker_that_takes_the_place_of_another_knows_too(start: Starter) -> None:
+    gateway = start("--workers", "2", retries={"cooldown_s": 60.0})
+    model = gateway.upstream.play(FAILS)
+    fail_on_one_connection(gateway, f"main/{model}")
+    for pid in gateway.workers():
+        os.kill(pid, signal.SIGKILL)
+        gateway.says(f"worker {pid} died")
+    wait_until_it_listens(gateway)
+    assert {gateway.ask(f"main/{model}", stream=False).error["code"] for _ in range(10)} == {"no_healthy_target"}
+    assert len(gateway.upstream.requests(model)) == TO_COOL
+
+
+def wait_until_it_listens(gateway: Gateway) -> None:
+    deadline = time.monotonic() + 20.0
+    while time.monotonic() < deadline:
+        with suppress(ConnectionRefusedError), gateway.client():
+            return
+        time.sleep(0.05)  # nothing tells when the new workers listen
+    raise AssertionError("no worker listens")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_reload_keeps_cool_downs_but_for_providers_that_change(start: Starter, workers: str) -> None:
+    gateway = start("--workers", workers, retries={"cooldown_s": 60.0})
+    model = gateway.upstream.play(FAILS)
+    for provider in ("main", "spare"):
+        fail_on_one_connection(gateway, f"{provider}/{model}")
+    settings = gateway.file.read_text()
+    reload(gateway, settings.replace("drain_s = 1.0", "drain_s = 1.5"), int(workers))
+    for provider in ("main", "spare"):
+        assert gateway.ask(f"{provider}/{model}", stream=False).error["code"] == "no_healthy_target"
+    assert len(gateway.upstream.requests(model)) == 2 * TO_COOL
+    gateway.upstream.play(whole(), model)
+    reload(gateway, settings.replace(PROVIDER_KEY, f"{PROVIDER_KEY}-renewed"), 2 * int(workers))
+    assert gateway.ask(f"main/{model}", stream=False).text == TEXT
+    assert gateway.ask(f"spare/{model}", stream=False).error["code"] == "no_healthy_target"
+
+
+def reload(gateway: Gateway, settings: str, times: int) -> None:
+    """Have all workers read these settings, so many times in all."""
+    gateway.file.write_text(settings)
+    gateway.signal(signal.SIGHUP)
+    gateway.until(lambda: sum("was reloaded" in line for line in gateway.output) == times)
