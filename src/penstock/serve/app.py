@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from msgspec import structs
@@ -41,7 +42,7 @@ from penstock.serve.siblings import Routes, Siblings
 from penstock.serve.surfaces.chat_completions import ChatCompletions, Playground
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
-from penstock.serve.traces import Traces
+from penstock.serve.traces import Traces, require_exporter
 from penstock.upstream.library import load
 from penstock.upstream.local import Home, Local, Settings
 from penstock.upstream.playback import Rendition, parse_speed
@@ -107,16 +108,25 @@ class App:
             self._books.watch(self.metrics.committed)
             for entry in self._books.orphans:
                 self.metrics.orphaned(entry)
-        self.use(config)
+        self._use(self._prepared(config))
 
-    def use(self, config: Config) -> None:
+    async def reload(self, config: Config) -> None:
         """Serve by this configuration from now on; calls under way keep the one that they began with.
 
-        Raises `ConfigError` where captures cannot be written as it says; then nothing has changed.
+        Raises `ConfigError` where `validate` does; then nothing has changed. What takes long is done in a thread.
         """
-        prepare(config)
+        self._use(await self._loop.run_in_executor(None, self._prepared, config))
+
+    def _prepared(self, config: Config) -> "_Prepared":
+        """All of a reload that may fail or take long. Changes nothing; may be called from any thread."""
+        validate(config)
         replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
-        self.config = config = _with_models(config, replays)
+        return _Prepared(_with_models(config, replays), replays)
+
+    def _use(self, prepared: "_Prepared") -> None:
+        """Switch to a configuration, all at once. Nothing here fails."""
+        config, replays = prepared
+        self.config = config
         limits = config.limits
         self._front = FrontLimits(
             max_head=limits.max_head,
@@ -440,6 +450,22 @@ def _breakers(folder: Path | None) -> BreakerTable:
         return BreakerTable()
     shared = SharedMemory(folder / "breakers", SIZE)
     return BreakerTable(shared.view, shared)
+
+
+class _Prepared(NamedTuple):
+    """A configuration that can be served, and the captures of its providers that replay, by their names."""
+
+    config: Config
+    replays: Mapping[str, Replay]
+
+
+def validate(config: Config) -> None:
+    """Raise `ConfigError` where no process could serve by this configuration: captures cannot be written, or traces
+    not be sent.
+    """
+    prepare(config)
+    if config.telemetry.otlp:
+        require_exporter()
 
 
 def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:

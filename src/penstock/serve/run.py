@@ -2,7 +2,8 @@
 
 SIGTERM and SIGINT drain: stop accepting, let streams finish within the window, tell the rest, exit 0; a second one does
 not wait. SIGHUP reloads the configuration: streams under way keep theirs, and an invalid file changes nothing and says
-so.
+so. Where there are several processes, their parent validates it first: the others hear of a reload only if it is valid,
+and one that takes the place of another has the configuration that was validated last.
 """
 
 import asyncio
@@ -26,10 +27,9 @@ from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
 from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, leave_note, open_place
-from penstock.serve.app import App
+from penstock.serve.app import App, validate
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.log import Log
-from penstock.serve.shelf import prepare
 from penstock.stores.books import has_living_key, state_folder
 from penstock.stores.claim import claim
 from penstock.stores.sqlite_accounts import begin
@@ -58,7 +58,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says;
     `BookError` where the ledger cannot be kept; `ListenError` where it cannot listen as the configuration says.
     """
-    prepare(config)
+    validate(config)
     host, port = config.server.address
     claimed = _claim(config, environment)
     place = open_place(config, environment, lambda words: print(f"penstock: {words}", file=sys.stderr))  # noqa: T201
@@ -85,12 +85,16 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
         def work(alive: int) -> int:
             return uvloop.run(_serve(latest, load, environment, home, _Doors((host, port), place, begun), alive))
 
-        def reload() -> None:
+        def reload() -> bool:
             nonlocal latest
-            with suppress(ConfigError):  # each worker says what is wrong
+            try:
                 loaded = load(lambda _: has_living_key(config.ledger, environment, time.time() * 1000), bound)
-                prepare(loaded)
-                latest = as_started(config, loaded)
+                validate(loaded)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the workers go on
+                _tell(_not_reloaded(error))
+                return False
+            latest = as_started(config, loaded)
+            return True
 
         def tell() -> None:
             select.select([heard], [], [], _BEGIN_S)  # until one of them listens
@@ -167,8 +171,8 @@ async def _serve(
     gc.set_threshold(_GARBAGE, 10, 10)
     sys.setswitchinterval(_SWITCH_S)
     while await signals.get() == signal.SIGHUP:
-        _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log)
-        if admin is not None:
+        reloaded = await _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log)
+        if reloaded and admin is not None:
             admin.use(app.config)
     draining = loop.create_task(app.drain(app.config.server.drain_s))
     again = loop.create_task(_another(signals))
@@ -204,15 +208,27 @@ def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Que
     signals.put_nowait(int(signal.SIGTERM))
 
 
-def _reload(app: App, load: Callable[[], Config], started: Config, log: Log) -> None:
+async def _reload(app: App, load: Callable[[], Config], started: Config, log: Log) -> bool:
     try:
-        app.use(load())
-    except ConfigError as error:
-        log.say(f"the configuration was not reloaded, the old one stays: {error}")
-    else:
-        waiting = ", ".join(waiting_for_restart(started, app.config))
-        but = f"; what changed in {waiting} needs a restart" if waiting else ""
-        log.say(f"the configuration was reloaded from {app.config.source}{but}")
+        await app.reload(load())
+    except Exception as error:  # noqa: BLE001 - whatever it is, calls are served as before
+        log.say(_not_reloaded(error))
+        return False
+    waiting = ", ".join(waiting_for_restart(started, app.config))
+    but = f"; what changed in {waiting} needs a restart" if waiting else ""
+    log.say(f"the configuration was reloaded from {app.config.source}{but}")
+    return True
+
+
+def _not_reloaded(error: Exception) -> str:
+    # What other errors say may quote a secret.
+    reason = str(error) if isinstance(error, ConfigError | BookError) else f"unexpected {type(error).__name__}"
+    return f"the configuration was not reloaded, the old one stays: {reason}"
+
+
+def _tell(words: str) -> None:
+    """What the parent of several processes says. It has no thread for a log: it forks."""
+    sys.stderr.write(f"penstock: {words}\n")
 
 
 def _reserve(host: str, port: int) -> socket.socket:
@@ -229,10 +245,10 @@ def _reserve(host: str, port: int) -> socket.socket:
     return reserved
 
 
-def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None], reload: Callable[[], None]) -> int:
+def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None], reload: Callable[[], bool]) -> int:
     """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves.
 
-    `tell` is called when they have been started; `reload` when those reload, for the ones that take their places.
+    `tell` is called when they have been started; `reload` at SIGHUP: whether the workers are to reload too.
     """
     born: dict[int, float] = {}
     stopping = False
@@ -240,16 +256,18 @@ def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None],
 
     def pass_on(number: int, _frame: object) -> None:
         nonlocal stopping
+        if number == signal.SIGHUP:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # one after the other
+            valid = reload()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if not valid:
+                return
         stopping = stopping or number != signal.SIGHUP
         for pid in list(born):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        if number == signal.SIGHUP:
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # one after the other
-            reload()
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def spawn() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none may come between the birth and its being noted
@@ -268,7 +286,7 @@ def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None],
         if not stopping:
             if age < _YOUNG_S:
                 time.sleep(_YOUNG_S)
-            sys.stderr.write(f"penstock: worker {pid} died; another one takes its place\n")
+            _tell(f"worker {pid} died; another one takes its place")
             spawn()
     return 0
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -36,6 +36,14 @@ _CLOSE_S = 1.0
 _PORTS = {"http": 80, "https": 443}
 
 
+def require_exporter() -> None:
+    """Raise `ConfigError` where spans cannot be sent, because the extra is missing or broken. The import is slow."""
+    try:
+        import_module("penstock.serve.collector")
+    except ImportError as error:
+        raise ConfigError((Problem("", None, "telemetry.otlp", f"needs an extra: {INSTALL}"),)) from error
+
+
 class _Settled(NamedTuple):
     call: Call
     entry: Entry
@@ -46,9 +54,6 @@ class Traces:
     """Tells a collector of one process's calls. `on_drop` is told in the event loop how many spans were lost."""
 
     def __init__(self, settings: TelemetrySettings, on_drop: Callable[[int], None], say: Callable[[str], None]) -> None:
-        """Raises `ConfigError` where what it needs is not installed."""
-        if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.http") is None:
-            raise ConfigError((Problem("", None, "telemetry.otlp", f"needs an extra: {INSTALL}"),))
         self._loop = asyncio.get_running_loop()
         self.settings = settings
         self._on_drop = on_drop
