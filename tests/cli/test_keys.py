@@ -440,8 +440,25 @@ def test_a_key_is_for_the_models_that_it_names(gateway: Gateway) -> None:
     listed = gateway.send(get("/v1/models", {"Authorization": f"Bearer {key}"})).json["data"]
     assert [model["id"] for model in listed] == ["main/river-1"]
     for name, wanted in (("river-1", 200), ("lake-1", 404)):
-        path = f"/v1/models/main/{name}"
-        assert gateway.send(get(path, {"Authorization": f"Bearer {key}"})).status == wanted
+        for path in (f"/v1/models/main/{name}", f"/v1/models/{name}"):
+            assert gateway.send(get(path, {"Authorization": f"Bearer {key}"})).status == wanted
+
+
+def test_the_models_of_a_key_are_compared_with_the_full_name(gateway: Gateway) -> None:
+    """However a model is asked for: a bare name opens no more, and no less, than provider/model does."""
+    key = keys(gateway, "create", "--model", "main/r*", "--model", "lake*")
+    until(gateway, key, 200)
+    assert ask(gateway, key, "river-1").status == 200
+    denied = ask(gateway, key, "lake-1")
+    assert (denied.status, denied.error["code"]) == (403, "model_not_allowed")
+    assert "'main/lake-1'" in denied.error["message"]
+
+
+def test_no_model_is_suggested_that_the_key_is_not_for(gateway: Gateway) -> None:
+    key = keys(gateway, "create", "--model", "main/r*", "--model", "*-11")
+    until(gateway, key, 200)
+    assert "did you mean 'main/river-1'?" in ask(gateway, key, "river-11").error["message"]
+    assert "GET /v1/models" in ask(gateway, key, "lake-11").error["message"]
 
 
 def test_requests_per_minute_are_limited_and_told(gateway: Gateway) -> None:

@@ -99,6 +99,16 @@ def test_only_so_many_names_of_clients_are_remembered_and_every_route(tmp_path: 
     assert len(plans) == 1_001
 
 
+def test_names_that_a_pattern_matches_are_remembered_only_so_far(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(f'{TEXT}[routes."x-*"]\ntargets = ["acme/*"]\n', encoding="utf-8")
+    settings = load(tmp_path / "penstock.toml", {})
+    plans = Plans(settings, "streamed", recorded=False)
+    for number in range(1_500):
+        (plan,) = plans[f"x-{number}"] or ()
+        assert (plan.route, plan.model) == (f"x-{number}", str(number))
+    assert len(plans) == 1_000
+
+
 # Prices
 
 

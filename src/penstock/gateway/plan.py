@@ -45,6 +45,8 @@ class Endpoint(Protocol):
 class Plan(Struct, eq=False, kw_only=True):
     """How a target is asked, in one way, for one route."""
 
+    route: str
+    """The model as its calls are accounted: the name that was asked for; for a bare one, provider/model."""
     target: Target
     among: tuple[Target, ...]
     """All that may answer in its place, itself among them."""
@@ -101,6 +103,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         whole_body = self._way == "whole" and not provider.embedded  # which streams always
         directory = server.record if route.record is None else route.record
         return Plan(
+            route=route.name,
             target=target,
             among=among,
             provider=provider.name,

@@ -1,13 +1,15 @@
 """Refusals: why a call is not even tried, in words for whoever asked."""
 
 import math
+from collections.abc import Sequence
 
 from penstock.gateway.failure import Failure
 
 
-def unknown_model(model: str) -> Failure:
-    """Nobody answers to that name."""
-    message = f"there is no model {model!r} here; GET /v1/models lists those that there are"
+def unknown_model(model: str, meant: Sequence[str]) -> Failure:
+    """No provider answers to that name. `meant` are names that the client may have meant."""
+    hint = f"did you mean {' or '.join(map(repr, meant))}?" if meant else "GET /v1/models lists those that there are"
+    message = f"there is no model {model!r} here; {hint}"
     return _of_model("model_not_found", message, 404)
 
 

@@ -358,8 +358,8 @@ class App:
             names = [name for name in self.config.models() if key is None or key.may_ask_for(name)]
             data = [self._model(name) for name in names if self._is_offered(name)]
             respond_json(exchange, 200, {"object": "list", "data": data}, headers)
-        elif self.config.route(wanted) is not None and (key is None or key.may_ask_for(wanted)):
-            respond_json(exchange, 200, self._model(wanted), headers)
+        elif (route := self.config.route(wanted)) is not None and (key is None or key.may_ask_for(route.name)):
+            respond_json(exchange, 200, self._model(route.name), headers)
         else:
             failure = refused(404, f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
             respond_failure(exchange, failure, request_id, {})

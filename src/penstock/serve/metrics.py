@@ -84,7 +84,7 @@ class Metrics:
 
     def use(self, config: Config) -> None:
         """Know the names of this configuration."""
-        targets = [target for route in config.routes.values() for target in route.targets]
+        targets = [target for route in config.routes.values() for target in route.targets if not route.is_pattern]
         self._names.expect("route", config.models())
         self._names.expect("provider", [target.provider.name for target in targets])
         self._names.expect("provider", config.providers)

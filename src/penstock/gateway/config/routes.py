@@ -8,7 +8,7 @@ from msgspec import structs
 from penstock.gateway.config.checks import check_set, is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
-from penstock.gateway.config.settings import Limits, Route, Target
+from penstock.gateway.config.settings import STAR, Limits, Route, Target
 from penstock.gateway.config.toml import Path
 
 
@@ -47,8 +47,15 @@ class RouteLoader:
     def _check_name(self, name: str, path: Path) -> None:
         if not is_name(name):
             self._problems.error(path, "must be a name: not empty, no control characters, no space around it")
+        if name.count(STAR) > 1:
+            self._problems.error(path, "has more than one *; a pattern has one")
+        elif any(character in name for character in "?[]"):
+            self._problems.warn(path, "of ? and [ ] each stands for itself; only * matches any text")
         provider, slash, model = name.partition("/")
-        if slash and provider in self._providers.usable:
+        if slash and provider in self._providers.usable and STAR in model:
+            message = f"hides the models of the provider {provider!r} that match, which are called by the same names"
+            self._problems.warn(path, message)
+        elif slash and provider in self._providers.usable:
             message = f"hides the model {model!r} of the provider {provider!r}, which is called by the same name"
             self._problems.warn(path, message)
 
@@ -86,8 +93,19 @@ class RouteLoader:
             self._problems.error(path, f"must be written provider/model{hint}")
         elif not is_name(model):
             self._problems.error(path, "must be written provider/model, and has no model")
+        elif STAR in text and (wrong := _wrong_with_star(provider, model, route)):
+            self._problems.error(path, wrong)
         elif (found := self._providers.find(provider, path, route)) is not None:
             if not found.embedded or model in found.models:
                 return Target.parse(text, self._providers.usable)
             self._problems.error(path, f"{provider} has one model, {found.models[0]!r}")
         return None
+
+
+def _wrong_with_star(provider: str, model: str, route: str) -> str:
+    """Why the `*` of a target cannot be filled in; empty if it can."""
+    if STAR in provider:
+        return "has a * in the provider's name; only the model may have one"
+    if STAR not in route:
+        return f'has a *, and the route\'s name has none to fill it in: name one model, or write [routes."{route}-*"]'
+    return "has more than one *; the matched text is filled in once" if model.count(STAR) > 1 else ""

@@ -6,10 +6,11 @@ editors show. `docs/configuration.md` explains them.
 
 from collections.abc import Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from penstock.core.price import Price, Rates, rate
 from penstock.errors import Problem, UnknownTargetError
@@ -208,6 +209,14 @@ def _exactly(dollars: float) -> int:
     return rate(Decimal(str(dollars)))
 
 
+# In the name of a route: any text, or none. In the model of its targets: the same text.
+STAR = "*"
+# How like a name must be to another to be suggested for it. Comparing two takes 5 µs: so much for a request at most.
+_LIKENESS = 0.75
+_MAX_COMPARED = 64
+_MAX_NAMES = 100
+
+
 class Target(Struct, frozen=True, kw_only=True):
     """One provider and one of its models. `timeouts` are complete: the route's, the provider's, else everybody's."""
 
@@ -248,9 +257,36 @@ class Route(Struct, frozen=True, kw_only=True):
         """Whether the first target is chosen by weight."""
         return self.targets[0].weight is not None
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it answers to every name that its own, with text in place of the `*`, can be."""
+        return STAR in self.name
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of the patterns that match a name, the one with the longest prefix wins, then the longest suffix."""
+        prefix, _, suffix = self.name.partition(STAR)
+        return len(prefix), len(suffix)
+
+    def matches(self, name: str) -> bool:
+        """Whether a pattern answers to a name."""
+        prefix, _, suffix = self.name.partition(STAR)
+        return len(name) >= len(prefix) + len(suffix) and name.startswith(prefix) and name.endswith(suffix)
+
+    def filled(self, name: str) -> "Route | None":
+        """The route for a name that the pattern matches; None if no target has a model then."""
+        prefix, _, suffix = self.name.partition(STAR)
+        matched = name[len(prefix) : len(name) - len(suffix)]
+        targets = (structs.replace(target, model=target.model.replace(STAR, matched)) for target in self.targets)
+        named = tuple(target for target in targets if target.model)
+        return structs.replace(self, name=name, targets=named) if named else None
+
 
 class Config(Struct, frozen=True, kw_only=True):
-    """A snapshot. `source` is its file, or `environment`; `warnings` are what may not be as it was meant."""
+    """A snapshot. `source` is its file, or `environment`; `warnings` are what may not be as it was meant.
+
+    `missing` are packages that a gateway needs to serve by it and that are not installed.
+    """
 
     server: Server = Server()
     providers: Mapping[str, Provider] = MappingProxyType({})
@@ -266,6 +302,7 @@ class Config(Struct, frozen=True, kw_only=True):
     prices: Mapping[str, Price] = MappingProxyType({})
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
+    missing: tuple[Problem, ...] = ()
 
     @property
     def only_here(self) -> bool:
@@ -277,15 +314,45 @@ class Config(Struct, frozen=True, kw_only=True):
         return Target.parse(name, self.providers)
 
     def route(self, name: str) -> Route | None:
-        """Who answers to the name that a client asks for: a route, or a target of its own unless `only_routes`."""
+        """Who answers to the name that a client asks for; the first of these that there is:
+
+        1. the route of that name;
+        2. of the route patterns that match it, the one with the highest `rank`;
+        3. unless `only_routes`: the provider and model that it names;
+        4. unless `only_routes`: the one provider that lists a model of that name. The route's name is provider/model.
+        """
         if name in self.routes:
             return self.routes[name]
+        patterns = [route for route in self.routes.values() if route.is_pattern and route.matches(name)]
+        if patterns:
+            return max(patterns, key=lambda route: route.rank).filled(name)
         if self.server.only_routes:
             return None
-        try:
-            return Route(name=name, targets=(self.target(name),), max_event=self.limits.max_event)
-        except UnknownTargetError:
-            return None
+        owners = self._owners(name)
+        for full in (name, *owners[:1]) if len(owners) == 1 else (name,):
+            try:
+                return Route(name=full, targets=(self.target(full),), max_event=self.limits.max_event)
+            except UnknownTargetError:
+                continue
+        return None
+
+    def meant(self, name: str) -> list[str]:
+        """What may have been meant by a name that nobody answers to: names that can be called, or none."""
+        owners = [] if self.server.only_routes else self._owners(name)
+        if owners or len(name) > _MAX_COMPARED:
+            return owners
+        listed = self.models()
+        known = {full.partition("/")[2]: full for full in listed if full not in self.routes}
+        # A version of a model that is listed, such as gpt-4o-2024-08-06.
+        begun = max((model for model in known if name.startswith(f"{model}-")), key=len, default="")
+        if begun:
+            return [f"{known[begun].partition('/')[0]}/{name}"]
+        near = get_close_matches(name, [*listed, *known][:_MAX_NAMES], n=1, cutoff=_LIKENESS)
+        return [known.get(found, found) for found in near]
+
+    def _owners(self, name: str) -> list[str]:
+        """The models of that name that providers list, as provider/model."""
+        return [f"{provider.name}/{name}" for provider in self.providers.values() if name in provider.models]
 
     def secrets(self) -> tuple[str, ...]:
         """Every secret that the gateway knows: the providers', the clients' and its own."""
@@ -297,4 +364,5 @@ class Config(Struct, frozen=True, kw_only=True):
         """The names to list in /v1/models: routes first, then known models of each provider unless `only_routes`."""
         known = [] if self.server.only_routes else self.providers.values()
         listed = (f"{provider.name}/{model}" for provider in known for model in provider.models)
-        return tuple(dict.fromkeys((*self.routes, *listed)))
+        named = (name for name, route in self.routes.items() if not route.is_pattern)
+        return tuple(dict.fromkeys((*named, *listed)))
