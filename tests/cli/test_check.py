@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.check import command
+from tests.shims import without
 
 CANARY = "CANARY-3b1f9d"
 TEXT = f"""\
@@ -144,3 +147,70 @@ def test_help_fits_on_a_screen() -> None:
     lines = check("--help").output.splitlines()
     assert len(lines) < 24
     assert all(len(line) <= 80 for line in lines)
+
+
+# Optional packages
+
+NEEDY = """\
+[ledger]
+postgres = "postgresql://127.0.0.1/penstock"
+redis = "redis://127.0.0.1"
+[telemetry]
+otlp = "http://127.0.0.1:4318"
+[providers.local]
+slots = 2
+"""
+MISSING = """\
+penstock.toml:2: ledger.postgres: needs the Python package asyncpg, which is not installed; try: pip install asyncpg
+penstock.toml:3: ledger.redis: needs the Python package redis, which is not installed; try: pip install redis
+penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-sdk, which is not installed; try: \
+pip install opentelemetry-sdk
+penstock.toml:5: telemetry.otlp: needs the Python package opentelemetry-exporter-otlp-proto-http, which is not \
+installed; try: pip install opentelemetry-exporter-otlp-proto-http
+"""
+
+
+@pytest.fixture
+def bare(folder: Path) -> dict[str, str]:
+    """The environment of a Python that has none of the optional packages."""
+    shim = folder / "shim"
+    without(shim, "asyncpg", "redis", "opentelemetry", "xllamacpp")
+    return os.environ | {"PYTHONPATH": f"{shim}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
+def penstock(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_packages_that_are_not_installed_are_told(folder: Path, bare: dict[str, str]) -> None:
+    (folder / "penstock.toml").write_text(NEEDY)
+    found = penstock(bare, "check")
+    assert (found.returncode, found.stdout) == (1, MISSING)
+    served = penstock(bare, "serve", "--port", "0")
+    assert (served.returncode, served.stderr) == (1, MISSING)
+
+
+def test_packages_that_nothing_needs_are_not_missed(folder: Path, bare: dict[str, str]) -> None:
+    (folder / "penstock.toml").write_text("[ledger]\nenabled = false\n" + NEEDY.partition("\n")[2].partition("[tel")[0])
+    assert penstock(bare, "check").returncode == 0
+
+
+def test_a_model_here_that_cannot_run_is_told(folder: Path, bare: dict[str, str]) -> None:
+    (folder / "penstock.toml").write_text("[providers.local]\nslots = 2\n")
+    found = penstock(bare, "check")
+    assert found.returncode == 0
+    assert "penstock.toml: providers.local: cannot answer: its runtime is not installed" in found.stdout
+    (folder / "penstock.toml").write_text("")
+    assert "its runtime" not in penstock(bare, "check").stdout  # nobody asked for it
+
+
+def test_packages_that_are_installed_are_enough(folder: Path) -> None:
+    (folder / "penstock.toml").write_text(NEEDY.partition("[providers")[0])
+    assert penstock(dict(os.environ), "check").returncode == 0

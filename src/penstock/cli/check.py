@@ -10,6 +10,7 @@ import click
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import ConfigError, Problem, UnreadableConfigError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, Provider, Route, default_file, load
+from penstock.upstream.runtime import obstacle
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
 
@@ -31,11 +32,13 @@ def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
 
     \b
     Exit status:  0  it can be used
-                  1  it has errors
+                  1  it has errors, or needs a package that is not installed
                   2  the file could not be read at all
     """
     try:
         config = load(file or default_file(), os.environ, has_stored_keys=_has_stored_keys)
+        if config.missing:
+            raise ConfigError(config.missing)
     except ConfigError as error:
         unreadable = isinstance(error, UnreadableConfigError)
         if as_json:
@@ -59,7 +62,7 @@ def describe(config: Config) -> dict[str, object]:
         "file": config.source,
         "ok": True,
         "errors": [],
-        "warnings": config.warnings,
+        "warnings": _warnings(config),
         "listen": config.server.listen,
         "admin": config.admin.listen if config.admin.enabled else None,
         "providers": [
@@ -92,9 +95,18 @@ def _show_errors(problems: tuple[Problem, ...], *, unreadable: bool) -> None:
         click.echo(one_line(f"{problems[0].file}: {counted(len(problems), 'error')}"), err=True)
 
 
+def _warnings(config: Config) -> tuple[Problem, ...]:
+    """Those of the file, and models on this machine that it names and that cannot run here."""
+    named = [provider for provider in config.providers.values() if provider.embedded and not provider.implied]
+    found = obstacle() if named else None
+    here = [Problem(config.source, None, f"providers.{each.name}", f"cannot answer: {found}") for each in named]
+    return (*config.warnings, *(here if found is not None else ()))
+
+
 def _report(config: Config) -> str:
-    count = f", {counted(len(config.warnings), 'warning')}" if config.warnings else ""
-    lines = [f"{warning} [warning]" for warning in config.warnings]
+    warnings = _warnings(config)
+    count = f", {counted(len(warnings), 'warning')}" if warnings else ""
+    lines = [f"{warning} [warning]" for warning in warnings]
     lines.append(f"{config.source}: ok{count}")
     providers = [(name, _place(provider), _key(provider, config)) for name, provider in config.providers.items()]
     routes = [(name, _targets(route)) for name, route in config.routes.items()]

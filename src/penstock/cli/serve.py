@@ -50,6 +50,8 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
             has_stored_keys=has_stored_keys,
         )
         source = path  # a file that was there once is missed when it is gone
+        if loaded.missing:
+            raise ConfigError(loaded.missing)
         return loaded
 
     try:

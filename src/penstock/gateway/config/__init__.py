@@ -5,6 +5,7 @@
 | `settings.py` | the snapshot: `Config` and what it is made of, and how a model's name is resolved |
 | `schema.py` | the shape of the file, and its JSON Schema |
 | `load.py` | `load`: puts everything together, with `server.py`, `providers.py`, `routes.py` and `prices.py` |
+| `extras.py` | which optional packages it needs and are not installed |
 | `checks.py`, `addresses.py` | what can be said of a name, a header, a key or an address by itself |
 | `tables.py` | TOML tables → values, by their description: names, types, bounds |
 | `toml.py`, `expand.py`, `problems.py` | lines of a TOML file; `${NAME}`; what is wrong, and the nearest valid word |

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from penstock.errors import Problem, UnreadableConfigError
 from penstock.gateway.config.addresses import Address, parse_url
+from penstock.gateway.config.extras import missing_extras
 from penstock.gateway.config.ledger import load_ledger
 from penstock.gateway.config.prices import load_prices
 from penstock.gateway.config.problems import Problems, in_order
@@ -110,6 +111,7 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
         prices=MappingProxyType(prices),
         source=document.file,
         warnings=tuple(in_order(problems.warnings)),
+        missing=missing_extras(ledger, telemetry, problems),
     )
 
 

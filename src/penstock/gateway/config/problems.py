@@ -38,11 +38,11 @@ class Problems:
 
     def error(self, path: Path, message: str) -> None:
         """Something that must be mended first."""
-        self.errors.append(self._problem(path, message))
+        self.errors.append(self.problem(path, message))
 
     def warn(self, path: Path, message: str) -> None:
         """Something that works, but hardly as it was meant."""
-        self.warnings.append(self._problem(path, message))
+        self.warnings.append(self.problem(path, message))
 
     def check(self) -> None:
         """Raise `ConfigError` if there are errors, in the order of the file."""
@@ -56,7 +56,8 @@ class Problems:
             value = value[part]
         return "${" in str(value)
 
-    def _problem(self, path: Path, message: str) -> Problem:
+    def problem(self, path: Path, message: str) -> Problem:
+        """Something to say of a place in the document."""
         # A built-in provider that the file does not name stands nowhere in it.
         built_in = path[:1] == ("providers",) and path[:2] not in self.document.lines
         line = None if built_in else self.document.line(path)

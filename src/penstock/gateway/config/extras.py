@@ -1,0 +1,43 @@
+"""Extras: the optional packages that a configuration needs and this Python does not have."""
+
+from importlib.util import find_spec
+
+from penstock.errors import Problem
+from penstock.gateway.config.problems import Problems
+from penstock.gateway.config.settings import LedgerSettings, TelemetrySettings
+from penstock.gateway.config.toml import Path
+
+# What is imported of each package.
+_MODULES = {
+    "asyncpg": "asyncpg",
+    "redis": "redis",
+    "opentelemetry-sdk": "opentelemetry.sdk",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry.exporter.otlp.proto.http",
+}
+
+
+def missing_extras(ledger: LedgerSettings, telemetry: TelemetrySettings, problems: Problems) -> tuple[Problem, ...]:
+    """What keeps a gateway from starting by this configuration, though nothing is wrong with the file."""
+    needed: list[tuple[Path, str]] = []
+    if ledger.enabled and ledger.postgres is not None:
+        needed.append((("ledger", "postgres"), "asyncpg"))
+    if ledger.enabled and ledger.redis is not None:
+        needed.append((("ledger", "redis"), "redis"))
+    if telemetry.otlp:
+        path: Path = ("telemetry", "otlp")
+        path = path if path in problems.document.lines else ("telemetry", "enabled")
+        needed += [(path, package) for package in _MODULES if package.startswith("opentelemetry")]
+    return tuple(
+        problems.problem(
+            path, f"needs the Python package {package}, which is not installed; try: pip install {package}"
+        )
+        for path, package in needed
+        if not _is_installed(_MODULES[package])
+    )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
