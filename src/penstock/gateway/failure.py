@@ -9,7 +9,8 @@
 | 5xx, 408 | `upstream_error` | 502, 503 | yes |
 | any other 4xx | the provider's own | the same | no |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
-| the gateway, or a model on its machine, cannot | `gateway_overloaded`, `local_busy`, `local_unavailable` | 503 | yes |
+| the gateway, or a model on its machine, cannot | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
+| a model on its machine takes text only | `local_text_only` | 400 | yes |
 
 "Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
 """

@@ -22,10 +22,11 @@ from penstock.gateway.failure import Failure, from_transport
 from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.ledger import Ledger, NoLedger
+from penstock.gateway.local_errors import check, in_our_words
 from penstock.gateway.passage import Passage, Whole
 from penstock.gateway.plan import AskedConnection, Endpoint, Plan, Plans
 from penstock.gateway.relay import Relay
-from penstock.gateway.request import ChatRequest, EmbeddingsRequest
+from penstock.gateway.request import ChatRequest, EmbeddingsRequest, RefusedError
 from penstock.gateway.routing import Health, in_order
 from penstock.gateway.sides import Client
 from penstock.gateway.steady import SteadyRelay
@@ -332,7 +333,7 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
         if plan.here:
             self._run(self._ask_here())
             return
-        relay = self._relay(StreamReader(plan.dialect, max_event=plan.max_event, habit=plan.habit))
+        relay = self._relay(StreamReader(plan.dialect, max_event=plan.max_event, habit=plan.habit), self._on_outcome)
         endpoint = plan.endpoint
         if endpoint is None:
             endpoint = plan.endpoint = self._gateway.endpoint(plan.target)
@@ -365,6 +366,12 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
         """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
         plan, call = self._plan, self._call
         local = self._gateway.here[plan.provider]
+        fields = self._request.for_model_here(plan.model, plan.overrides)
+        try:
+            check(fields, plan.target.name)
+        except RefusedError as error:
+            self._on_outcome_here(error.failure)
+            return
         try:
             wait_s, beat_s = plan.target.timeouts.first_event_s, self._gateway.config.server.heartbeat_s
             turn = await take_turn(local, self._client, wait_s, beat_s)
@@ -373,18 +380,25 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
             self._on_outcome(from_transport(error.code, error.message, error.retry_after))
             return
         try:
-            adapted = Adapted(self._request.for_model_here(plan.model, plan.overrides), local, turn)
+            adapted = Adapted(fields, local, turn)
         except ToolsError as error:
             turn.close()
-            self._on_outcome(unusable_tools(error))
+            self._on_outcome_here(unusable_tools(error))
             return
         reader = StreamReader(plan.dialect, max_event=plan.max_event)
-        relay = self._relay(adapted.reader(reader, call.id))
+        relay = self._relay(adapted.reader(reader, call.id), self._on_outcome_here)
         tape = self._gateway.tape(call, plan, adapted.body, relay)
         relay.attach(turn.connection, tape)
         turn.ask(adapted.body, relay if tape is None else tape)
 
-    def _relay(self, reader: Reader) -> Relay:
+    def _on_outcome_here(self, failure: Failure | None) -> None:
+        """The same as `_on_outcome`, for a model on this machine: its errors are told in our words."""
+        if failure is not None:
+            failure = in_our_words(failure, self._plan.target.name, self._request.fields)
+            self._call.attempts[-1].code = failure.code
+        self._on_outcome(failure)
+
+    def _relay(self, reader: Reader, on_outcome: Callable[[Failure | None], None]) -> Relay:
         call, plan, client = self._call, self._plan, self._client
         writer = StreamWriter(
             include_usage=self._request.include_usage,
@@ -396,7 +410,7 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
             call.attempts[-1].keep()
         if call.messages is not None:
             call.attempts[-1].heard = reader = Heard(reader)
-        relay = SteadyRelay(call, client, reader, writer, plan.patience, self._on_outcome)
+        relay = SteadyRelay(call, client, reader, writer, plan.patience, on_outcome)
         client.attach(relay)
         return relay
 

@@ -15,6 +15,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ("status_401", "give the right key with --key or PENSTOCK_KEY"),
     ("status_403", "give the right key with --key or PENSTOCK_KEY"),
     ("status_4", "change the request, or choose another model"),
+    ("context_length_exceeded", "shorten the request, or choose another model"),
     ("invalid_request", "change the request, or choose another model"),
 )
 _USUAL = "ask again, or choose another model"

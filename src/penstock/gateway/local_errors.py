@@ -1,0 +1,197 @@
+"""Errors of the model on this machine, in the gateway's own words and with the field that is to blame.
+
+`check` looks at the fields of OpenAI's API before the model is asked. llama.cpp would answer some mistakes in them with
+the text of a C++ exception, some with status 500, as if it had failed itself, and would ignore others.
+`in_our_words` translates what llama.cpp refuses all the same: its own fields, JSON schemas, the size of its context.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from penstock.gateway.failure import Failure
+from penstock.gateway.request import RefusedError
+
+_MAX_LOGPROBS = 20  # as OpenAI has it; each event names so many tokens
+_WITH_SCHEMAS = ("response_format", "tools")
+_FORMATS = ("text", "json_object", "json_schema")
+# What JSON calls its types, in the words of a sentence.
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
+_KINDS_OF_LLAMA = {
+    "number": "a number",
+    "string": "a string",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+# llama.cpp's words: which field it complains of, the mark of its JSON library, and that library's usual complaint.
+_FIELD = re.compile(r"Field '([^']+)': ")
+_EXCEPTION = re.compile(r"\[json\.exception\.[^\]]*\] ?")
+_TYPE = re.compile(r"type must be (\w+), but is (\w+)")
+_SCHEMA = re.compile(r".*(?=JSON schema error)", re.DOTALL)
+# llama.cpp answers these with 500 too, although the request is to blame.
+_REQUEST_TO_BLAME = re.compile(
+    r"json\.exception|failed to parse|not supported|unsupported|unknown|invalid|missing|expected|must be", re.IGNORECASE
+)
+
+
+def check(fields: dict[str, Any], model: str) -> None:
+    """Raise `RefusedError` where a field is not what a model on this machine can take."""
+    for name, (is_right, wanted) in _CHECKS.items():
+        value = fields.get(name)
+        if value is not None and not is_right(value):
+            raise _refused(f"`{name}` must be {wanted}, not {_shown(value)}", name)
+    for place, message in enumerate(fields["messages"]):
+        _check_message(message, f"messages[{place}]", model)
+
+
+def in_our_words(failure: Failure, model: str, fields: Mapping[str, object]) -> Failure:
+    """The error with which llama.cpp answered a request of these fields, as the gateway says it."""
+    status, words = failure.upstream_status, failure.message
+    if not status:
+        return failure  # it did not answer
+    error = _read(failure.body)
+    if error.n_ctx:
+        message = (
+            f"the request ({error.n_prompt_tokens} tokens) exceeds the available context size of {model} "
+            f"({error.n_ctx} tokens); shorten it, or raise `context` of its provider"
+        )
+        return _refusal(message, "messages", "context_length_exceeded")
+    if status < 500 or _REQUEST_TO_BLAME.search(words):
+        message, param = _translated(words, fields)
+        return _refusal(f"{model} cannot take this request: {message}", param)
+    return Failure(
+        code="local_failed",
+        message=f"{model}, the model on the gateway's machine, failed: {_EXCEPTION.sub('', words)}",
+        status=503,
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_stop(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+def _is_count_of_logprobs(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_LOGPROBS
+
+
+def _is_format(value: object) -> bool:
+    if not isinstance(value, dict) or value.get("type") not in _FORMATS:
+        return False
+    schema = value.get("json_schema", {})
+    return isinstance(schema, dict) and isinstance(schema.get("schema", {}), dict)
+
+
+# By field: whether a value that is not null is right, and what it must be.
+_CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "temperature": (_is_number, "a number"),
+    "top_p": (_is_number, "a number"),
+    "frequency_penalty": (_is_number, "a number"),
+    "presence_penalty": (_is_number, "a number"),
+    "seed": (_is_number, "a number"),
+    "stop": (_is_stop, "a string or a list of strings"),
+    "logit_bias": (lambda value: isinstance(value, dict | list), "an object"),
+    "logprobs": (lambda value: isinstance(value, bool), "true or false"),
+    "top_logprobs": (_is_count_of_logprobs, f"an integer from 0 to {_MAX_LOGPROBS}"),
+    "response_format": (
+        _is_format,
+        'an object whose `type` is "text", "json_object" or "json_schema", the last with an object as its schema',
+    ),
+}
+
+
+def _check_message(message: object, place: str, model: str) -> None:
+    if not isinstance(message, dict):
+        raise _refused(f"`{place}` must be an object, not {_shown(message)}", "messages")
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
+    if not isinstance(role, str):
+        wrong = (
+            f"`{place}.role` must be a string, not {_shown(role)}" if "role" in message else f"`{place}` has no role"
+        )
+        raise _refused(wrong, "messages")
+    if "content" not in message and role != "assistant":
+        raise _refused(f"`{place}` has no content", "messages")
+    if content is not None and not isinstance(content, str | list):
+        raise _refused(f"`{place}.content` must be a string or a list of parts, not {_shown(content)}", "messages")
+    for number, part in enumerate(content) if isinstance(content, list) else ():
+        _check_part(part, f"{place}.content[{number}]", model)
+    if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
+        raise _refused(f"`{place}.tool_calls` must be a list of calls, each with a `function`", "messages")
+
+
+def _check_part(part: object, place: str, model: str) -> None:
+    if not isinstance(part, dict):
+        raise _refused(f"`{place}` must be an object, not {_shown(part)}", "messages")
+    if part.get("type") != "text":
+        message = f"{model} takes text only, and the type of `{place}` is {_shown(part.get('type'))}"
+        refusal = _refusal(message, "messages", "local_text_only")
+        raise RefusedError(structs.replace(refusal, retryable=True, passing=False))  # another target may take it
+    if not isinstance(part.get("text"), str):
+        raise _refused(f"`{place}.text` must be a string, not {_shown(part.get('text'))}", "messages")
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("function"), dict)
+
+
+def _shown(value: object) -> str:
+    """A value in words: a short word as it is, else what kind of value it is."""
+    if isinstance(value, str) and value.isidentifier() and len(value) <= 40:
+        return msgspec.json.encode(value).decode()
+    return str(value) if _is_number(value) and len(str(value)) <= 40 else _KINDS.get(type(value), "that")
+
+
+class _Said(Struct, frozen=True):
+    """What llama.cpp tells in its error, where a request is longer than the context."""
+
+    n_prompt_tokens: int = 0
+    n_ctx: int = 0
+
+
+class _Envelope(Struct, frozen=True):
+    error: _Said = _Said()
+
+
+def _read(body: bytes) -> _Said:
+    try:
+        return msgspec.json.decode(body, type=_Envelope).error
+    except (ValueError, RecursionError):
+        return _Said()
+
+
+def _translated(words: str, fields: Mapping[str, object]) -> tuple[str, str | None]:
+    """llama.cpp's words without its exceptions, and the field that they are about, where that is known."""
+    found = _FIELD.match(words)
+    schemas = [name for name in _WITH_SCHEMAS if fields.get(name)] if "JSON schema" in words else []
+    param = found[1] if found else schemas[0] if len(schemas) == 1 else None
+    plain = _SCHEMA.sub("", _EXCEPTION.sub("", words[found.end() :] if found else words))
+    plain = _TYPE.sub(lambda kinds: f"must be {_kind(kinds[1])}, not {_kind(kinds[2])}", plain)
+    return f"`{param}`: {plain}" if found else plain, param
+
+
+def _kind(word: str) -> str:
+    return _KINDS_OF_LLAMA.get(word, word)
+
+
+def _refused(message: str, param: str) -> RefusedError:
+    return RefusedError(_refusal(message, param))
+
+
+def _refusal(message: str, param: str | None, code: str = "invalid_request") -> Failure:
+    return Failure(code=code, message=message, status=400, kind="invalid_request_error", param=param, retryable=False)
