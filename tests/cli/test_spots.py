@@ -88,6 +88,7 @@ BYTES = {
 BEGIN = {
     "tool-index-missing": '{"id":"call_1","type":"function"',
     "usage-reasoning-apart": '"usage":{"prompt_tokens":12,',
+    "usage-details-apart": '"usage":{"prompt_tokens":12,',
     "usage-details-exceed": '"usage":{"prompt_tokens":12,',
 }
 

@@ -151,6 +151,7 @@ EXPECTED: dict[str, Expected] = dict(
         repaired("usage-absurd", 1, 9, "Paid in full.", usage=(-1, 3, 2)),
         repaired("usage-total-differs", 1, 9, "Paid in full.", usage=(12, 3, 400)),
         repaired("usage-reasoning-apart", 1, 9, "Paid in full.", usage=(12, 3, 115)),
+        repaired("usage-details-apart", 1, 9, "Paid in full.", usage=(12, 3, 79)),
         repaired("usage-details-exceed", 1, 9, "Paid in full.", usage=(12, 3, 15)),
         repaired(
             "ignored-after-fault",

@@ -123,6 +123,10 @@ SPELLINGS: dict[str, tuple[Json, dict[str, int]]] = {
         REAL | {"cache_read_input_tokens": 4, "cache_creation_input_tokens": 2},
         {"cached": 4, "cache_write": 2},
     ),
+    "Anthropic's own, which counts caches beside the input": (
+        {"input_tokens": 2, "output_tokens": 18, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 2},
+        {"cached": 4, "cache_write": 2},
+    ),
     "cache_write_tokens": (
         REAL | {"prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 2}},
         {"cached": 0, "cache_write": 2},
@@ -177,6 +181,31 @@ DOUBTS: dict[str, tuple[Json, dict[str, int], dict[str, int]]] = {
         REAL | {"prompt_tokens_details": {"cached_tokens": 373}},
         {"cached": 373},
         {"usage-details-exceed": 1},
+    ),
+    "cached beside the input, as the total shows": (
+        REAL | {"total_tokens": 399, "prompt_tokens_details": {"cached_tokens": 373}},
+        {"total": 399, "cached": 373},
+        {"usage-details-apart": 1},
+    ),
+    "audio beside the input, as the total shows": (
+        REAL | {"total_tokens": 401, "prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": 375}},
+        {"total": 401, "cached": 3, "audio_input": 375},
+        {"usage-details-apart": 1},
+    ),
+    "audio over the input": (
+        REAL | {"prompt_tokens_details": {"audio_tokens": 9}},
+        {"audio_input": 9},
+        {"usage-details-exceed": 1},
+    ),
+    "two caches that exceed the input together": (
+        REAL | {"prompt_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 5}},
+        {"cached": 5, "cache_write": 5},
+        {"usage-details-exceed": 1},
+    ),
+    "a detail that exceeds, and a total that differs": (
+        REAL | {"total_tokens": 27, "completion_tokens_details": {"reasoning_tokens": 37}},
+        {"total": 27, "reasoning": 37},
+        {"usage-total-differs": 1, "usage-details-exceed": 1},
     ),
     "counts as strings": (REAL | {"prompt_tokens": "8", "completion_tokens": "18"}, {}, {"usage-mistyped": 2}),
     "counts as fractions": (REAL | {"prompt_tokens": 8.0, "completion_tokens": 18.0}, {}, {"usage-mistyped": 2}),

@@ -20,8 +20,8 @@ from tests.faults.book import INPUT_COST, OUTPUT_COST
 from tests.faults.client import RawClient, Response
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
-from tests.faults.scripts import HELLO, TEXT, whole
-from tests.faults.upstream import Connection, Gate, Script, chunk, for_ever, head, last_chunk
+from tests.faults.scripts import HELLO, TEXT, WORLD, plain, stream, whole
+from tests.faults.upstream import JSON, Connection, Gate, Script, chunk, for_ever, head, last_chunk, status
 from tests.ledger.support import all_at_once, ask, make_key, request
 from tests.streams import DONE, bill, counts, finishes, says, sse
 
@@ -299,3 +299,22 @@ def test_as_many_tokens_as_there_are_may_be_asked_for(gateway: Gateway) -> None:
         assert (response.status, response.text) == (200, TEXT)
     response = ask(gateway, secret, f"main/{model}", stream=True, max_tokens=2**63)
     assert (response.status, response.error["param"]) == (400, "max_tokens")
+
+
+@both
+def test_a_detail_that_the_total_contradicts_is_not_billed(start: Starter, streamed: bool) -> None:
+    gateway = start()
+    usage = counts(7, 3) | {"prompt_tokens_details": {"cached_tokens": 10**8}}
+    script = (
+        stream(HELLO, WORLD, sse(finishes(), bill(**usage), DONE))
+        if streamed
+        else [status(200, JSON, plain(usage=usage))]
+    )
+    model = gateway.upstream.play(script)
+    key, secret = make_key(gateway, budget=10 * HELD)
+    for _ in range(2):
+        assert ask(gateway, secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT).status == 200
+    for entry in booked(gateway, key.id, 2):
+        assert (entry.measure, entry.tokens.input, entry.tokens.output, entry.tokens.cached) == ("reported", 7, 3, 0)
+        assert entry.cost == 7 * INPUT_COST + 3 * OUTPUT_COST
+        assert entry.repairs == {"usage-details-exceed": 1}

@@ -66,6 +66,7 @@ _PATHS: dict[str, tuple[Path, ...]] = {
     "usage-absurd": _USAGE,
     "usage-total-differs": tuple((*path, "total_tokens") for path in _USAGE),
     "usage-reasoning-apart": _USAGE,
+    "usage-details-apart": _USAGE,
     "usage-details-exceed": _USAGE,
     "provider-error": (("error",),),
 }

@@ -352,10 +352,15 @@ REPAIRS: dict[str, Defect] = {
         "All are kept as they were sent.",
         "The figures are the provider's; the billable output is output and reasoning together.",
     ),
+    "usage-details-apart": Defect(
+        "The input does not include its cached, cache-write or audio tokens: only with them does the total add up.",
+        "All are kept as they were sent.",
+        "The figures are the provider's; the billable input is input and those parts together.",
+    ),
     "usage-details-exceed": Defect(
-        "A part is larger than its whole: cached over input, or reasoning over output.",
-        "Both are kept as they were sent.",
-        "The figures are the provider's; who bills by them is warned.",
+        "A part is larger than its whole (cached over input, reasoning over output), and not in the total.",
+        "Both are kept as they were sent. The part is not billed: the whole is, at its own rate.",
+        "The total contradicts the part, and providers bill by their totals.",
     ),
     "ignored-after-fault": Defect(
         "The stream goes on after it failed.",

@@ -5,10 +5,28 @@ One rule covers them all: *per field, the last value that is not null, out of th
 count*. Reports are never added up: within one stream they are views of the same bill.
 
 A report says what it says, `null` and nonsense included. `Tokens` are what is booked and paid for: every figure known,
-and every part within its whole.
+and every part within its whole. The wholes are input and output; cached, cache-write and audio input are parts of the
+input, reasoning and audio output are parts of the output. Some providers count a part beside its whole. The total is
+the evidence, never the size of the part:
+
+| the report | is booked as | repair |
+|---|---|---|
+| every part within its whole; total = input + output, or no total | it is | |
+| total = input + output + parts (xAI: reasoning, Mistral: audio) | parts added to their wholes | `usage-…-apart` |
+| reasoning > output, not in the total (OpenRouter, Doubleword) | reasoning = output | `usage-details-exceed` |
+| any other part > its whole, not in the total | without that part: 0 | `usage-details-exceed` |
+| any other total | input and output as they are | `usage-total-differs` |
+| input or output missing | the rest of the total, else 0 | |
+| a count that is negative, or beyond any model (`absurd`) | the gateway estimates | `usage-absurd` |
+
+So input and output together are never more than the report's own total, or its own input and output where that is more.
+Recordings agree: where OpenRouter's reasoning exceeds the output, its `cost` is that of the output alone. A part that
+is not believed is paid at the rate of its whole: nonsense is neither billed nor a discount. Both caches count as one
+part here, because they are disjoint. Accepted and rejected prediction tokens are always within the output.
 """
 
 from collections.abc import Iterable
+from itertools import chain, combinations
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -17,6 +35,14 @@ from msgspec import Struct, structs
 ABSURD_TOKENS = 1_000_000_000
 # More keys than any provider's usage has; bounds what one stream may hold in memory.
 _MAX_KEYS = 100
+# Each whole, and parts of it that are disjoint. Of parts that explain a total equally well, the first counts as apart.
+_PARTS: tuple[tuple[Literal["input", "output"], tuple[str, ...]], ...] = (
+    ("output", ("reasoning",)),
+    ("input", ("cached", "cache_write")),
+    ("input", ("audio_input",)),
+    ("output", ("audio_output",)),
+)
+_WHOLE = {name: whole for whole, names in _PARTS for name in names}
 
 
 class Usage(Struct, frozen=True, gc=False, kw_only=True):
@@ -79,25 +105,50 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
             return self
         return structs.replace(self, total=self.input + self.output)
 
+    def apart(self) -> tuple[str, ...]:
+        """The parts that the total shows to be counted beside their wholes: the fewest that explain it."""
+        if self.input is None or self.output is None or self.total is None:
+            return ()
+        beside = self.total - self.input - self.output
+        counts = {name: count for name in _WHOLE if (count := getattr(self, name) or 0) > 0}
+        groups = chain.from_iterable(combinations(counts, size) for size in range(1, len(counts) + 1))
+        return next((group for group in groups if sum(counts[name] for name in group) == beside), ())
+
+    def wholes(self) -> dict[str, int | None]:
+        """Input and output with all their parts. What the report leaves out is the rest of its total, else None."""
+        read = _bounded(self.input) if self.input is not None else None
+        given = _bounded(self.output) if self.output is not None else None
+        if self.total is not None and read is None:
+            read = max(_bounded(self.total) - (given or 0), 0)
+        elif self.total is not None and given is None:
+            given = max(_bounded(self.total) - (read or 0), 0)
+        wholes = {"input": read, "output": given}
+        for name in self.apart():
+            wholes[_WHOLE[name]] = _bounded((wholes[_WHOLE[name]] or 0) + getattr(self, name))
+        return wholes
+
     def doubts(self) -> list[tuple[str, str]]:
         """What does not fit together in these figures: a repair code and the figures in words, for each."""
+        if self.sound:
+            return []
         found = []
         counts = [count for count in self.counts() if count is not None]
         if counts and not 0 <= min(counts) <= max(counts) < ABSURD_TOKENS:
             found.append(("usage-absurd", f"counts {counts}"))
-        if self.input is not None and self.cached is not None and self.cached > self.input:
-            found.append(("usage-details-exceed", f"cached {self.cached} > input {self.input}"))
-        difference = 0
-        if self.input is not None and self.output is not None and self.total is not None:
-            difference = self.total - self.input - self.output
-        if difference and difference == self.reasoning:
-            parts = f"{self.input} + {self.output} + reasoning {self.reasoning}"
-            found.append(("usage-reasoning-apart", f"total {self.total} = {parts}"))
-        elif difference:
+        if apart := self.apart():
+            code = "usage-reasoning-apart" if apart == ("reasoning",) else "usage-details-apart"
+            found.append((code, f"total {self.total} = {self.input} + {self.output} + {self._words(apart)}"))
+        elif self.input is not None and self.output is not None and self.total not in (None, self.input + self.output):
             found.append(("usage-total-differs", f"total {self.total} ≠ {self.input} + {self.output}"))
-        elif self.output is not None and self.reasoning is not None and self.reasoning > self.output:
-            found.append(("usage-details-exceed", f"reasoning {self.reasoning} > output {self.output}"))
+        wholes = self.wholes()
+        for whole, names in _PARTS:
+            most = wholes[whole]
+            if most is not None and sum(_bounded(getattr(self, name)) for name in names) > most:
+                found.append(("usage-details-exceed", f"{self._words(names)} > {whole} {most}"))
         return found
+
+    def _words(self, names: Iterable[str]) -> str:
+        return " + ".join(f"{name} {count}" for name in names if (count := getattr(self, name)))
 
 
 class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -123,8 +174,7 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         """What a report comes to. What it leaves out is the rest of its total, else 0; what is beyond reason is brought
         within it.
 
-        A part that the provider counts beside its whole is added to it, because it is billed: reasoning that the total
-        shows to be apart, and any part that is greater than its whole.
+        The table at the top of this file says how.
         """
         return cls.of_sound(usage) or cls._within_reason(usage)
 
@@ -159,25 +209,13 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     @classmethod
     def _within_reason(cls, usage: Usage) -> "Tokens":
         """The same, whatever the report says."""
-        whole, given, read = _bounded(usage.total), _bounded(usage.output), _bounded(usage.input)
-        if usage.input is None:
-            read = max(whole - given, 0)
-        elif usage.output is None:
-            given = max(whole - read, 0)
-        reasoning, written, cached = _bounded(usage.reasoning), _bounded(usage.cache_write), _bounded(usage.cached)
-        apart = any(code == "usage-reasoning-apart" for code, _ in usage.doubts())
-        output = _bounded(given + reasoning) if apart or reasoning > given else given
-        input = _bounded(read + cached + written) if cached + written > read else read
-        cached = min(cached, input)
-        return cls(
-            input=input,
-            output=output,
-            cached=cached,
-            cache_write=min(written, input - cached),
-            reasoning=reasoning,
-            audio_input=min(_bounded(usage.audio_input), input),
-            audio_output=min(_bounded(usage.audio_output), output),
-        )
+        figures = {whole: count or 0 for whole, count in usage.wholes().items()}
+        for whole, names in _PARTS:
+            parts = {name: _bounded(getattr(usage, name)) for name in names}
+            if sum(parts.values()) > figures[whole]:
+                parts = dict.fromkeys(names, figures[whole] if names == ("reasoning",) else 0)
+            figures |= parts
+        return cls(**figures)
 
     @classmethod
     def sum(cls, each: Iterable["Tokens"]) -> "Tokens":

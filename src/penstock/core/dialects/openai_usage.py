@@ -43,6 +43,8 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "audio_input": (("prompt_tokens_details", "audio_tokens"), ("input_tokens_details", "audio_tokens")),
     "audio_output": (("completion_tokens_details", "audio_tokens"), ("output_tokens_details", "audio_tokens")),
 }
+# In Anthropic's own spelling, which has no total, the input excludes these. `Usage.input` includes them.
+_BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 # Beyond this a figure is not even worth keeping as a number; the raw object has it.
 _MAX_COUNT = 10**1000
 # A count as it should be; any other is looked at twice.
@@ -100,6 +102,9 @@ def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
                     break
                 found = count if found is None else found
         counts[field] = found
+    if counts["input"] is not None and counts["total"] is None and "prompt_tokens" not in raw:
+        beside = [value for key in _BESIDE_INPUT if isinstance(value := raw.get(key), int) and value > 0]
+        counts["input"] += sum(beside)
     return Usage(raw=raw, **counts)  # type: ignore[arg-type]
 
 

@@ -265,9 +265,13 @@ export const REPAIRS = {
   "wrong": "The output does not include the reasoning tokens: the total is input, output and reasoning.",
   "done": "All are kept as they were sent."
  },
+ "usage-details-apart": {
+  "wrong": "The input does not include its cached, cache-write or audio tokens: only with them does the total add up.",
+  "done": "All are kept as they were sent."
+ },
  "usage-details-exceed": {
-  "wrong": "A part is larger than its whole: cached over input, or reasoning over output.",
-  "done": "Both are kept as they were sent."
+  "wrong": "A part is larger than its whole (cached over input, reasoning over output), and not in the total.",
+  "done": "Both are kept as they were sent. The part is not billed: the whole is, at its own rate."
  },
  "ignored-after-fault": {
   "wrong": "The stream goes on after it failed.",
