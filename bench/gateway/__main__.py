@@ -35,7 +35,7 @@ def main() -> int:
     try:
         judge.check()
         peers = [*options.peer, *fetch.fetch_all(options.peers, fetch.FOLDER)]
-        figures = Figures(judge.compare(scenarios, options.rounds, peers, log=options.log))
+        figures = Figures(judge.compare(scenarios, options.rounds, peers, log="json" if options.log else "off"))
         _print_peers(figures, peers)
         for scenario in scenarios:
             _print_scenario(scenario, figures)

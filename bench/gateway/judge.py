@@ -88,8 +88,8 @@ class Row(NamedTuple):
     cold_start_s: float | None
 
 
-def check() -> None:
-    """Raise a MissingError that says what to do, unless all is there."""
+def check_tools() -> None:
+    """Raise a MissingError that says what to do, unless mock and load generator can be built."""
     if not (FOLDER / "bench.py").is_file():
         raise MissingError(
             f"the judge of speed is not in {FOLDER}; PENSTOCK_BENCH may name the folder that holds its bench.py, "
@@ -97,6 +97,11 @@ def check() -> None:
         )
     if shutil.which("gcc") is None:
         raise MissingError("gcc is needed (on Debian or Ubuntu: sudo apt install gcc libssl-dev)")
+
+
+def check() -> None:
+    """Raise a MissingError that says what to do, unless all is there that the judge needs."""
+    check_tools()
     if shutil.which("nginx") is None:
         raise MissingError("nginx is needed to compare with (on Debian or Ubuntu: sudo apt install nginx-light)")
     for port in (MOCK_PORT, NGINX_PORT):
@@ -105,11 +110,11 @@ def check() -> None:
                 raise MissingError(f"something listens on port {port} already, which the judge needs")
 
 
-def configuration(folder: Path, *, log: bool, ledger: bool = True) -> Path:
-    """A configuration that sends everything to the mock."""
+def configuration(folder: Path, *, log: str = "auto", ledger: bool = True, mock_port: int = MOCK_PORT) -> Path:
+    """A configuration that sends everything to the mock. `log` is the setting of that name; "auto" is the default."""
     path = folder / ("penstock.toml" if ledger else "without-ledger.toml")
-    words = {"log": "json" if log else "off", "ledger": json.dumps(ledger), "folder": folder / "state"}
-    path.write_text(CONFIGURATION.format(port=MOCK_PORT, model=MODEL, **words))
+    words = {"log": log, "ledger": json.dumps(ledger), "folder": folder / "state"}
+    path.write_text(CONFIGURATION.format(port=mock_port, model=MODEL, **words))
     return path
 
 
@@ -158,7 +163,7 @@ def give_priority(pid: int, policy: int, priority: int) -> None:
         os.sched_setscheduler(pid, policy, os.sched_param(priority))
 
 
-def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: bool) -> list[Row]:
+def compare(scenarios: list[str], rounds: int, peers: list[Gateway], *, log: str) -> list[Row]:
     """Run the judge on Penstock and its peers, in turns; its progress goes to stderr."""
     check()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:

@@ -86,7 +86,7 @@ def crowd(count: int) -> Crowd:
         folder, port = Path(name), judge.free_port()
         mock = subprocess.Popen([judge.build_mock(folder), str(judge.MOCK_PORT)])
         gateway = subprocess.Popen(
-            judge.command(judge.configuration(folder, log=False), port), stderr=subprocess.DEVNULL
+            judge.command(judge.configuration(folder, log="off"), port), stderr=subprocess.DEVNULL
         )
         try:
             judge.wait_for(f"http://127.0.0.1:{port}/health")

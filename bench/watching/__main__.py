@@ -19,11 +19,13 @@ from pathlib import Path
 
 from bench.gateway import judge
 from bench.gateway.judge import MissingError
-from bench.turns import EVENTS, GAP_US, STREAMS, cpu_s, load, median_range, running
+from bench.turns.loads import cpu_s, running, streams
+from bench.turns.pairs import median_range
 from bench.watching import unwatched
 from bench.watching.watcher import Watcher
 
 GOAL = 0.05
+STREAMS = 50
 TURN_S = 2.0
 # Until somebody who has come reads, and until nothing is left of somebody who has gone.
 SETTLE_S = 0.5
@@ -39,13 +41,14 @@ def main() -> int:
     except MissingError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 2
-    events_per_s = STREAMS * 1e6 / GAP_US
+    load = streams(STREAMS)
+    events_per_s = STREAMS * 1e6 / load.gap_us
     with_it, without = (statistics.median(column) / events_per_s * 1e6 for column in zip(*pairs, strict=True))
     idle_us = unwatched.idle_us()
     shares = [watched / alone - 1 for watched, alone in pairs]
     share = statistics.median(shares) + idle_us / without
     low, high = (bound + idle_us / without for bound in median_range(shares))
-    print(f"{STREAMS} streams, an event every {GAP_US // 1000} ms; {len(pairs)} pairs of turns of {TURN_S:g} s")
+    print(f"{load.name}; {len(pairs)} pairs of turns of {TURN_S:g} s")
     print(f"CPU per event: {with_it:.1f} µs while somebody watches, {without:.1f} µs while nobody does")
     print(f"to observe an event while nobody watches, in this process: {idle_us:.2f} µs")
     print(f"live observation: {share:+.1%} in all, {low:+.1%} to {high:+.1%} with 95 % certainty; {GOAL:+.0%} allowed")
@@ -54,10 +57,11 @@ def main() -> int:
 
 def _measure(pairs: int) -> list[tuple[float, float]]:
     """CPU seconds for each second: of turns with a watcher, and of those without, side by side."""
+    load = streams(STREAMS)
     port, admin_port, token = judge.free_port(), judge.free_port(), secrets.token_hex()
     with ExitStack() as ended, tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
-        configuration = judge.configuration(folder, log=False)
+        configuration = judge.configuration(folder, log="off")
         with configuration.open("a") as file:
             file.write(judge.ADMIN.format(port=admin_port, token=token))
         mock, loadgen = judge.build_mock(folder), judge.build_loadgen(folder)
@@ -65,8 +69,8 @@ def _measure(pairs: int) -> list[tuple[float, float]]:
         gateway = ended.enter_context(running(judge.command(configuration, port), judge.GATEWAY_CORE))
         judge.give_priority(gateway, os.SCHED_RR, 1)
         judge.wait_for(f"http://127.0.0.1:{port}/readyz")
-        judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")
-        command = [str(loadgen), *load(port, int(pairs * 2 * (TURN_S + SETTLE_S)) + 10)]
+        judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={load.events}&delay_us={load.gap_us}")
+        command = [str(loadgen), *load.arguments(port, int(pairs * 2 * (TURN_S + SETTLE_S)) + 10)]
         judge.give_priority(ended.enter_context(running(command, judge.OTHER_CORE)), os.SCHED_FIFO, 2)
         time.sleep(2)
         return [_pair(gateway, admin_port, token, random.random() < 0.5) for _ in range(pairs)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.turns import median_range
+from bench.turns.pairs import median_range
 from bench.watching import unwatched
 from bench.watching.watcher import Seen, Watcher
 from tests.faults.gateway import Gateway, settings
