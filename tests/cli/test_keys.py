@@ -47,7 +47,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def told(*arguments: str) -> Any:
     result = invoke("keys", *arguments, "--json")
     assert result.exit_code == 0, result.output
-    return json.loads(result.output)
+    return json.loads(result.stdout)
 
 
 def refused(*arguments: str) -> str:
@@ -61,13 +61,54 @@ def refused(*arguments: str) -> str:
 def test_a_key_alone_is_on_stdout_and_kept_nowhere(state: Path) -> None:
     result = invoke("keys", "create", "--name", "ci")
     secret = result.stdout.removesuffix("\n")
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
+    assert secret not in result.stderr
     assert secret.startswith(PREFIX)
     assert not is_mistyped(secret)
     kept = b"".join(path.read_bytes() for path in state.iterdir())
     assert b"ci" in kept
     assert secret.encode() not in kept
     assert secret[len(PREFIX) : -6].encode() not in kept
+
+
+CLOSED = "Until now the gateway needed no key. From now on every client has to send one, also on this machine:"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_first_key_closes_the_gateway_and_says_so(options: list[str]) -> None:
+    said = invoke("keys", "create", "--name", "ci", *options).stderr
+    assert said.startswith(CLOSED)
+    assert 'curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8080/v1/models' in said
+    assert "export OPENAI_API_KEY=$KEY" in said
+    assert invoke("keys", "create", "--name", "another", *options).stderr == ""
+
+
+def test_the_first_key_closes_nothing_where_a_key_was_needed_already(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text('[server]\nkeys = ["a-good-key"]\n')
+    assert invoke("keys", "create", "--name", "ci").stderr == ""
+    assert invoke("keys", "revoke", "ci").stderr == ""  # the one in the file still opens
+
+
+def test_the_way_to_call_is_told_where_the_gateway_listens(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text('[server]\nlisten = "localhost:9000"\n')
+    assert " http://localhost:9000/v1/models" in invoke("keys", "create").stderr
+
+
+def test_a_gateway_that_listens_beyond_this_machine_was_never_open(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text('[server]\nlisten = "0.0.0.0:9000"\n')
+    assert invoke("keys", "create").stderr == ""
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_revoking_the_last_key_leaves_the_gateway_closed_and_says_so(options: list[str]) -> None:
+    for name in ("one", "two"):
+        told("create", "--name", name)
+    assert invoke("keys", "revoke", "one", *options).stderr == ""
+    last = invoke("keys", "revoke", "two", *options)
+    assert last.stderr.startswith("That was the last key. The gateway stays closed: every call is a 401")
+    assert "keys create" in last.stderr
+    assert "PENSTOCK_STATE" in last.stderr
+    assert invoke("keys", "create", *options).stderr == ""  # it was closed
 
 
 def test_all_terms_are_kept_and_shown() -> None:

@@ -13,17 +13,26 @@ from typing import Any
 
 import click
 
+from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import shown, table
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway import key_changes
 from penstock.gateway.book import Book
-from penstock.gateway.config import DEFAULT_FILE, default_file, load
+from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
 from penstock.gateway.key_report import moment, report
 from penstock.gateway.key_terms import KeyTerms, parse_tag
 from penstock.stores.books import open_book
 
 _UNREADABLE = 2
+# Said on standard error, whether or not it is a terminal: KEY=$(…) takes the key alone.
+_CLOSED = """\
+Until now the gateway needed no key. From now on every client has to send one, also on this machine:
+    curl -H "Authorization: Bearer $KEY" http://{listen}/v1/models
+    export OPENAI_API_KEY=$KEY       # OpenAI clients send it by themselves"""
+_LAST = """\
+That was the last key. The gateway stays closed: every call is a 401 until you make another key ({create}).
+To serve without keys again, start the gateway with another ledger: [ledger] folder, or the variable PENSTOCK_STATE."""
 
 _config = click.option(
     "--config",
@@ -65,14 +74,15 @@ def create_command(
     What no option limits is not limited.
     """
     _check_output()
-    with _book(file) as book:
+    config = _load(file)
+    with _book(config) as book:
         named = dict(map(parse_tag, terms.pop("tags")))
         wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **terms)
         now = _now_ms()
-        first = not book.keys()
+        closes = not book.keys() and not config.server.keys and config.server.address.local
         _hand_over(book, key_changes.create(book, wanted, now), now, as_json=as_json)
-    if first and sys.stderr.isatty():
-        click.echo("From now on clients have to show a key, on this machine too.", err=True)
+    if closes:
+        click.echo(_CLOSED.format(listen=config.server.address), err=True)
 
 
 @command.command("list", short_help="List keys.")
@@ -81,7 +91,7 @@ def create_command(
 @_json
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     """List the keys that live: their limits, and what they have spent."""
-    with _book(file) as book:
+    with _book(_load(file)) as book:
         now = _now_ms()
         keys = book.keys()
         reports = [report(book, key, now) for key in keys if dead or not key.unusable(now)]
@@ -99,7 +109,7 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @_json
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     """Show a key: its terms, what it has spent in its present period, and what is left."""
-    with _book(file) as book:
+    with _book(_load(file)) as book:
         now = _now_ms()
         found = report(book, key_changes.find(book.keys(), which, now), now)
     click.echo(to_json(found) if as_json else shown(found))
@@ -110,11 +120,19 @@ def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
 @_config
 @_json
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
-    """Revoke a key. Calls under way go on; what it was used for stays in the ledger."""
-    with _book(file) as book:
+    """Revoke a key. Calls under way go on; what it was used for stays in the ledger.
+
+    Revoking the last key does not open the gateway: clients need a key from the first one on.
+    """
+    config = _load(file)
+    with _book(config) as book:
         now = _now_ms()
         found = report(book, key_changes.revoke(book, which, now), now)
+        keys = book.keys()
+        last = not config.server.keys and all(key.unusable(now) for key in keys)
     click.echo(to_json(found) if as_json else one_line(f"revoked {found['id']} ({found['name']})"))
+    if last:
+        click.echo(_LAST.format(create=invocation("keys", "create", "--name", "NAME")), err=True)
 
 
 @command.command("rotate", short_help="Give a key a new secret.")
@@ -128,20 +146,23 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     All else stays as it is: the id, the name, the terms, and what was spent.
     """
     _check_output()
-    with _book(file) as book:
+    with _book(_load(file)) as book:
         now = _now_ms()
         _hand_over(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
 
 
-@contextmanager
-def _book(file: Path | None) -> Iterator[Book]:
-    """The book; what goes wrong with it, or with what is asked of it, is told in one line."""
+def _load(file: Path | None) -> Config:
     try:
         # Whether there is a key yet does not matter: this is how it is made.
-        config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
+        return load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(_UNREADABLE)
+
+
+@contextmanager
+def _book(config: Config) -> Iterator[Book]:
+    """The book; what goes wrong with it, or with what is asked of it, is told in one line."""
     try:
         book = open_book(config.ledger, os.environ)
         try:
