@@ -236,6 +236,7 @@ class UpstreamConnection(asyncio.Protocol):
         for start in range(0, len(rest), _TURN):
             self.data_received(rest[start : start + _TURN])
         self._transport = None
+        self._parser = httptools.HttpResponseParser(None)  # the old one refers to this: no cycle may be left
         receiver = self._receiver
         if receiver is None:
             self._release(self)

@@ -37,6 +37,7 @@ class Deadline:
     def end(self) -> None:
         """There will be no deadline any more."""
         self._at = self._armed = _NEVER
+        self._callback = _nothing  # whoever has this deadline is freed without the garbage collector
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -52,3 +53,7 @@ class Deadline:
             self._callback()
         elif self._at != _NEVER:
             self._arm(self._at)
+
+
+def _nothing() -> None:
+    """The deadline has ended."""

@@ -149,9 +149,17 @@ class ServerConnection(asyncio.Protocol):
         self._connections.discard(self)
         self._transport = self._known = None
         self.write = _drop
+        self._let_go()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()
+
+    def _let_go(self) -> None:
+        """Free what came, and the parser, which refers to this connection: a cycle would wait for the collector."""
+        self._parser = httptools.HttpRequestParser(None)
+        self._ahead = self._held = self._seen = b""
+        self._body = []
+        self._ready.clear()
 
     def pause_writing(self) -> None:
         """The client is slower than what is written to it."""

@@ -1,0 +1,89 @@
+"""A connection that is lost is freed at once, with what it held, and does not wait for the garbage collector."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.limits import UpstreamLimits
+from tests.http.wire import Client, post
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class Receiver:
+    """Takes an answer, and what becomes of it."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def on_head(self, status: int, _headers: object) -> None:
+        self.told.append(status)
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:
+        self.told.append((data, last))
+
+    def on_end(self) -> None:
+        self.told.append("end")
+
+    def on_error(self, error: UpstreamError) -> None:
+        self.told.append(error.code)
+
+
+def test_a_client_that_is_lost_leaves_nothing_behind() -> None:
+    request = post(b"x" * 100_000)
+
+    async def check() -> None:
+        for sent in (b"", request[:50], request[:-1], request, request + request[:-1]):
+            client = Client()
+            client.send(*(sent[at : at + 10_000] for at in range(0, len(sent), 10_000)))
+            connection = weakref.ref(client.connection)
+            client.connection.connection_lost(None)
+            client.waiting.clear()
+            del client
+            assert connection() is None, len(sent)
+
+    with no_garbage_collection():
+        asyncio.run(check())
+
+
+def test_a_provider_that_is_lost_leaves_nothing_behind() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nHi\r\n0\r\n\r\n"
+
+    async def ask(sent: bytes) -> tuple[list[object], "weakref.ref[UpstreamConnection]"]:
+        connection = UpstreamConnection(UpstreamLimits(), UpstreamConnection.close)
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(sent)
+            writer.close()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        await asyncio.get_running_loop().create_connection(lambda: connection, *server.sockets[0].getsockname())
+        receiver = Receiver()
+        connection.send(b"GET / HTTP/1.1\r\n\r\n", receiver)
+        while connection.alive:  # noqa: ASYNC110 - nothing else tells when it is lost
+            await asyncio.sleep(0.001)
+        server.close()
+        await server.wait_closed()
+        return receiver.told, weakref.ref(connection)
+
+    async def check() -> None:
+        for sent in (b"", answer[:30], answer[:-10], answer):
+            told, connection = await ask(sent)
+            assert told or not sent
+            await asyncio.sleep(0.01)
+            assert connection() is None, sent
+
+    with no_garbage_collection():
+        asyncio.run(check())
