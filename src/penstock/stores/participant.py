@@ -46,6 +46,8 @@ _ROOM_S = 0.002
 # How long a ledger that does not answer is left alone.
 _LEDGER_AGAIN_MS = 1000
 _WAIT_S = 5.0
+# So many accounts are looked at in one go: each takes a tenth of a millisecond, and calls wait meanwhile.
+_MOST_WATCHED = 200
 
 
 class Alone(Struct):
@@ -79,6 +81,8 @@ class Participant:
         self._share = share
         self._clock = clock
         self._views: dict[str, View] = {}
+        # Keys in whose account something was held when it was seen last; first who was not looked at for longest.
+        self._holding: dict[str, None] = {}
         self._outages = 0
         self._ledger_again = 0
         self.degraded = ""
@@ -98,8 +102,7 @@ class Participant:
                 return self._together(key_id, view, operations)
             except StorageError:
                 view.doubtful.update(operation.id for operation in operations if isinstance(operation, Reserve))
-                self._outages += 1
-                self.degraded = self._storage.name
+                self._lose()
         return self._go_alone(view, operations)
 
     def recover(self) -> None:
@@ -109,20 +112,41 @@ class Participant:
             if not self.degraded and view.outage != self._outages and (view.mine or view.doubtful):
                 self.apply(key_id, ())
 
+    @property
+    def holding(self) -> bool:
+        """Whether something was held in an account when it was seen last."""
+        return bool(self._holding)
+
     def watch(self) -> None:
-        """See that the storage has not lost what is held for calls that take long: the others need to know of them."""
-        for key_id, view in list(self._views.items()):
-            if view.mine and not self.degraded:
-                try:
-                    found = self._storage.load(key_id)
-                except StorageError:
-                    self._outages += 1
-                    self.degraded = self._storage.name
-                    return
-                if found is None or view.found is None or found[0] != view.found[0]:
-                    account = self._read(found)
-                    if account is None or account.generation != view.generation:
-                        self.apply(key_id, ())
+        """Look again at accounts in which something is held: others may have let go of it, for `seen` to tell; and the
+        storage may have lost what is held here for calls that take long, which the others need to know of.
+        """
+        for key_id in list(self._holding)[:_MOST_WATCHED]:
+            if self.degraded:
+                return
+            view = self._views[key_id]
+            try:
+                found = self._storage.load(key_id)
+            except StorageError:
+                self._lose()
+                return
+            if found is None or view.found is None or found[0] != view.found[0]:
+                account = self._read(found)
+                if view.mine and (account is None or account.generation != view.generation):
+                    self.apply(key_id, ())
+                    continue
+                view.found = found
+                self._note(key_id, account)
+            else:
+                self._holding[key_id] = self._holding.pop(key_id)  # the others are next
+
+    def check(self) -> None:
+        """Find out whether the storage answers, while no call would tell."""
+        if not self.degraded:
+            try:
+                self._storage.load("")
+            except StorageError:
+                self._lose()
 
     def seen(self, key_id: str) -> Account | None:
         """The account as it was when it was used last. May be asked from any thread."""
@@ -132,6 +156,18 @@ class Participant:
     def forget(self, key_id: str) -> None:
         """The key is gone."""
         self._views.pop(key_id, None)
+        self._holding.pop(key_id, None)
+
+    def _lose(self) -> None:
+        """The storage does not answer."""
+        self._outages += 1
+        self.degraded = self._storage.name
+
+    def _note(self, key_id: str, account: Account | None) -> None:
+        """This account was seen."""
+        self._holding.pop(key_id, None)
+        if account is not None and account.held:
+            self._holding[key_id] = None
 
     def _together(self, key_id: str, view: View, operations: Sequence[Operation]) -> list[Answer | None]:
         found = view.found or self._storage.load(key_id)
@@ -148,6 +184,7 @@ class Participant:
                 view.found, view.generation, view.mine = (version, data), account.generation, mine
                 view.outage, view.alone = self._outages, None
                 view.doubtful.clear()
+                self._note(key_id, account)
                 return answers
             if tried >= _PATIENT_TRIES:
                 time.sleep(random.random() * _ROOM_S)

@@ -25,7 +25,10 @@ from penstock.stores.participant import Participant, Seed
 from penstock.stores.storage import Storage, StorageError
 
 _RETRY_S = 2.0
-_WATCH_S = 5.0
+# Where something is held, accounts are looked at so often: what is told of holds is no older.
+_WATCH_S = 0.25
+# Where nothing is, it is found out so often whether the storage answers.
+_CHECK_S = 5.0
 _WAIT_S = 5.0
 _CLOSE_WITHIN_S = 2.0
 
@@ -70,10 +73,18 @@ class SharedAccounts:
         self._participant = Participant(storage, ask, share, clock)
         self._queue: SimpleQueue[_Task | _Forget | _Probed | None] = SimpleQueue()
         self._probing: threading.Timer | None = None
+        self.on_change: Callable[[str, bool], None] | None = None
+        """Told in the event loop that the storage of this name stopped answering (False), or answers again (True)."""
+        self._lost = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-accounts")
         self._thread.start()
 
     # What the loop's thread calls.
+
+    @property
+    def store(self) -> str:
+        """The name of the storage."""
+        return self._storage.name
 
     @property
     def degraded(self) -> str:
@@ -128,18 +139,23 @@ class SharedAccounts:
     # What the thread does.
 
     def _run(self) -> None:
-        going, watched = True, time.monotonic()
+        going, watched, checked = True, time.monotonic(), 0.0
         while going:
             items: list[_Task | _Forget | _Probed | None] = []
             with suppress(Empty):
-                items.append(self._queue.get(timeout=_WATCH_S))
+                items.append(self._queue.get(timeout=_WATCH_S if self._participant.holding else _CHECK_S))
                 while True:
                     items.append(self._queue.get_nowait())
             going = None not in items
             self._do([item for item in items if item is not None])
-            if time.monotonic() - watched >= _WATCH_S:
+            now = time.monotonic()
+            if now - watched >= _WATCH_S:
                 self._participant.watch()
-                watched = time.monotonic()
+                watched = now
+            if now - checked >= _CHECK_S:
+                self._participant.check()
+                checked = now
+            self._tell_change()
             if self._participant.degraded and self._probing is None and going:
                 self._probe_later()
         if self._probing is not None:
@@ -180,6 +196,13 @@ class SharedAccounts:
             message = f"the gateway could not tell this key's limits ({type(error).__name__}): try again later"
             denial = Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_WAIT_S)
             return [denial] * len(tasks)
+
+    def _tell_change(self) -> None:
+        lost = bool(self._participant.degraded)
+        if lost != self._lost and self.on_change is not None:
+            self._lost = lost
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self.on_change, self._storage.name, not lost)
 
     def _probe_later(self) -> None:
         self._probing = threading.Timer(self._retry_s, self._probe)
