@@ -30,7 +30,7 @@ def test_calls_are_booked_soon_and_together(tmp_path: Path) -> None:
             took.append(seconds)
             booked.set()
 
-        books.watch(committed)
+        books.watch(committed, lambda _store, _up: None)
         for number in range(CALLS):
             settled(books, number)
         waited = books.waiting[0]

@@ -105,7 +105,9 @@ class App:
         self.siblings = Siblings(folder, self._routes()) if folder is not None else None
         self.metrics.siblings = self.siblings
         if self._books is not None:
-            self._books.watch(self.metrics.committed)
+            self._books.watch(self.metrics.committed, self.metrics.limits_store_changed)
+            for store in self._books.limits_store:
+                self.metrics.limits_store(store)
             for entry in self._books.orphans:
                 self.metrics.orphaned(entry)
         self._use(self._prepared(config))
@@ -441,6 +443,9 @@ class App:
             families.LEDGER_QUEUE: {(): queue},
             families.LEDGER_SPOOLED: {(): spooled},
             families.BUDGET: bounded(self._books.budgets() if self._books is not None else {}),
+            families.LIMITS_STORE_UP: {
+                (store,): up for store, up in (self._books.limits_store.items() if self._books is not None else ())
+            },
         }
 
 

@@ -26,6 +26,10 @@ _START_S = 5.0
 _CLOSE_S = 5.0
 # How often the book is asked what keys have spent, where other machines may write it too.
 _AGAIN_S = 5.0
+_LOST = (
+    "the store of keys' limits ({}) does not answer: each process goes by its share of them (local_share) until it does"
+)
+_FOUND = "the store of keys' limits ({}) answers again"
 
 
 def check(config: Config, environment: Mapping[str, str]) -> None:
@@ -50,7 +54,9 @@ class Bookkeeping:
         folder = state_folder(settings, environment) / "journal"
         prices = PriceBook.load(environment, config.prices, say)
         self._journal = Journal(folder, settings.journal)
-        self._accounts = _accounts(config, environment)
+        self._say = say
+        self._shared = _shared_accounts(config, environment)
+        self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts()
         self._stored: list[Key] = []
         self._configured: list[Key] = []
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
@@ -114,9 +120,23 @@ class Bookkeeping:
             "waiting": self._journal.waiting,
         }
 
-    def watch(self, on_commit: Callable[[float], None]) -> None:
-        """Have somebody told how long the book takes for entries."""
+    def watch(self, on_commit: Callable[[float], None], on_store: Callable[[str, bool], None]) -> None:
+        """Have somebody told how long the book takes for entries; and that the store of keys' limits has gone, or come
+        back.
+        """
         self._scribe.on_commit = on_commit
+
+        def changed(store: str, up: bool) -> None:
+            self._say(_FOUND.format(store) if up else _LOST.format(store))
+            on_store(store, up)
+
+        if self._shared is not None:
+            self._shared.on_change = changed
+
+    @property
+    def limits_store(self) -> dict[str, int]:
+        """The store through which keys' limits are shared, if they are: whether it answers, 1 or 0, by its name."""
+        return {self._shared.store: 0 if self._shared.degraded else 1} if self._shared is not None else {}
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -168,11 +188,11 @@ class _Asked:
         return self._book.spent(key.id, since_ms, recent_since_ms=recent_since_ms)
 
 
-def _accounts(config: Config, environment: Mapping[str, str]) -> Accounts:
-    """The accounts of keys: this process's own, or those that it shares with its siblings, or with other machines."""
+def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAccounts | None:
+    """The accounts of keys that this process shares with its siblings, or with other machines; None if with nobody."""
     settings = config.ledger
     if settings.redis is None and config.server.workers == 1:
-        return LocalAccounts()
+        return None
     ask = _Asked(partial(open_book, settings, environment))
     return SharedAccounts(shared_storage(config, environment), ask, settings.local_share)
 

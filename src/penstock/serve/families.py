@@ -75,6 +75,15 @@ LEDGER_QUEUE = _gauge("ledger_queue", "Calls that are over, and not in the book 
 LEDGER_SPOOLED = _gauge("ledger_spooled", "Those that wait because the book cannot be written.")
 LEDGER_COMMIT = _histogram("ledger_commit", "To write entries into the book, many at a time.", _MOMENTS)
 BUDGET = _gauge("budget_remaining_ratio", "What is left of a key's budget, from 1 to 0.", "key", kind="least")
+LIMITS_STORE_UP = _gauge(
+    "limits_store_up",
+    "1 while the store answers through which processes share keys' limits, 0 while each goes by its own share of them.",
+    "store",
+    kind="least",
+)
+LIMITS_STORE_CHANGES = _counter(
+    "limits_store_changes", "Times that a worker found this store down, or up again.", "store", "to"
+)
 LOOP_LAG = _histogram("loop_lag", "How late the event loop was, looked at once a second.", _LAGS)
 REPAIRS = _counter("repairs", "Defects of providers' streams that were repaired.", "provider", "code")
 DROPPED = _counter("telemetry_dropped", "Spans that no collector took.")
@@ -94,6 +103,8 @@ FAMILIES: tuple[Family, ...] = (
     LEDGER_SPOOLED,
     LEDGER_COMMIT,
     BUDGET,
+    LIMITS_STORE_UP,
+    LIMITS_STORE_CHANGES,
     LOOP_LAG,
     REPAIRS,
     DROPPED,

@@ -254,6 +254,15 @@ class Metrics:
         """The book has taken entries."""
         self.tally.observe(families.LEDGER_COMMIT, (), seconds)
 
+    def limits_store(self, store: str) -> None:
+        """Keys' limits are shared through this store."""
+        for to in ("down", "up"):
+            self.tally.begin(families.LIMITS_STORE_CHANGES, (store, to))
+
+    def limits_store_changed(self, store: str, up: bool) -> None:
+        """The store does not answer any more, or does again."""
+        self.tally.add(families.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
+
     def dropped(self, spans: int) -> None:
         """No collector took these."""
         self.tally.add(families.DROPPED, (), spans)
