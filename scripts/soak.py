@@ -1,0 +1,50 @@
+"""Runs a gateway under mixed traffic, a third of it broken, and says whether its memory levels off."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.soak.figures import LEVEL_MB_PER_MIN, plot, slope, table  # noqa: E402
+from bench.soak.run import Options, soak  # noqa: E402
+
+MOST_MINUTES = 24 * 60.0
+# Caches are still filling before that, so that a slope says nothing.
+JUDGED_MINUTES = 5.0
+MOST_TOLD = 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long (default: 5)")
+    parser.add_argument("--clients", type=int, default=12, help="clients at a time (default: 12)")
+    parser.add_argument("--workers", type=int, default=1, help="workers of the gateway (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, help="which calls are made; the moments still differ by chance")
+    parser.add_argument("--plot", type=Path, default=Path("soak.svg"), help="where to draw (default: soak.svg)")
+    arguments = parser.parse_args()
+    if not 0 < arguments.minutes <= MOST_MINUTES:
+        parser.error(f"--minutes is more than 0 and at most {MOST_MINUTES:g}")
+    options = Options(arguments.minutes * 60, arguments.clients, arguments.workers, arguments.seed)
+    with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
+        outcome = asyncio.run(soak(Path(folder), options))
+    total = outcome.calls.total()
+    growth = slope(outcome.samples)
+    level = growth <= LEVEL_MB_PER_MIN
+    verdict = "memory levels off" if level else "memory still grows"
+    said = f"{verdict}: {growth:+.3f} MB per minute in the second half (level is up to {LEVEL_MB_PER_MIN:g})"
+    arguments.plot.write_text(plot(f"{total:,} calls in {arguments.minutes:g} minutes: {said}", outcome.samples))
+    print(table(outcome.samples))
+    print("\n".join(f"{count:9,}  {name}" for name, count in outcome.calls.most_common()))
+    print(f"{total:,} calls, {len(outcome.wrong)} wrong; {said}; plot in {arguments.plot}")
+    for problem in outcome.wrong[:MOST_TOLD]:
+        print(f"wrong: {problem}")
+    judged = arguments.minutes >= JUDGED_MINUTES
+    return 1 if outcome.wrong or (judged and not level) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
