@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
     "replay": ("penstock.cli.replay", "Serve captures, as the providers that they are of."),
 }
+# Modules of Python that Windows does not have.
+_POSIX = frozenset(("fcntl", "grp", "pwd", "readline", "resource", "termios"))
 # As shells report a program that Ctrl-C ended: 128 + SIGINT.
 INTERRUPTED = 130
 
@@ -85,6 +87,11 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name not in _POSIX:
+            raise
+        click.echo("penstock: this runs on Linux and macOS, on Windows in WSL; `inspect` and `lint` run here", err=True)
+        status = 1
     except click.Abort:
         status = INTERRUPTED
     except OSError as error:

@@ -1,6 +1,7 @@
 """App: the composition root. Puts the parts together, routes requests to surfaces, reloads and drains."""
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -64,6 +65,8 @@ _STOPPED = Failure(
     retryable=False,
     passing=False,
 )
+# Connections that may wait to be accepted.
+BACKLOG = 4096
 # What was written last needs a moment to leave.
 _LAST_BYTES_S = 1.0
 
@@ -216,12 +219,21 @@ class App:
         """Begin to take connections; returns the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ServerConnection(self.handle, error_page, self._front, self._connections),
-            host,
-            port,
-            reuse_port=reuse_port or None,
-            backlog=4096,
+            self._connection, host, port, reuse_port=reuse_port or None, backlog=BACKLOG
         )
+        return await self._begin()
+
+    async def listen_on(self, shared: socket.socket) -> int:
+        """Begin to take connections from a socket that other workers accept from too; returns the port."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connection, sock=shared, backlog=BACKLOG)
+        return await self._begin()
+
+    def _connection(self) -> ServerConnection:
+        return ServerConnection(self.handle, error_page, self._front, self._connections)
+
+    async def _begin(self) -> int:
+        assert self._server is not None
         if self.siblings is not None:
             await self.siblings.listen()
         self.metrics.start()

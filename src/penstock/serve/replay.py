@@ -10,14 +10,13 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 
-import uvloop
-
 from penstock.gateway.failure import Failure
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.log import Log
+from penstock.serve.loop import run_loop
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
 from penstock.upstream.replay import Player, Replay
 
@@ -116,7 +115,7 @@ def _refuse(exchange: Exchange, status: int, message: str, code: str) -> None:
 
 def run(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
     """Play until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
-    return uvloop.run(_serve(replay, log, address, ready))
+    return run_loop(_serve(replay, log, address, ready))
 
 
 async def _serve(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:

@@ -19,17 +19,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
-import uvloop
-
 from penstock.errors import BookError, ConfigError, ListenError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
 from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, leave_note, open_place
-from penstock.serve.app import App, validate
+from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.log import Log
+from penstock.serve.loop import REMARK, run_loop
 from penstock.stores.books import has_living_key, state_folder
 from penstock.stores.claim import claim
 from penstock.stores.sqlite_accounts import begin
@@ -49,6 +48,9 @@ _SWITCH_S = 0.0005
 Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool], Address], Config]
 # Told once the port is open: the port, where the admin API is, and a link to its page; both empty where there is none.
 Ready: TypeAlias = Callable[[int, str, str], None]
+# Whether sockets that share a port share its connections. On macOS one of them gets them all: there the workers accept
+# from one socket.
+_BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -69,7 +71,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             _leave_note(place, config, environment)
         if config.server.workers == 1:
             doors = _Doors((host, port), place)
-            return uvloop.run(_serve(config, load, environment, home, doors, lambda bound: ready(bound, *admin)))
+            return run_loop(_serve(config, load, environment, home, doors, lambda bound: ready(bound, *admin)))
         if config.ledger.enabled:
             begin(state_folder(config.ledger, environment))
         try:
@@ -78,12 +80,14 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             raise ListenError(error.strerror or str(error)) from error
         port = reserved.getsockname()[1]
         bound = Address(host, port)
+        shared = None if _BALANCES else reserved
         heard, begun = os.pipe()
 
         latest = config
 
         def work(alive: int) -> int:
-            return uvloop.run(_serve(latest, load, environment, home, _Doors((host, port), place, begun), alive))
+            doors = _Doors((host, port), place, begun, shared)
+            return run_loop(_serve(latest, load, environment, home, doors, alive))
 
         def reload() -> bool:
             nonlocal latest
@@ -100,7 +104,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             select.select([heard], [], [], _BEGIN_S)  # until one of them listens
             ready(port, *admin)
 
-        return _supervise(config.server.workers, work, tell, reload)
+        return _supervise(config.server.workers, work, tell, reload, reserved)
     finally:
         home.close()
         if claimed is not None:
@@ -133,6 +137,8 @@ class _Doors(NamedTuple):
     admin: Place | None
     begun: int | None = None
     """Where one of several workers writes when it listens."""
+    shared: socket.socket | None = None
+    """The socket from which all workers accept, where each cannot have its own."""
 
 
 async def _serve(
@@ -149,6 +155,8 @@ async def _serve(
     alive = told if isinstance(told, int) else None
     pretty = config.server.log == "pretty" or (config.server.log == "auto" and sys.stderr.isatty())
     log = Log(sys.stderr.fileno(), pretty=pretty, enabled=config.server.log != "off")
+    if REMARK:
+        log.say(REMARK)
     app = App(config, environment, log, home)
     signals: asyncio.Queue[int] = asyncio.Queue()
     for wanted in _SIGNALS:
@@ -156,7 +164,10 @@ async def _serve(
     if alive is not None:
         loop.add_reader(alive, _orphaned, loop, alive, signals)
     try:
-        bound = await app.listen(*doors.address, reuse_port=alive is not None)
+        if doors.shared is not None:
+            bound = await app.listen_on(doors.shared)
+        else:
+            bound = await app.listen(*doors.address, reuse_port=alive is not None)
     except OSError as error:
         raise ListenError(error.strerror or str(error)) from error
     admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
@@ -232,7 +243,7 @@ def _tell(words: str) -> None:
 
 
 def _reserve(host: str, port: int) -> socket.socket:
-    """Hold a port, without listening on it, for the workers to share."""
+    """Hold a port for the workers to share: without listening on it, where each of them does."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as alone:
         # Others who share their port as our workers do would share it with us, and nobody would notice.
@@ -240,15 +251,25 @@ def _reserve(host: str, port: int) -> socket.socket:
         alone.bind((host, port))
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if _BALANCES:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     reserved.bind((host, port))
+    if not _BALANCES:
+        reserved.listen(BACKLOG)
     return reserved
 
 
-def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None], reload: Callable[[], bool]) -> int:
+def _supervise(
+    count: int,
+    work: Callable[[int], int],
+    tell: Callable[[], None],
+    reload: Callable[[], bool],
+    reserved: socket.socket,
+) -> int:
     """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves.
 
-    `tell` is called when they have been started; `reload` at SIGHUP: whether the workers are to reload too.
+    `tell` is called when they have been started; `reload` at SIGHUP: whether the workers are to reload too. `reserved`
+    holds their port until they are to end.
     """
     born: dict[int, float] = {}
     stopping = False
@@ -263,6 +284,8 @@ def _supervise(count: int, work: Callable[[int], int], tell: Callable[[], None],
             if not valid:
                 return
         stopping = stopping or number != signal.SIGHUP
+        if stopping:
+            reserved.close()  # else new clients would wait in its queue, and not be refused
         for pid in list(born):
             try:
                 os.kill(pid, number)

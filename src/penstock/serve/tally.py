@@ -23,6 +23,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.serve.families import BY_NAME, FAMILIES, Family
+from penstock.stores.allocation import allocate
 
 Labels: TypeAlias = tuple[str, ...]
 # What was counted, by family and labels: as many numbers as the family is wide.
@@ -162,7 +163,7 @@ def _claim(folder: Path) -> tuple[int, Path]:
             os.close(file)
             continue
         # All of it is taken now: a full disk would end a process that writes to a mapped hole.
-        os.posix_fallocate(file, 0, _SLOTS * 8)
+        allocate(file, _SLOTS * 8)
         keys = path.with_suffix(".keys")
         keys.touch(mode=0o600)
         return file, keys

@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from penstock.errors import BookError
 from penstock.gateway.entry import Entry
+from penstock.stores.allocation import allocate
 
 SUFFIX = ".journal"
 _HALVES = ("a", "b")
@@ -234,7 +235,7 @@ def _make(path: Path, size: int) -> int:
     file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
-        os.posix_fallocate(file, 0, size)
+        allocate(file, size)
         made.rename(path)
     except OSError:
         os.close(file)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
 import msgspec
-import uvloop
 from msgspec import structs
 
 from penstock.cli.talk.answer import Answer
@@ -25,6 +24,7 @@ from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.serve.app import App
 from penstock.serve.log import Log
+from penstock.serve.loop import new_event_loop
 from penstock.upstream.local import Home
 from penstock.upstream.remote import Endpoint, Remote
 
@@ -58,7 +58,7 @@ class Caller:
         self._environment = environment
         self._url = url.rstrip("/")
         self._key = key
-        self._loop = uvloop.new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-chat")
         self._pool: Pool | None = None
         self._app: App | None = None
