@@ -141,9 +141,13 @@ class Terminal:
 
     def wait(self) -> int:
         """Wait until it has ended; returns its status."""
+        deadline = time.monotonic() + _WAIT_S
         try:
-            while data := os.read(self._ours, 65536):
-                self._received += data
+            while True:
+                left = deadline - time.monotonic()
+                assert left > 0, f"it has not ended: {self.text[self._mark :]!r}"
+                if select.select([self._ours], [], [], left)[0]:
+                    self._received += os.read(self._ours, 65536)
         except OSError:  # how Linux says that the other end was closed
             pass
         return self._process.wait(_WAIT_S)

@@ -80,6 +80,7 @@ def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
         terminal.ask(" /etc/hosts is what?", "\n\n> ")
         assert asked(upstream, "other")[-1] == [user("/etc/hosts is what?")]
         assert "/save FILE    save the conversation" in terminal.ask("/help", "stops an answer.\n")
+        terminal.until("\n> ")  # before the prompt, the key would be the terminal's and not readline's
         terminal.type("\x04")
         assert terminal.wait() == 0
         assert "Traceback" not in terminal.text
