@@ -5,8 +5,9 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
-from penstock.core.repairs import FAULTS, REPAIRS, Defect
+from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Defect, Level
 from penstock.core.sabotage import ON_DEMAND, usage
 from penstock.gateway.config import json_schema
 
@@ -16,14 +17,29 @@ REPAIRS_PAGE = """\
 # Repairs and faults
 
 Providers get their streams a little wrong. What Penstock tolerates is a **repair**: it has a code, it is counted, and
-`penstock inspect` and `penstock lint` show where in the bytes it was met. What Penstock does not tolerate is a
-**fault**: going on would mean guessing at what the model said, so the ending is `failed`.
+`penstock inspect` and `penstock lint` show where in the bytes it was met. Repairs that are only harmless habits of a
+provider are **notices**: a client that reads the stream by the book gets the same answer without them. They are shown
+and counted apart. What Penstock does not tolerate is a **fault**: going on would mean guessing at what the model said,
+so the ending is `failed`.
 
 This page is generated from `src/penstock/core/repairs.py`. For each code there is a small stream in `tests/captures/`.
 
 ## Repairs
 
 {repairs}
+## Notices
+
+| where | repairs | notices |
+|---|---|---|
+| `penstock inspect` | `repairs`, listed below it | `notices`, listed below it |
+| `penstock inspect --json` | in `repairs`, with `"level": "repair"` | in `repairs`, with `"level": "notice"` |
+| `penstock lint` | warnings; errors with `--strict` | notices, which never fail it |
+| metrics | `penstock_repairs_total` | `penstock_notices_total` |
+| log, `penstock chat --json`, headers | `repairs`, `x-penstock-repairs` | `notices`, `x-penstock-notices` |
+| the ledger and the admin API | in `repairs`, by code | in `repairs`, by code |
+| the library | `Repair.level == "repair"` | `Repair.level == "notice"` |
+
+{notices}
 ## Faults
 
 {faults}
@@ -60,13 +76,19 @@ REPAIRS_SCRIPT = """\
 
 export const REPAIRS = {repairs};
 
+// Those of them that are harmless habits of providers.
+export const NOTICES = new Set({notices});
+
 export const FAULTS = {faults};
 """
 
 
 def pages() -> dict[Path, str]:
     """Every generated page: where it stands and what it says."""
-    repairs = REPAIRS_PAGE.format(repairs=_table(REPAIRS), faults=_table(FAULTS))
+    levels = {level: {code: row for code, row in REPAIRS.items() if row.level == level} for level in get_args(Level)}
+    repairs = REPAIRS_PAGE.format(
+        repairs=_table(levels["repair"]), notices=_table(levels["notice"]), faults=_table(FAULTS)
+    )
     return {
         ROOT / "docs" / "reference" / "repairs.md": repairs,
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
@@ -80,7 +102,7 @@ def _script() -> str:
         json.dumps({code: {"wrong": row.wrong, "done": row.done} for code, row in table.items()}, indent=1)
         for table in (REPAIRS, FAULTS)
     )
-    return REPAIRS_SCRIPT.format(repairs=repairs, faults=faults)
+    return REPAIRS_SCRIPT.format(repairs=repairs, notices=json.dumps(sorted(NOTICES)), faults=faults)
 
 
 def _table(defects: dict[str, Defect]) -> str:

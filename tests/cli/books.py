@@ -48,7 +48,7 @@ CALLS = (
         key="key_search",
         model="smart",
         outcome="completed",
-        repairs={"no-done": 1, "from-the-future": 2},
+        repairs={"role-repeated": 7, "no-done": 1, "from-the-future": 2},
         tags={"team": "=1+1"},
         user="somebody",
         attempts=(FAILED, tried("openai", 500_000, estimated=True)),

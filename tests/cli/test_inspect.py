@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,7 @@ def test_json_has_exactly_the_documented_fields() -> None:
         "repairs": [
             {
                 "code": "finish-mapped",
+                "level": "repair",
                 "count": 1,
                 "line": 7,
                 "offset": CALLING.rindex(b'"finish_reason"'),
@@ -312,3 +314,30 @@ def test_findings_go_with_json() -> None:
     assert told["text"].encode("latin-1") == seed.read_bytes()
     assert sum(repair["count"] for repair in told["repairs"]) == len(told["findings"]) == 12
     assert "findings" not in json.loads(invoke("inspect", "--json", str(seed)).stdout)
+
+
+HABITS = sse(
+    begins(), says("Hello"), delta({"role": "assistant", "content": "!"}, created=1_700_000_009), finishes(), DONE
+)
+
+
+def test_harmless_habits_are_notices_apart_from_repairs() -> None:
+    alone = invoke("inspect", "-", stdin=HABITS).stdout.splitlines()
+    assert alone[-4] == "repairs   none"
+    assert alone[-3] == "notices   2 of 2 kinds"
+    assert [line.split()[:2] for line in alone[-2:]] == [["created-changed", "×1"], ["role-repeated", "×1"]]
+    beside = invoke("inspect", "-", stdin=HABITS.replace(b"data: [DONE]\n\n", b"")).stdout.splitlines()
+    assert [line.split()[0] for line in beside[-5:]] == [
+        "repairs", "no-done", "notices", "created-changed", "role-repeated",
+    ]  # fmt: skip
+
+
+def test_json_keeps_notices_among_the_repairs_and_tells_their_level() -> None:
+    told: Any = described(HABITS.replace(b"data: [DONE]\n\n", b""))
+    levels = {repair["code"]: repair["level"] for repair in told["repairs"]}
+    assert levels == {"created-changed": "notice", "role-repeated": "notice", "no-done": "repair"}
+    found = json.loads(invoke("inspect", "--json", "--findings", "-", stdin=HABITS).stdout)["findings"]
+    assert [(finding["code"], finding["level"]) for finding in found] == [
+        ("created-changed", "notice"),
+        ("role-repeated", "notice"),
+    ]

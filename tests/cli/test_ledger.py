@@ -79,6 +79,9 @@ def test_one_call_in_full() -> None:
         "  There is no `[DONE]`. The end of the bytes is the end.",
         "",
         "from-the-future  ×2",
+        "",
+        "notice  role-repeated  ×7",
+        "  The role is sent again. It is told once.",
     ]
 
 

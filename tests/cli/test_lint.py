@@ -17,6 +17,10 @@ TEXT = f"""\
 """
 
 
+# A habit of providers, and nothing that matters.
+HABITS = HEALTHY + sse(DONE)
+
+
 def findings(stdin: bytes, *options: str) -> list[dict[str, object]]:
     value = json.loads(invoke("lint", "--format", "json", *options, "-", stdin=stdin).stdout)
     assert isinstance(value, list)
@@ -60,6 +64,7 @@ def test_findings_stand_in_the_order_of_the_bytes() -> None:
 
 STATUSES: dict[str, tuple[bytes, int, int]] = {
     "clean": (HEALTHY, 0, 0),
+    "harmless habits": (HABITS, 0, 0),
     "repaired": (UNSEPARATED, 0, 1),
     "truncated": (CUT, 1, 1),
     "failed": (FAILED, 1, 1),
@@ -140,3 +145,17 @@ def test_no_stream_can_forge_a_finding() -> None:
     forged = sse({"error": {"message": "x\n-:1: fake error [error]\n::error::fake"}})
     assert len(invoke("lint", "-", stdin=forged).stdout.splitlines()) == 1
     assert len(invoke("lint", "--format", "github", "-", stdin=forged).stdout.splitlines()) == 1
+
+
+def test_harmless_habits_are_notices_in_every_format() -> None:
+    def report(form: str) -> str:
+        return invoke("lint", "--strict", "--format", form, "-", stdin=HABITS).stdout
+
+    line = HEALTHY.count(b"\n") + 1
+    assert report("text") == f"-:{line}: done-repeated `[DONE]` comes more than once [notice]\n"
+    assert [finding["severity"] for finding in findings(HABITS, "--strict")] == ["notice"]
+    assert report("github").startswith("::notice file=-,line=")
+    (suite,) = ElementTree.fromstring(report("junit"))
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+    assert (suite.findtext("testcase/system-out") or "").startswith("notice, line ")
+    assert invoke("lint", "-", stdin=HABITS).stderr == "1 file, 0 errors, 0 warnings, 1 notice\n"

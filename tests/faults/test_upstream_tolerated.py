@@ -149,8 +149,21 @@ def test_is_whole(gateway: Gateway, case: Tolerated, streamed: bool) -> None:
     assert (usage and (usage["prompt_tokens"], usage["completion_tokens"])) == case.usage
     line = gateway.call(response)
     assert (line["status"], line["ending"], line["code"], len(line["attempts"])) == (200, "completed", None, 1)
-    assert set(case.repairs) <= line["repairs"].keys()
+    assert set(case.repairs) <= (line["repairs"] | line["notices"]).keys()
     assert len(gateway.upstream.requests(line["attempts"][0]["target"].removeprefix("main/"))) == 1
+
+
+@both
+def test_harmless_habits_are_told_apart_from_repairs(gateway: Gateway, streamed: bool) -> None:
+    habits = sse(finishes(), finishes())
+    model = gateway.upstream.play(stream(b"\xef\xbb\xbf" + HELLO, WORLD, habits, REST + REST))
+    response = gateway.ask(f"main/{model}", stream=streamed)
+    line = gateway.call(response)
+    assert line["notices"].keys() == {"bom", "finish-repeated", "done-repeated"}
+    assert line["repairs"].keys() == {"data-after-done"}
+    assert "bom=1" in response.headers["x-penstock-notices"]
+    # Of a stream, what comes after its head is not in the head.
+    assert response.headers.get("x-penstock-repairs", "") == ("" if streamed else "data-after-done=2")
 
 
 @both

@@ -32,6 +32,7 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, 
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
 from tests.promptness import in_time, prompt
 from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
+from tests.streams import finishes, sse
 
 PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
 REQUESTS = "penstock_requests_total"
@@ -148,6 +149,15 @@ def test_repairs_are_told_by_provider_and_code(gateway: Served, upstream: Upstre
     upstream.play(stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")), "odd")
     ask(gateway.port, "main/odd")
     assert value(settled(gateway, 1), "penstock_repairs_total", provider="main", code="no-done") == 1
+
+
+def test_notices_are_told_apart_from_repairs(gateway: Served, upstream: Upstream) -> None:
+    upstream.play(stream(HELLO, WORLD, sse(finishes(), finishes()), REST), "habit")
+    assert ask(gateway.port, "main/habit").done
+    samples = settled(gateway, 1)
+    assert value(samples, "penstock_notices_total", provider="main", code="finish-repeated") == 2
+    assert value(samples, "penstock_notices_total") == 2
+    assert value(samples, "penstock_repairs_total") == 0
 
 
 def test_unstreamed_answers_and_refusals_are_calls_too(gateway: Served, upstream: Upstream) -> None:

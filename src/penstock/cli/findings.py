@@ -1,6 +1,7 @@
 """Findings: what is wrong with one stream, as a list that a report can be made of.
 
-Repairs are warnings: the answer is whole all the same. A fault and a truncated ending are errors: it is not.
+A fault and a truncated ending are errors: the answer is not whole. Repairs are warnings: it is whole all the same.
+Harmless habits of providers are notices.
 """
 
 from typing import Literal, TypeAlias
@@ -11,7 +12,7 @@ from penstock.cli.explain import explain_fault, explain_repair
 from penstock.cli.reading import Reading
 from penstock.cli.text import one_line
 
-Severity: TypeAlias = Literal["warning", "error"]
+Severity: TypeAlias = Literal["notice", "warning", "error"]
 
 
 class Finding(Struct, frozen=True):
@@ -41,7 +42,8 @@ def lint(reading: Reading, *, repairs: Severity) -> Linted:
         wrong = explain_repair(repair).removesuffix(".")
         message = f"{wrong} ({repair.count} times)" if repair.count > 1 else wrong
         line = reading.line_in_file(repair.line, repair.offset)
-        findings.append(Finding(reading.file, line, repair.offset, repair.code, repairs, message, repair.count))
+        severity: Severity = "notice" if repair.level == "notice" else repairs
+        findings.append(Finding(reading.file, line, repair.offset, repair.code, severity, message, repair.count))
     if fault is not None:
         message = explain_fault(fault).removesuffix(".")
         line = reading.line_in_file(fault.line, fault.offset)

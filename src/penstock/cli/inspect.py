@@ -28,8 +28,8 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findin
     """Explain streams and captures that were recorded in files, or piped in (-).
 
     Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
-    bytes, how the stream ended, and every defect that was repaired, with its line and byte; of a capture,
-    its times.
+    bytes, how the stream ended, and every defect that was repaired, with its line and byte; below them, as
+    notices, the harmless habits of the provider; of a capture, its times.
 
     \b
     Exit status:  0  every stream is completed
@@ -65,7 +65,9 @@ def describe(reading: Reading) -> dict[str, object]:
         "choices": [_describe_choice(choice) for choice in completion.choices],
         "usage": usage and _fields(usage, "input", "output", "total", "cached", "reasoning", "source"),
         "fault": fault and _fields(fault, "code", "message", "provider") | _fields(spot(fault), *_PLACE),
-        "repairs": [_fields(each, "code", "count") | _fields(spot(each), *_PLACE) for each in completion.repairs],
+        "repairs": [
+            _fields(each, "code", "level", "count") | _fields(spot(each), *_PLACE) for each in completion.repairs
+        ],
         "frames": reading.frames,
         "capture": reading.capture and _describe_capture(reading.capture, reading.times),
     }

@@ -14,7 +14,7 @@ from penstock.cli.amounts import dollars, moment, money
 from penstock.cli.booked import Asked, config_option, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
-from penstock.core.repairs import REPAIRS
+from penstock.core.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.book import Book, Filter
 from penstock.gateway.entry import AttemptEntry, Entry, Tokens
@@ -164,7 +164,7 @@ def _line(entry: Entry, names: dict[str, str]) -> list[str]:
 
 def _notes(entry: Entry) -> list[str]:
     """What is not as it usually is."""
-    repairs = sum(entry.repairs.values())
+    repairs = sum(by_level(entry.repairs)[0].values())
     return [
         *([entry.code] if entry.code else []),
         *([counted(len(entry.attempts), "attempt")] if len(entry.attempts) > 1 else []),
@@ -189,12 +189,19 @@ def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
     if entry.attempts:
         click.echo()
         Table(_ATTEMPTS).show([_attempt(attempt) for attempt in entry.attempts])
-    for code, count in entry.repairs.items():
-        defect = REPAIRS.get(code)
-        click.echo()
-        click.echo(f"{_styled(one_line(code), fg='yellow')}  ×{count}")
-        if defect is not None:  # a later version's may be unknown to this one
-            click.echo(f"  {defect.wrong} {defect.done}")
+    repairs, notices = by_level(entry.repairs)
+    for code, count in repairs.items():
+        _show_defect(_styled(one_line(code), fg="yellow"), code, count)
+    for code, count in notices.items():
+        _show_defect(f"{_styled('notice', dim=True)}  {one_line(code)}", code, count)
+
+
+def _show_defect(heading: str, code: str, count: int) -> None:
+    click.echo()
+    click.echo(f"{heading}  ×{count}")
+    defect = REPAIRS.get(code)
+    if defect is not None:  # a later version's may be unknown to this one
+        click.echo(f"  {defect.wrong} {defect.done}")
 
 
 def _styled(text: str, **style: Any) -> str:

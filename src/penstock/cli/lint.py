@@ -20,12 +20,13 @@ CLEAN, ERRORS, UNREADABLE = 0, 1, 2
     show_default=True,
     help="How to print the findings.",
 )
-@click.option("--strict", is_flag=True, help="Count defects that were repaired as errors too.")
+@click.option("--strict", is_flag=True, help="Count defects that were repaired as errors too; not notices.")
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], *, form: str, strict: bool) -> None:
     """List what is wrong with streams and captures in files, or piped in (-).
 
-    A defect that was repaired is a warning. A stream that failed or was cut off is an error.
+    A stream that failed or was cut off is an error. A defect that was repaired is a warning. A harmless habit of the
+    provider is a notice.
 
     \b
     Exit status:  0  there are no errors
@@ -51,6 +52,8 @@ def _totals(files: int, severities: list[Severity], unreadable: int) -> str:
         counted(severities.count("error"), "error"),
         counted(severities.count("warning"), "warning"),
     ]
+    if notices := severities.count("notice"):
+        totals.append(counted(notices, "notice"))
     if unreadable:
         totals.append(f"{unreadable} could not be read")
     return ", ".join(totals)

@@ -12,9 +12,10 @@ _MOST = 2_000
 
 
 class Mark(Struct, frozen=True):
-    """One defect, and where it is: `length` bytes from `offset` on."""
+    """One defect, and where it is: `length` bytes from `offset` on. Its level is `fault`, `repair` or `notice`."""
 
     code: str
+    level: str
     meaning: str
     what_is_done: str
     offset: int
@@ -33,11 +34,12 @@ def marks(data: bytes) -> tuple[list[Mark], int]:
 
 
 def _mark(event: Repair | Fault, spots: Spots) -> Mark:
-    row, detail = (
-        (FAULTS[event.code], event.message) if isinstance(event, Fault) else (REPAIRS[event.code], event.detail)
-    )
+    if isinstance(event, Fault):
+        row, level, detail = FAULTS[event.code], "fault", event.message
+    else:
+        row, level, detail = REPAIRS[event.code], event.level, event.detail
     spot = spots.spot(event)
-    return Mark(event.code, row.wrong, row.done, spot.offset, spot.line, spot.length, one_line(detail))
+    return Mark(event.code, level, row.wrong, row.done, spot.offset, spot.line, spot.length, one_line(detail))
 
 
 def _place(mark: Mark) -> int:

@@ -13,7 +13,10 @@ def render(summary: Summary, *, headed: bool) -> str:
     """The text; under the file's name, and with a blank line behind it, if it is one of several."""
     blocks = [f"== {summary.file}"] if headed else []
     blocks += map(_passage, summary.passages)
-    blocks.append("\n".join([*map(_fact, summary.facts), *_defects(summary.repairs)]))
+    lines = list(map(_fact, summary.facts))
+    for defects in summary.defects:
+        lines += [_fact(defects.fact), *_kinds(defects.kinds)]
+    blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + ("\n\n" if headed else "\n")
 
 
@@ -30,12 +33,9 @@ def _indented(text: str, indent: str) -> str:
     return "\n".join(indent + line if line else "" for line in text.split("\n"))
 
 
-def _defects(repairs: list[Defect]) -> list[str]:
+def _kinds(kinds: list[Defect]) -> list[str]:
     """A table: code, count, line, byte, what is wrong."""
-    rows = [
-        (repair.code, f"×{repair.count}", f"line {repair.line}", f"byte {repair.offset}", repair.wrong)
-        for repair in repairs
-    ]
+    rows = [(kind.code, f"×{kind.count}", f"line {kind.line}", f"byte {kind.offset}", kind.wrong) for kind in kinds]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         _INDENT + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

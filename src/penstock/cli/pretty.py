@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.summary import Defect, Fact, Passage, Summary, Tone, Voice
+from penstock.cli.summary import Defect, Defects, Fact, Passage, Summary, Tone, Voice
 
 _VOICES: dict[Voice, str] = {"reasoning": "dim italic", "answer": "", "refusal": "yellow", "tool call": "cyan"}
 _TONES: dict[Tone, str] = {"": "", "good": "bold green", "doubtful": "bold yellow", "bad": "bold red"}
@@ -34,8 +34,10 @@ def render(summary: Summary, *, headed: bool, wide: bool) -> RenderableType:
         blocks += [Text(summary.file, "bold", overflow="fold"), Rule(style=_LABEL), Text()]
     for passage in summary.passages:
         blocks += [Text(passage.heading, _LABEL), *_words(passage), Text()]
-    blocks += [_facts(summary.facts), *_defects(summary.repairs, wide=wide), Text()]
-    return Group(*blocks)
+    blocks.append(_facts(summary.facts))
+    for defects in summary.defects:
+        blocks += [_facts([defects.fact]), *_kinds(defects, wide=wide)]
+    return Group(*blocks, Text())
 
 
 def _words(passage: Passage) -> list[RenderableType]:
@@ -56,23 +58,27 @@ def _facts(facts: list[Fact]) -> Table:
     return grid
 
 
-def _defects(repairs: list[Defect], *, wide: bool) -> list[RenderableType]:
-    """A table where the window is wide, else two lines each."""
+def _kinds(defects: Defects, *, wide: bool) -> list[RenderableType]:
+    """A table where the window is wide, else two lines each; in colour where the defects matter."""
+    code, words = (_CODE, "") if defects.fact.tone else (_LABEL, _LABEL)
+    kinds = defects.kinds
     if not wide:
-        return [_indented(part, 2) for repair in repairs for part in (_place(repair), _indented(Text(repair.wrong), 2))]
+        return [
+            _indented(part, 2) for kind in kinds for part in (_place(kind, code), _indented(Text(kind.wrong, words), 2))
+        ]
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for style in (_CODE, "", _LABEL, _LABEL):
+    for style in (code, "", _LABEL, _LABEL):
         grid.add_column(style=style, no_wrap=True)
     grid.add_column(overflow="fold")
-    for repair in repairs:
-        place = (f"×{repair.count}", f"line {repair.line}", f"byte {repair.offset}")
-        grid.add_row(repair.code, *place, Text(repair.wrong))
+    for kind in kinds:
+        place = (f"×{kind.count}", f"line {kind.line}", f"byte {kind.offset}")
+        grid.add_row(kind.code, *place, Text(kind.wrong, words))
     return [_indented(grid, 2)]
 
 
-def _place(repair: Defect) -> Text:
-    where = (f"  line {repair.line}, byte {repair.offset}", _LABEL)
-    return Text.assemble((repair.code, _CODE), f"  ×{repair.count}", where)
+def _place(kind: Defect, code: str) -> Text:
+    where = (f"  line {kind.line}, byte {kind.offset}", _LABEL)
+    return Text.assemble((kind.code, code), f"  ×{kind.count}", where)
 
 
 def _indented(content: RenderableType, columns: int) -> Padding:

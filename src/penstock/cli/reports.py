@@ -42,7 +42,7 @@ def report_github(files: list[Linted]) -> str:
 
 
 def report_junit(files: list[Linted]) -> str:
-    """XML. Only errors are failures: a warning is a case that passes and has something to say."""
+    """XML. Only errors are failures: a warning or a notice is a case that passes and has something to say."""
     suites = "".join(_suite(linted) for linted in files)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="penstock lint">\n{suites}</testsuites>\n'
 
@@ -82,7 +82,7 @@ def _case(finding: Finding, class_name: str) -> str:
     if finding.severity == "error":
         result = f'<failure type="{finding.code}" message="{_attribute(finding.message)}">{place}: {message}</failure>'
     else:
-        result = f"<system-out>warning, {place}: {message}</system-out>"
+        result = f"<system-out>{finding.severity}, {place}: {message}</system-out>"
     name = f"{finding.code} ({place})"
     return f'    <testcase classname="{class_name}" name="{name}">\n      {result}\n    </testcase>\n'
 

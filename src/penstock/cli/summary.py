@@ -15,6 +15,7 @@ from penstock.cli.reading import Reading
 from penstock.cli.spots import Spot
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
 from penstock.cli.times import Times
+from penstock.core.repairs import Level
 from penstock.providers.evidence import guess
 
 Tone: TypeAlias = Literal["", "good", "doubtful", "bad"]
@@ -59,7 +60,7 @@ class Fact(Struct, frozen=True):
 
 
 class Defect(Struct, frozen=True):
-    """One kind of defect that was repaired: how often, where first, and what is wrong."""
+    """One kind of defect that was tolerated: how often, where first, and what is wrong."""
 
     code: str
     count: int
@@ -68,28 +69,32 @@ class Defect(Struct, frozen=True):
     wrong: str
 
 
+class Defects(Struct, frozen=True):
+    """The defects of one level: how many there are, then each kind of them."""
+
+    fact: Fact
+    kinds: list[Defect]
+
+
 class Summary(Struct, frozen=True):
-    """All that there is to tell about one stream."""
+    """All that there is to tell about one stream: of its defects the repairs, then the notices, if there are any."""
 
     file: str
     passages: list[Passage]
     facts: list[Fact]
-    repairs: list[Defect]
+    defects: list[Defects]
 
 
 def summarize(reading: Reading) -> Summary:
     """Put a stream into words."""
     completion = reading.completion
     alone = len(completion.choices) == 1
-    spot = reading.spots()
+    repairs, notices = _defects(reading, "repair"), _defects(reading, "notice")
     return Summary(
         file=one_line(reading.file),
         passages=[passage for choice in completion.choices for passage in _passages(choice, alone=alone)],
         facts=_facts(reading),
-        repairs=[
-            Defect(repair.code, repair.count, (at := spot(repair)).line, at.offset, explain_repair(repair))
-            for repair in completion.repairs
-        ],
+        defects=[repairs, *([notices] if notices.kinds else [])],
     )
 
 
@@ -127,7 +132,6 @@ def _facts(reading: Reading) -> list[Fact]:
         Fact("framing", reading.framing or "none", counted(reading.frames, "frame")),
         *(_recorded(reading.capture) if reading.capture is not None else []),
         *(_times(reading.times) if reading.times is not None else []),
-        _repairs(completion),
     ]
     return facts
 
@@ -196,9 +200,15 @@ def _provider(completion: Completion) -> Fact:
     return Fact("provider", provider, "guessed") if provider else Fact("provider", "unknown")
 
 
-def _repairs(completion: Completion) -> Fact:
-    kinds = len(completion.repairs)
+def _defects(reading: Reading, level: Level) -> Defects:
+    spot = reading.spots()
+    kinds = [
+        Defect(repair.code, repair.count, (at := spot(repair)).line, at.offset, explain_repair(repair))
+        for repair in reading.completion.repairs
+        if repair.level == level
+    ]
     if not kinds:
-        return Fact("repairs", "none")
-    count = str(sum(repair.count for repair in completion.repairs))
-    return Fact("repairs", count if kinds == 1 else f"{count} of {kinds} kinds", tone="doubtful")
+        return Defects(Fact(f"{level}s", "none"), [])
+    count = str(sum(kind.count for kind in kinds))
+    value = count if len(kinds) == 1 else f"{count} of {len(kinds)} kinds"
+    return Defects(Fact(f"{level}s", value, tone="doubtful" if level == "repair" else ""), kinds)

@@ -22,6 +22,7 @@ from penstock.core.events import (
     ToolKind,
     UsageReport,
 )
+from penstock.core.repairs import Level, level_of
 from penstock.core.usage import Usage
 
 # Strings inside extras that arrive in pieces, by key; any other string is replaced by the later one.
@@ -67,9 +68,17 @@ class RepairCount(Struct, frozen=True):
     line: int
     detail: str = ""
 
+    @property
+    def level(self) -> Level:
+        """`notice` where it is a harmless habit of providers, else `repair`."""
+        return level_of(self.code)
+
 
 class Completion(Struct, frozen=True):
-    """The whole answer: the fold of a stream. `ending` is None while the stream still runs."""
+    """The whole answer: the fold of a stream. `ending` is None while the stream still runs.
+
+    `repairs` are all defects that were tolerated; those that are harmless habits of providers have the level `notice`.
+    """
 
     id: str = ""
     model: str = ""

@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.repairs import Level, level_of
 from penstock.core.usage import Usage
 
 Ending: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out"]
@@ -112,6 +113,11 @@ class Repair(Struct, frozen=True, gc=False):
     offset: int
     line: int
     detail: str = ""
+
+    @property
+    def level(self) -> Level:
+        """`notice` where it is a harmless habit of providers, else `repair`."""
+        return level_of(self.code)
 
 
 class Fault(Struct, frozen=True, gc=False):

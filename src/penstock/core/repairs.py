@@ -1,19 +1,31 @@
 """The table of defects: every departure that Penstock tolerates, and every one that it refuses.
 
 `REPAIRS` are tolerated: each row says what is wrong, what is done about it, and why that cannot change what the model
-said. `FAULTS` are refused: going on would mean guessing. `docs/reference/repairs.md` is generated from this table, and
+said. Its level tells them apart:
+
+- a `repair`: a client that reads the stream by the book, without it, may lose or double something, or fail.
+- a `notice`: a harmless habit of providers. Such a client gets the same answer, calls, finish reason and usage from the
+  bytes as they are. (`tests/core/test_levels.py` reads the captures of all notices in that way.)
+
+`FAULTS` are refused: going on would mean guessing. `docs/reference/repairs.md` is generated from this table, and
 `tests/captures/` holds one small capture per row.
 """
 
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
 from msgspec import Struct
+
+Level: TypeAlias = Literal["notice", "repair"]
 
 
 class Defect(Struct, frozen=True):
-    """One row: what is wrong, what is done, and why that is safe."""
+    """One row: what is wrong, what is done, why that is safe; and whether it matters."""
 
     wrong: str
     done: str
     safe: str
+    level: Level = "repair"
 
 
 REPAIRS: dict[str, Defect] = {
@@ -22,6 +34,7 @@ REPAIRS: dict[str, Defect] = {
         "A byte order mark stands before the first event.",
         "It is skipped.",
         "It is not part of any event; the standard skips it too.",
+        "notice",
     ),
     "missing-blank-line": Defect(
         "There is no blank line between two events.",
@@ -143,6 +156,7 @@ REPAIRS: dict[str, Defect] = {
         "`[DONE]` comes more than once.",
         "The first one counts.",
         "It says nothing new.",
+        "notice",
     ),
     "data-after-done": Defect(
         "Events follow `[DONE]`.",
@@ -199,6 +213,7 @@ REPAIRS: dict[str, Defect] = {
         "The creation time changes within one stream.",
         "The first one stands for the whole stream.",
         "It is a property of the completion, not of its chunks.",
+        "notice",
     ),
     "role-missing": Defect(
         "A choice begins without a role.",
@@ -209,6 +224,7 @@ REPAIRS: dict[str, Defect] = {
         "The role is sent again.",
         "It is told once.",
         "A choice has one role; clients that add strings up get `assistantassistant`.",
+        "notice",
     ),
     "content-parts": Defect(
         "The content is a list of parts, not a string.",
@@ -249,6 +265,7 @@ REPAIRS: dict[str, Defect] = {
         "A choice is finished more than once, with the same reason.",
         "It is finished once, at the end.",
         "The reason is the same.",
+        "notice",
     ),
     "finish-changed": Defect(
         "A choice is finished again with another reason.",
@@ -368,6 +385,20 @@ REPAIRS: dict[str, Defect] = {
         "What follows a gap is not the answer.",
     ),
 }
+
+NOTICES = frozenset(code for code, row in REPAIRS.items() if row.level == "notice")
+
+
+def level_of(code: str) -> Level:
+    """The level of a repair; one that only a later version knows is taken for a repair."""
+    return "notice" if code in NOTICES else "repair"
+
+
+def by_level(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts by code, apart: those of repairs, and those of notices."""
+    repairs = {code: count for code, count in counts.items() if code not in NOTICES}
+    return repairs, {code: count for code, count in counts.items() if code in NOTICES}
+
 
 FAULTS: dict[str, Defect] = {
     "provider-error": Defect(

@@ -86,6 +86,7 @@ LIMITS_STORE_CHANGES = _counter(
 )
 LOOP_LAG = _histogram("loop_lag", "How late the event loop was, looked at once a second.", _LAGS)
 REPAIRS = _counter("repairs", "Defects of providers' streams that were repaired.", "provider", "code")
+NOTICES = _counter("notices", "Harmless habits met in providers' streams.", "provider", "code")
 DROPPED = _counter("telemetry_dropped", "Spans that no collector took.")
 
 FAMILIES: tuple[Family, ...] = (
@@ -107,6 +108,7 @@ FAMILIES: tuple[Family, ...] = (
     LIMITS_STORE_CHANGES,
     LOOP_LAG,
     REPAIRS,
+    NOTICES,
     DROPPED,
 )
 BY_NAME = {family.name: family for family in FAMILIES}

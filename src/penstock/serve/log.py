@@ -11,6 +11,7 @@ import time
 
 import msgspec
 
+from penstock.core.repairs import by_level
 from penstock.gateway.call import Call
 
 _MAX_WAITING = 10_000
@@ -72,6 +73,7 @@ def _now() -> str:
 def _fields(call: Call) -> dict[str, object]:
     last = call.attempts[-1] if call.attempts else None
     usage = call.usage
+    repairs, notices = by_level(call.repairs)
     return {
         "time": _now(),
         "request_id": call.id,
@@ -95,7 +97,8 @@ def _fields(call: Call) -> dict[str, object]:
         "output": usage.output if usage else None,
         "first_event_s": round(call.first_event_s, 4) if call.first_event_s is not None else None,
         "total_s": round(call.total_s, 4),
-        "repairs": call.repairs,
+        "repairs": repairs,
+        "notices": notices,
     }
 
 
@@ -110,7 +113,13 @@ def _pretty_line(fields: dict[str, object]) -> str:
         f"first {fields['first_event_s']} s" if fields["first_event_s"] is not None else "",
         f"total {fields['total_s']} s",
         f"({fields['code']})" if fields["code"] else "",
-        f"repairs {fields['repairs']}" if fields["repairs"] else "",
+        _repaired(fields["repairs"]),
         f"{fields['request_id']}",
     ]
     return "  ".join(filter(None, parts))
+
+
+def _repaired(repairs: object) -> str:
+    if not repairs or not isinstance(repairs, dict):
+        return ""
+    return f"repairs {', '.join(f'{code} ×{count}' for code, count in repairs.items())}"

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from penstock.core.repairs import level_of
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config
 from penstock.gateway.entry import Entry
@@ -164,7 +165,8 @@ class Metrics:
         for tried in call.attempts:
             name = self._names.of("provider", tried.provider)
             for code, count in tried.repairs.items():
-                self.tally.add(families.REPAIRS, (name, code), count)
+                family = families.REPAIRS if level_of(code) == "repair" else families.NOTICES
+                self.tally.add(family, (name, code), count)
             if any(tried.gaps.counts):
                 self.tally.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
         if call.overhead_s is not None:

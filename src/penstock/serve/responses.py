@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
+from penstock.core.repairs import by_level
 from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
 from penstock.http.exchange import Exchange, head_lines
@@ -100,8 +101,10 @@ def call_lines(call: Call) -> str:
     if call.first_event_s is not None:
         lines += f"openai-processing-ms: {call.first_event_s * 1000:.0f}\r\n"
     if call.repairs:
-        repairs = ",".join(f"{code}={count}" for code, count in call.repairs.items())
-        lines += f"x-penstock-repairs: {repairs}\r\n"
+        for header, counts in zip(("repairs", "notices"), by_level(call.repairs), strict=True):
+            if counts:
+                value = ",".join(f"{code}={count}" for code, count in counts.items())
+                lines += f"x-penstock-{header}: {value}\r\n"
     return lines
 
 

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.repairs import by_level
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import NANODOLLARS, AttemptEntry, Entry
 from penstock.gateway.trace import new_span
@@ -102,8 +103,9 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
         found[named.KEY] = entry.key
     if entry.code:
         found |= {named.CODE: entry.code, named.ERROR_TYPE: entry.code}
-    if entry.repairs:
-        found[named.REPAIRS] = sum(entry.repairs.values())
+    for name, counts in zip((named.REPAIRS, named.NOTICES), by_level(entry.repairs), strict=True):
+        if counts:
+            found[name] = sum(counts.values())
     return found
 
 

@@ -64,6 +64,7 @@ def test_json_tells_all(folder: Path, upstream: Upstream) -> None:
     timings = told.pop("timings")
     assert 0 < timings["first_event_s"] <= timings["total_s"] < 5
     assert told.pop("repairs") == {"missing-blank-line": 6}
+    assert told.pop("notices") == {}
     assert told == {
         "model": f"main/{model}",
         "target": f"main/{model}",
@@ -205,7 +206,7 @@ def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:
         url = f"http://127.0.0.1:{gateway.port}/v1"
         told = json.loads(chat(tmp_path, "--url", f"{url}/", "--json", PENSTOCK_KEY=CLIENT_KEY).stdout)
         assert (told["model"], told["target"], told["text"]) == ("a", f"main/{odd}", TEXT)
-        assert told["repairs"] == {"bom": 1}
+        assert (told["repairs"], told["notices"]) == ({}, {"bom": 1})
         assert chat(tmp_path, "--url", url, "--key", CLIENT_KEY, OPENAI_API_KEY="other").stdout == f"{TEXT}\n"
         assert chat(tmp_path, "--url", url, "-m", "a", OPENAI_API_KEY=CLIENT_KEY).stdout == f"{TEXT}\n"
         for arguments in ((), ("-m", "a")):

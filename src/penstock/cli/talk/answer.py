@@ -14,6 +14,7 @@ from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamR
 from penstock.cli.talk.till import Bill
 from penstock.cli.times import CONTENT
 from penstock.core.dialects.openai_errors import read_error
+from penstock.core.repairs import by_level
 from penstock.gateway.call import Call
 from penstock.gateway.entry import NANODOLLARS
 from penstock.http.client import UpstreamError
@@ -27,8 +28,8 @@ _MAX_WORDS = 1000
 class Told(Struct, frozen=True, kw_only=True):
     """All that is known of an answer that is over.
 
-    `reason` says why it is not completed, `code` is the gateway's word for that. `target` is who answered. `reads` is
-    what came, with the seconds since the question.
+    `reason` says why it is not completed, `code` is the gateway's word for that. `target` is who answered. `repairs`
+    has notices among them. `reads` is what came, with the seconds since the question.
     """
 
     model: str
@@ -53,6 +54,7 @@ def described(told: Told) -> dict[str, object]:
     """An answer as `--json` and saved files show it."""
     completion, usage = told.completion, told.completion.usage
     choice = completion.choices[0] if completion.choices else None
+    repairs, notices = by_level(told.repairs)
     kept = ("input", "output", "total", "cached", "reasoning", "source")
     return {
         "model": told.model,
@@ -70,7 +72,8 @@ def described(told: Told) -> dict[str, object]:
         "price": told.bill.price,
         "ending": told.ending,
         "error": None if told.ending == "completed" else {"code": told.code or None, "message": told.reason},
-        "repairs": told.repairs,
+        "repairs": repairs,
+        "notices": notices,
         "timings": {
             "first_event_s": None if told.first_event_s is None else round(told.first_event_s, 4),
             "total_s": round(told.total_s, 4),
@@ -210,7 +213,8 @@ class Answer:
     def _repairs(self, completion: Completion) -> dict[str, int]:
         """What another gateway says that it repaired before it answered, and what is left for us to repair."""
         repairs: dict[str, int] = {}
-        for part in filter(None, self._headers.get("x-penstock-repairs", "").split(",")):
+        headers = ",".join(self._headers.get(f"x-penstock-{name}", "") for name in ("repairs", "notices"))
+        for part in filter(None, headers.split(",")):
             name, _, count = part.partition("=")
             repairs[name.strip()] = int(count) if count.isdecimal() else 1
         if self._status < 300 and completion.choices:

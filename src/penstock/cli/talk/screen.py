@@ -14,6 +14,7 @@ from penstock.cli.talk.answer import Told
 from penstock.cli.talk.till import UNPRICED, Bill
 from penstock.cli.talk.wrap import Wrap
 from penstock.cli.text import counted, dollars, one_line, seconds, visible
+from penstock.core.repairs import by_level
 from penstock.gateway.prices import WITHOUT_MONEY
 
 Tone: TypeAlias = Literal["", "dim", "doubtful", "bad", "call", "prompt"]
@@ -130,7 +131,7 @@ def summary(told: Told) -> str:
         f"first {seconds(told.first_event_s)}" if told.first_event_s is not None else "",
         f"total {seconds(told.total_s)}",
         f"by {told.target}" if told.target not in ("", told.model) else "",
-        _repairs(told.repairs),
+        _repairs(by_level(told.repairs)[0]),
         f"finish {finish}" if finish not in _AS_EXPECTED else "",
         told.ending.replace("_", " ") if told.ending != "completed" else "",
     ]

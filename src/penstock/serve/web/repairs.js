@@ -279,6 +279,9 @@ export const REPAIRS = {
  }
 };
 
+// Those of them that are harmless habits of providers.
+export const NOTICES = new Set(["bom", "created-changed", "done-repeated", "finish-repeated", "role-repeated"]);
+
 export const FAULTS = {
  "provider-error": {
   "wrong": "The provider says that it failed.",
