@@ -31,7 +31,7 @@ BODY = (
     % judge.MODEL.encode()
 )
 REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 )
 

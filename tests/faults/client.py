@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 TIMEOUT_S = 8.0
 # A key that the gateway takes, and that must never show in anything that it writes.
 CLIENT_KEY = "canary-of-the-client-4f1d"
-AUTHORIZED = {"Host": "gateway", "Authorization": f"Bearer {CLIENT_KEY}"}
+AUTHORIZED = {"Host": "localhost", "Authorization": f"Bearer {CLIENT_KEY}"}
 Cut = Literal["", "closed", "reset"]
 
 

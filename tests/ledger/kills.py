@@ -141,7 +141,7 @@ class Load:
             connected = writer.get_extra_info("sockname")[1], time.monotonic()
             content = body(model, stream=stream)
             self.begun.add(model)
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n")
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n")
             writer.write(b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content))
             if leaves:
                 self.left.add(model)

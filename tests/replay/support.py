@@ -14,7 +14,7 @@ from typing import Self
 from penstock.capture import Capture, CaptureHeader, Closing, How, Read, dump, parse
 from tests.faults.client import RawClient, Response, body, post
 
-_PLAYS = re.compile(r"penstock replays \d+ captures? on http://127\.0\.0\.1:(\d+)/v1")
+_PLAYS = re.compile(r"penstock replays \d+ captures? on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
 _WAIT_S = 10.0
 
 
@@ -125,7 +125,7 @@ class Player:
     def get(self, path: str) -> Response:
         """What is at a path."""
         with RawClient(self.port) as client:
-            client.send(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            client.send(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             return client.response()
 
 

@@ -217,3 +217,35 @@ def test_a_port_that_is_taken_is_told() -> None:
         finished = run("replay", OPENAI_2026, "--port", str(port))
     assert finished.returncode == 1
     assert f"cannot listen on 127.0.0.1:{port}: " in finished.stderr.decode()
+
+
+HOSTS = {
+    "localhost": (200, ""),
+    "127.0.0.1:8090": (200, ""),
+    "[::1]:8090": (200, ""),
+    "evil.example:8090": (403, ""),
+    "localhost:8090": (200, "http://localhost:3000"),
+    "localhost:8091": (403, "http://evil.example"),
+    "localhost:8092": (403, "null"),
+}
+
+
+def test_a_page_under_a_rebound_name_reads_no_capture(tmp_path: Path) -> None:
+    """DNS rebinding: captures hold what models said."""
+    keep(tmp_path / "a.capture", *PIECES)
+    with Player(tmp_path, "--speed", "max") as player:
+        for host, (status, origin) in HOSTS.items():
+            headers = {"Host": host} | ({"Origin": origin} if origin else {})
+            with RawClient(player.port) as client:
+                client.send(post(body("m", stream=True), headers))
+                response = client.response()
+            assert response.status == status, host
+            assert (TEXT[:4] in response.body.decode()) == (status == 200)
+
+
+def test_beyond_this_machine_any_name_is_answered(tmp_path: Path) -> None:
+    """Everyone in the network can read the captures then, under whatever name."""
+    keep(tmp_path / "a.capture", *PIECES)
+    with Player(tmp_path, "--speed", "max", "--host", "0.0.0.0") as player, RawClient(player.port) as client:
+        client.send(post(body("m", stream=True), {"Host": "replay:8090"}))
+        assert client.response().status == 200

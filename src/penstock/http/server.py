@@ -25,6 +25,7 @@ from penstock.http.deadline import Deadline
 from penstock.http.exchange import REASONS, Exchange, HttpRequest
 from penstock.http.known_head import KnownHead, known_head
 from penstock.http.limits import FrontLimits
+from penstock.http.sockets import authority
 
 _HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]*\Z")
 _MAX_AHEAD = 65_536
@@ -411,6 +412,9 @@ class ServerConnection(asyncio.Protocol):
             raise _RefusedError(400, "the request target is not a path") from None
         headers = dict(self._headers)
         headers.pop("content-length", None)
+        if url.host is not None:  # a target in absolute form overrides the Host header (RFC 9112, section 3.2.2)
+            host = url.host.decode("latin-1")
+            headers["host"] = authority(host, url.port) if url.port else f"[{host}]" if ":" in host else host
         modern = self._parser.get_http_version() != "1.0"
         request = HttpRequest(
             method=self._parser.get_method().decode("latin-1"),

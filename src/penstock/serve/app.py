@@ -29,6 +29,7 @@ from penstock.providers.manners import manner
 from penstock.serve import families
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.serve.door import Door
+from penstock.serve.hosts import AllowedHosts
 from penstock.serve.live import Live, View
 from penstock.serve.log import Log
 from penstock.serve.metrics import Gauges, Metrics, bounded
@@ -142,6 +143,7 @@ class App:
             keep_alive_s=limits.keep_alive_s,
             stalled_client_s=limits.stalled_client_s,
         )
+        self._door.hosts = AllowedHosts(config.server.hosts)
         if self._books is not None:
             self._books.use(config)
         else:
@@ -319,7 +321,7 @@ class App:
         surface = self._surfaces.get(reading.posted)
         if surface is None or self.draining:
             self._handle_other(exchange, reading)
-        elif isinstance(key := self._door.judge(reading.secret, reading.digest), Failure):
+        elif isinstance(key := self._door.judge(reading), Failure):
             respond_failure(exchange, key, next(self._request_ids), {})
         else:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
@@ -334,9 +336,11 @@ class App:
             ready = self._ledger.ready and (self._books is None or self._books.lets_in)
             status = "draining" if self.draining else "ok" if ready else "ledger_unavailable"
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
+        elif (failure := self._door.check_host(reading)) is not None:
+            respond_failure(exchange, failure, request_id, {})
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
-        elif isinstance(key := self._door.judge(reading.secret, reading.digest), Failure):
+        elif isinstance(key := self._door.judge(reading), Failure):
             respond_failure(exchange, key, request_id, {})
         elif path in self._surfaces:
             self._refuse(exchange, request_id, reading)

@@ -5,11 +5,12 @@ from msgspec import Struct
 from penstock.gateway.failure import Failure
 from penstock.gateway.keys import digest_of
 from penstock.http.exchange import HttpRequest
+from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import plain_path
 from penstock.serve.responses import JSON, refused
 
 
-class Reading(Struct, frozen=True):
+class Reading(Struct):
     """What a request asks for, and by whom."""
 
     path: str
@@ -22,13 +23,20 @@ class Reading(Struct, frozen=True):
     """Of that secret, by which its key is found."""
     unreadable: Failure | None
     """Why a body cannot be taken by what the headers say of it; None where it can."""
+    host: str
+    """The Host header; empty if there is none."""
+    origin: str | None
+    """Where the page comes from that sends it; None where no page does."""
+    allowed_by: AllowedHosts | None = None
+    """The hosts by which `host` and `origin` were found to be allowed."""
 
 
 def read(request: HttpRequest) -> Reading:
     """What a request is, by its head."""
     path, secret, unreadable = plain_path(request.path), _secret(request.headers), _unreadable(request.headers)
     posted = path if request.method == "POST" and unreadable is None else ""
-    return Reading(path, posted, secret, digest_of(secret), unreadable)
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    return Reading(path, posted, secret, digest_of(secret), unreadable, host, origin)
 
 
 def _secret(headers: dict[str, str]) -> str:

@@ -3,22 +3,31 @@
     POST …/chat/completions     plays a capture, as it was recorded
     GET  …/models               the models that there are captures of; …/models/NAME is one of them
 
-No key is asked for: nothing can be spent here.
+No key is asked for: nothing can be spent here. But captures hold what models said, so on a loopback address the `Host`
+and `Origin` of requests are checked (DNS rebinding, `hosts.py`). On any other address everyone in the network can read
+them anyway.
 """
 
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
 
+from penstock.gateway.config.addresses import is_loopback
 from penstock.gateway.failure import Failure
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
+from penstock.serve.hosts import AllowedHosts
 from penstock.serve.log import Log
 from penstock.serve.loop import run_loop
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
 from penstock.upstream.replay import Player, Replay
+
+_NOT_ALLOWED = (
+    "on a loopback address, captures are played only to requests for localhost or an IP address, and to pages of "
+    "localhost (this guards against DNS rebinding); to serve them under other names, listen elsewhere with --host"
+)
 
 
 class ReplayApp:
@@ -29,9 +38,11 @@ class ReplayApp:
         self._log = log
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
+        self._hosts: AllowedHosts | None = None
 
     async def listen(self, host: str, port: int) -> int:
         """Begin to take connections; returns the port."""
+        self._hosts = AllowedHosts(()) if is_loopback(host) else None
         limits = FrontLimits()
         self._server = await asyncio.get_running_loop().create_server(
             lambda: ServerConnection(self.handle, error_page, limits, self._connections), host, port, backlog=1024
@@ -54,7 +65,9 @@ class ReplayApp:
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         method, path = exchange.request.method, exchange.request.path
-        if path.endswith("/chat/completions"):
+        if not self._is_allowed(exchange.request.headers):
+            _refuse(exchange, 403, _NOT_ALLOWED, "host_not_allowed")
+        elif path.endswith("/chat/completions"):
             if method == "POST":
                 self._play(exchange)
             else:
@@ -68,6 +81,12 @@ class ReplayApp:
             respond_json(exchange, 200, {"status": "ok"})
         else:
             _refuse(exchange, 404, f"there is nothing at {path[:200]}", "not_found")
+
+    def _is_allowed(self, headers: Mapping[str, str]) -> bool:
+        if self._hosts is None:
+            return True
+        host, origin = headers.get("host", ""), headers.get("origin")
+        return self._hosts.allows(host) and (origin is None or self._hosts.allows_origin(origin, host))
 
     def _play(self, exchange: Exchange) -> None:
         played = self._replay.answer(exchange.body)

@@ -3,6 +3,7 @@
 # By code, or by how it begins; the first that fits counts. The words suit a pipe and a prompt.
 ADVICE: tuple[tuple[str, str], ...] = (
     ("invalid_api_key", "give the gateway's key with --key or PENSTOCK_KEY"),
+    ("host_not_allowed", "add this name to [server] hosts of the gateway, or ask by localhost or an IP address"),
     ("model_not_found", "choose another model with -m or /model"),
     ("chat_connect", "is it running? start it with penstock serve, or leave out --url"),
     ("upstream_connect", "check the network and the provider's address, then ask again"),

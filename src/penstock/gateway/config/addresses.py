@@ -81,6 +81,14 @@ def parse_url(url: str) -> SplitResult:
     return parts
 
 
+def check_host_name(text: str) -> None:
+    """Judge the name of a host, or an IP address, that stands by itself."""
+    if ":" in text:
+        _check_ip(text.removeprefix("[").removesuffix("]"))
+    else:
+        _check_host(text)
+
+
 def complete(address: str, default_url: str) -> str:
     """The base URL of a server by what its variable says, be it a host, host:port or URL; the rest is the default's.
 

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.core.sabotage import parse_fault
 from penstock.core.stream import READERS
 from penstock.errors import UnknownFaultError, UnknownMannerError
+from penstock.gateway.config.addresses import check_host_name
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
 from penstock.providers.manners import manner
@@ -85,6 +86,16 @@ def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
             problems.error(path, f"is shorter than {MIN_KEY} characters; try: openssl rand -hex 24")
         if key in keys[:index]:
             problems.warn(path, "stands here twice")
+
+
+def check_hosts(section: str, hosts: tuple[str, ...], problems: Problems) -> None:
+    """The names under which requests are answered."""
+    for index, host in enumerate(hosts):
+        try:
+            check_host_name(host)
+        except ValueError:
+            message = "must be the name of a host, such as gateway.internal: no scheme, no port and no *"
+            problems.error((section, "hosts", index), message)
 
 
 def check_token(token: Secret, keys: tuple[object, ...], problems: Problems) -> None:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from penstock.errors import BookError
 from penstock.gateway.config.addresses import Address, parse_listen
-from penstock.gateway.config.checks import check_keys, check_token
+from penstock.gateway.config.checks import check_hosts, check_keys, check_token
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import AdminSettings, Server
 from penstock.providers.secret import Secret
@@ -27,6 +27,7 @@ def load_server(
     """How clients are served. `bound` is where they are already; `has_stored_keys` is asked only where it decides."""
     server = Server(**given)
     check_keys(server.keys, problems)
+    check_hosts("server", server.hosts, problems)
     try:
         address = parse_listen(server.listen)
         address = Address(address.host if host is None else host, address.port if port is None else port)
@@ -60,6 +61,7 @@ def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Pro
 def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> AdminSettings:
     """Where the admin API is: by default on this machine, on the port after the server's."""
     admin = AdminSettings(**given)
+    check_hosts("admin", admin.hosts, problems)
     if admin.token is not None:
         check_token(admin.token, server.keys, problems)
     beside = server.address

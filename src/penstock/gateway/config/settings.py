@@ -47,6 +47,12 @@ class Server(Struct, frozen=True, kw_only=True):
         tuple[Secret, ...],
         Meta(description="Keys that clients may use. Needed beyond this machine; with none, no key is asked for."),
     ] = ()
+    hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Host names under which clients may call it without a key, besides localhost and IP addresses."
+        ),
+    ] = ()
     only_routes: Annotated[
         bool, Meta(description="Whether clients may call routes only, and not any provider/model.")
     ] = False

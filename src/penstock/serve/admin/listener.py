@@ -1,7 +1,7 @@
 """Admin: the admin API of one process, and the page that uses it. Who shows the token or has a session is let in.
 
-1. A request for another host than this one is refused: a page of somebody else may have this machine's address under
-   a name of its own. So is one that a page of somebody else sent.
+1. A request for another host than this one is refused (DNS rebinding, `serve/hosts.py`). So is one that a page of
+   another origin sent.
 2. Without either nothing is told under `/admin`, not even which routes there are, and no large body is taken. A
    client's key is not the token, and the token is no client's key.
 3. Who has a session changes nothing without proof that our own page wants it.
@@ -33,12 +33,13 @@ from penstock.serve.admin.place import Place
 from penstock.serve.admin.queries import Query
 from penstock.serve.admin.routes import ROUTES, Ask, Reply, Work
 from penstock.serve.app import App
+from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id
 from penstock.stores.books import open_book
 
 # Nobody's keys have longer terms; and few programs manage keys at a time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
-_HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HERE = ("127.0.0.1", "::1")
 # The headers by which somebody is let in.
 _SHOWN = ("authorization", "cookie")
 
@@ -65,8 +66,8 @@ class Admin:
         token = config.admin.token or self._place.token
         self._access.use(token.reveal())
         self._bodies = {"/admin/inspect": LARGEST, "/admin/playground": config.limits.max_body}
-        named = {host.lower() for host in config.admin.hosts}
-        self._hosts = _HERE | named | {_written(self._place.address.host), config.admin.address.host.lower()}
+        names = (*_HERE, *config.admin.hosts, self._place.address.host, config.admin.address.host)
+        self._hosts = AllowedHosts(names, any_address=self._any_address)
 
     async def listen(self) -> None:
         """Begin to take connections."""
@@ -92,7 +93,7 @@ class Admin:
         request = exchange.request
         answer = partial(send_answer, exchange, new_request_id())
         for_page = not request.path.startswith("/admin/") and request.path not in ("/admin", METRICS)
-        if not self._is_for_us(request.headers.get("host", "")):
+        if not self._hosts.allows(request.headers.get("host", "")):
             answer(refusal(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
         elif not is_own(request.headers) and not (for_page and _is_visit(request)):
             answer(refusal(403, "origin_not_allowed", "pages of other origins are not answered here"))
@@ -142,19 +143,6 @@ class Admin:
         if not self._desk.ask(asked, answer):
             answer(_BUSY)
 
-    def _is_for_us(self, host: str) -> bool:
-        """Whether a Host header names this machine as it is known. Which port does not matter: there are tunnels."""
-        name = (host[: host.index("]") + 1] if "]" in host else host.partition(":")[0]).lower()
-        if name in self._hosts:
-            return True
-        if not self._any_address:
-            return False
-        try:
-            ipaddress.ip_address(name.strip("[]"))  # a name could be anybody's; an address is nobody else's
-        except ValueError:
-            return False
-        return True
-
     def _is_let_in(self, headers: Mapping[str, str]) -> bool:
         return self._access.has_token(headers) or self._access.has_session(headers)
 
@@ -190,7 +178,3 @@ def _is_visit(request: HttpRequest) -> bool:
     """Whether somebody comes by a link that stands elsewhere: a browser says so, and no script can make it."""
     wanted = (request.headers.get("sec-fetch-mode"), request.headers.get("sec-fetch-dest"))
     return request.method == "GET" and wanted == ("navigate", "document") and "origin" not in request.headers
-
-
-def _written(host: str) -> str:
-    return f"[{host}]" if ":" in host else host.lower()
