@@ -6,8 +6,8 @@ from msgspec import structs
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Call
 from penstock.gateway.entry import AttemptEntry
-from tests.gateway.test_gaps import Clock, Relayed
-from tests.streams import DONE, bill, counts, finishes, says, sse
+from tests.gateway.test_gaps import Client, Clock, Relayed
+from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 
 FINISH, DETAILS = sse(finishes("length")), {"prompt_tokens_details": {"cached_tokens": 2}}
 BILL = sse(bill(**counts(3, 12), **DETAILS))
@@ -81,3 +81,65 @@ def test_what_stands_behind_a_failure_counts_for_nothing_however_it_comes(before
     assert together.repairs == apart.repairs == {}
     assert entry.events == 5 + bool(before) + 1
     assert entry.tokens.output == (12 if before else 0)
+
+
+# What providers send behind the first words of an answer.
+LINES = [*(sse(says(" word")) for _ in range(3)), FINISH, BILL, sse(DONE)]
+SLOW = [sse(says(" word")), b": a comment\n\n", sse(says(" word", padding="")), FINISH, BILL, sse(DONE)]
+TWO = [
+    sse(begins(1)),
+    sse(says("a")),
+    sse(says("b", index=1)),
+    FINISH,
+    sse(finishes(index=1)),
+    sse(DONE),
+]
+
+
+class Listener(Client):
+    """A client that keeps what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = b""
+
+    def write(self, data: bytes, /) -> None:
+        self.heard += data
+
+    end = write
+
+    def _write_chunk(self, data: bytes) -> None:
+        self.heard += data.split(b"\r\n")[1]
+
+
+def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
+    """A body that ends at this byte as HTTP wants it, and what its client gets."""
+    loop = Clock()
+    listener = Listener()
+
+    async def run() -> Call:
+        made = Relayed(loop, client=listener)
+        left = at
+        for line in lines:
+            data, left = line[:left], max(left - len(line), 0)
+            if data and not (chunked and made.connection.offer(data)):
+                made.connection.shortcut = None
+                made.connection.chunks = (data,)
+                made.relay.on_data(data)
+        made.relay.on_end()
+        return made.call
+
+    try:
+        return loop.run_until_complete(run()), listener.heard
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("lines", [LINES, SLOW, TWO], ids=["usual", "slow path", "two choices"])
+def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], chunked: bool) -> None:
+    """Wherever a body ends: a client that stops at the finish reason must not take a truncated answer for a success."""
+    for at in range(sum(map(len, lines)) + 1):
+        call, heard = cut(lines, at, chunked=chunked)
+        finished = b'"finish_reason":"' in heard.replace(b" ", b"")
+        assert finished == (call.ending == "completed"), f"the body ends at byte {at}"

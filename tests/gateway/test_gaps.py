@@ -79,14 +79,14 @@ class Client:
 class Relayed:
     """A relay that is given events after so many seconds."""
 
-    def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0) -> None:
+    def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0, client: Client | None = None) -> None:
         self.loop = loop
         self.call = Call("req_1", "m", stream=True, started=loop.time())
         self.attempt = Attempt("p", "m")
         self.call.attempts.append(self.attempt)
         if keep:
             self.attempt.keep()
-        self.connection, self.client = Connection(), Client()
+        self.connection, self.client = Connection(), client or Client()
         patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
         self.relay = SteadyRelay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
         self.relay.attach(self.connection)

@@ -30,6 +30,7 @@ from penstock.core.events import (
     Event,
     Extra,
     Fault,
+    Finish,
     ReasoningDelta,
     RefusalDelta,
     Repair,
@@ -349,7 +350,8 @@ class Relay(Timed):
         """The provider's stream is over."""
         if end.ending != "completed":
             message = f"the provider's stream ended before the answer was complete: {end.detail}"
-            self._release(events[:-1])
+            # Without the finishes: a client that stops at a finish reason would take the answer for whole.
+            self._release([event for event in events[:-1] if type(event) is not Finish])
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
             return
         self._commit()
