@@ -13,6 +13,7 @@ from tests.streams import (
     chunk,
     completion,
     delta,
+    dumps,
     finishes,
     piece,
     read,
@@ -117,6 +118,15 @@ def test_an_array_may_hold_nothing_and_done() -> None:
     elements = ",".join(sse(begins(), says("Hi"), finishes(), prefix="", end="\n").decode().split("\n")[:-1])
     answer = completion(f'[{elements},null,"[DONE]"]'.encode())
     assert (answer.text, answer.ending) == ("Hi", "completed")
+
+
+@pytest.mark.parametrize("string", ['"a\\"b"', '"\\\\"', '"\\\\\\""', '"]"', '"\\u0022,{"', '""'])
+def test_an_array_may_hold_strings_with_escapes(string: str) -> None:
+    elements = [dumps(element) for element in (begins(), says("Hi"), finishes())]
+    wire = f"[{','.join([*elements[:1], string, *elements[1:], string])}]".encode()
+    assert (completion(wire).text, completion(wire).ending) == ("Hi", "completed")
+    for size in (1, 2, 3):
+        assert read(*(wire[i : i + size] for i in range(0, len(wire), size))) == read(wire)
 
 
 def test_a_choice_begins_with_empty_content() -> None:

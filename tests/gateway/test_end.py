@@ -106,7 +106,8 @@ class Listener(Client):
     def write(self, data: bytes, /) -> None:
         self.heard += data
 
-    end = write
+    def end(self, data: bytes) -> None:
+        self.heard += data
 
     def _write_chunk(self, data: bytes) -> None:
         self.heard += data.split(b"\r\n")[1]

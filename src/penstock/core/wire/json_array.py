@@ -10,7 +10,6 @@ _BETWEEN_ELEMENTS = b" \t\r\n,"
 _BRACKETS = (b"{", b"[")
 # Elements that are no objects say nothing; they are read so that what stands around them is not lost.
 _BEGINNINGS = (*_BRACKETS, b'"', *(bytes((byte,)) for byte in b"ntf-0123456789"))
-_STRING_END = re.compile(rb'"')
 _SCALAR_END = re.compile(rb"[\s,\]]")
 
 
@@ -63,11 +62,13 @@ class JsonArrayReader:
             end = self._scan.advance(data, position)
             self._element_ended = self._scan.depth == 0 and not self._scan.in_string
             return end
-        found = (_STRING_END if self._element[:1] == b'"' else _SCALAR_END).search(data, position)
+        if self._element[:1] == b'"':
+            end = self._scan.end_string(data, position)
+            self._element_ended = not self._scan.in_string
+            return end
+        found = _SCALAR_END.search(data, position)
         self._element_ended = found is not None
-        if found is None:
-            return len(data)
-        return found.end() if self._element[:1] == b'"' else found.start()
+        return len(data) if found is None else found.start()
 
     def _begin_element(self, data: bytes, position: int, items: list[Framed]) -> int:
         """Read what stands between elements: one byte of it, or the first of the next element."""

@@ -19,7 +19,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
-from penstock.core.wire.scan import JsonScan
+from penstock.core.wire.scan import is_deeper, outside_strings
 
 # Deeper than any chunk, shallower than what makes a recursive function (repr, ==, an encoder) give up.
 MAX_DEPTH = 100
@@ -60,9 +60,7 @@ def is_too_deep(data: bytes) -> bool:
     """Whether the data nests brackets beyond `MAX_DEPTH`."""
     if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
         return False
-    scan = JsonScan()
-    scan.feed(data)
-    return scan.deepest > MAX_DEPTH
+    return is_deeper(outside_strings(data), MAX_DEPTH)
 
 
 def _decode_leniently(data: bytes, sentinel: str) -> Payload | None:

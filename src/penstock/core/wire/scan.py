@@ -1,23 +1,36 @@
-"""JsonScan: how far a JSON text has got, without parsing it.
+"""JsonScan: how far a JSON text has got, without parsing it; and what a JSON text costs to parse, before it is parsed.
 
 A parser answers only "valid or not", and asking it again after each new line costs quadratic time. The scan carries
 its state from one piece to the next, so that every byte is looked at once.
+
+A piece may be a megabyte that a provider chose: long pieces are scanned by functions of `bytes` alone, a few
+milliseconds for whatever they hold, where a loop over their brackets and quotes takes most of a second.
+
+A backslash in front of a quote or of another backslash takes away its meaning, in strings and outside of them. (No
+JSON has one outside of a string; so there is one rule for both, which does not depend on how a text is split.)
 """
 
 import re
+from itertools import accumulate, pairwise
 
 from msgspec import Struct
 
-_OUTSIDE_STRING = re.compile(rb'[{}\[\]"]')
+_OUTSIDE_STRING = re.compile(rb'[{}\[\]"\\]')
 _INSIDE_STRING = re.compile(rb'["\\]')
 _OPENING = b"{["
+_ESCAPABLE = b'"\\'
+# From this length on, `feed` does not loop.
+_LONG = 256
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
+# Brackets as levels that they go up or down.
+_STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
+_AS_ROUND = bytes.maketrans(b"{[}]", b"(())")
 
 
 class JsonScan(Struct, eq=False, gc=False):
     """Follows brackets and strings through pieces of JSON text."""
 
     closed: int = 0
-    deepest: int = 0
     depth: int = 0
     in_string: bool = False
     started: bool = False
@@ -32,6 +45,9 @@ class JsonScan(Struct, eq=False, gc=False):
         """Take in the next piece."""
         if self.in_string and not self._escaped and b'"' not in data and b"\\" not in data:
             return
+        if len(data) >= _LONG:
+            self._feed_long(data)
+            return
         position = 0
         while position < len(data):
             position = self.advance(data, position)
@@ -42,33 +58,79 @@ class JsonScan(Struct, eq=False, gc=False):
             self.started = bool(data[position:].strip())
         end = len(data)
         while position < end:
-            if self.in_string:
-                if self._escaped:
-                    self._escaped = False
+            if self._escaped:
+                self._escaped = False
+                if data[position] in _ESCAPABLE:
                     position += 1
                     continue
-                found = _INSIDE_STRING.search(data, position)
-                if found is None:
-                    return end
-                position = found.end()
-                if found[0] == b'"':
-                    self.in_string = False
-                else:
-                    self._escaped = True
-                continue
-            found = _OUTSIDE_STRING.search(data, position)
+            found = (_INSIDE_STRING if self.in_string else _OUTSIDE_STRING).search(data, position)
             if found is None:
                 return end
             position = found.end()
             mark = found[0]
-            if mark == b'"':
-                self.in_string = True
+            if mark == b"\\":
+                self._escaped = True
+            elif mark == b'"':
+                self.in_string = not self.in_string
             elif mark in _OPENING:
                 self.depth += 1
-                self.deepest = max(self.deepest, self.depth)
             else:
                 self.depth -= 1
                 if self.depth == 0:
                     self.closed += 1
                     return position
         return end
+
+    def end_string(self, data: bytes, position: int) -> int:
+        """Scan from `position`, in a string, until that or the data ends; return where that is."""
+        while position < len(data) and self.in_string:
+            if self._escaped:
+                self._escaped = False
+                position += data[position] in _ESCAPABLE
+                continue
+            found = _INSIDE_STRING.search(data, position)
+            if found is None:
+                return len(data)
+            position = found.end()
+            self._escaped = found[0] == b"\\"
+            self.in_string = self._escaped
+        return position
+
+    def _feed_long(self, data: bytes) -> None:
+        if not self.started:
+            self.started = bool(data.strip())
+        if self._escaped and data[0] in _ESCAPABLE:
+            data = data[1:]
+        self._escaped = False
+        if b"\\" in data:
+            data = data.replace(b"\\\\", b"")
+            self._escaped = data.endswith(b"\\")
+            data = data.replace(b'\\"', b"")
+        parts = data.split(b'"')
+        brackets = b"".join(parts[self.in_string :: 2]).translate(None, _NO_BRACKETS)
+        self.in_string ^= len(parts) % 2 == 0
+        depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self.depth))
+        if min(depths) >= 0:  # then only a closing bracket leads to 0
+            self.closed += depths[1:].count(0)
+        else:
+            self.closed += sum(before > depth == 0 for before, depth in pairwise(depths))
+        self.depth = depths[-1]
+
+
+def outside_strings(data: bytes) -> bytes:
+    """What stands outside of the strings of a JSON text."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return b"".join(data.split(b'"')[::2])
+
+
+def is_deeper(outside: bytes, most: int) -> bool:
+    """Whether brackets are nested deeper than that; or so many of them are not closed."""
+    brackets = outside.translate(_AS_ROUND, _NO_BRACKETS)
+    for _ in range(most):
+        inner = brackets.replace(b"()", b"")
+        if len(inner) == len(brackets):
+            break
+        brackets = inner
+        most -= 1
+    return brackets.count(b"(") > most

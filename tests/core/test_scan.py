@@ -1,0 +1,38 @@
+"""JsonScan gives the same answer however a text is split, and for long pieces as for short ones."""
+
+import json
+from random import Random
+
+import pytest
+
+from penstock.core.wire.scan import JsonScan, is_deeper, outside_strings
+from tests.mutation import split
+
+
+def scanned(*pieces: bytes) -> tuple[int, int, bool, bool]:
+    scan = JsonScan()
+    for piece in pieces:
+        scan.feed(piece)
+    return scan.closed, scan.depth, scan.in_string, scan.whole
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_text_is_scanned_the_same_however_it_is_split(seed: int) -> None:
+    random = Random(seed)
+    alphabet = random.choice((b'{}[]"\\a', b'{}[]"a', b'"\\', b"{}[]", b'{}{}{}{}"\\\\a \n'))
+    text = bytes(random.choices(alphabet, k=random.randrange(1_000)))
+    bytewise = scanned(*(text[i : i + 1] for i in range(len(text))))
+    assert scanned(text) == bytewise
+    assert scanned(*split(text, random)) == bytewise
+    half = random.randrange(len(text) + 1)
+    assert scanned(text[:half], text[half:]) == bytewise
+
+
+def test_depth_is_that_of_brackets_outside_of_strings() -> None:
+    for depth in (0, 1, 99, 100, 101, 1000):
+        for brackets in ("[]", "{}"):
+            nested = (brackets[0] * depth + brackets[1] * depth).encode()
+            assert is_deeper(outside_strings(b"[1," + nested + b"," + nested + b"]"), 100) == (depth > 99)
+    quoted = json.dumps({"a": "[" * 1000, "b": '\\"[[' * 1000}).encode()
+    assert not is_deeper(outside_strings(quoted), 100)
+    assert is_deeper(b"[" * 101, 100)
