@@ -81,6 +81,7 @@ class Relayed:
 
     def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0, client: Client | None = None) -> None:
         self.loop = loop
+        self.outcomes: list[Failure | None] = []
         self.call = Call("req_1", "m", stream=True, started=loop.time())
         self.attempt = Attempt("p", "m")
         self.call.attempts.append(self.attempt)
@@ -94,7 +95,8 @@ class Relayed:
         self.after(2.0, HELLO)
 
     def _outcome(self, failure: Failure | None) -> None:
-        assert failure is None
+        assert failure is None or self.outcomes, "it failed before it was committed"
+        self.outcomes.append(failure)
 
     def after(self, seconds: float, data: bytes) -> None:
         self.loop.now += seconds
