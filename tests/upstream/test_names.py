@@ -11,6 +11,7 @@ import pytest
 import uvloop
 
 from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.forbidden import is_forbidden
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Origin, Pool, Resolver
 from tests.promptness import Late, in_time, prompt
@@ -69,6 +70,41 @@ def at_once(pool: Pool, origin: Origin) -> Awaitable[UpstreamConnection]:
 )
 def test_a_name_leads_to_a_provider_or_is_refused(addresses: list[str], outcome: str) -> None:
     assert opened(answers(*addresses), at_once) == outcome
+
+
+FORBIDDEN = (
+    # Link-local addresses, where most clouds serve instance metadata; multicast; unspecified.
+    *("169.254.169.254", "169.254.170.2", "169.254.0.23", "fe80::a9fe:a9fe", "fe80::1%eth0"),
+    *("224.0.0.1", "239.255.255.250", "ff02::1", "0.0.0.0", "::", "255.255.255.255"),
+    # Metadata services of AWS, Alibaba, Azure, Google, Oracle, Scaleway and Akamai at other addresses.
+    *("fd00:ec2::254", "fd00:ec2::23", "fd00:ec2:0:0:0:0:0:fd", "100.100.100.200", "fd00:100::100:200"),
+    *("168.63.129.16", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "192.0.0.192", "fd00:42::42", "fd00:a9fe:a9fe::1"),
+    # The same inside an IPv6 address: mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP.
+    *("::ffff:169.254.169.254", "::ffff:a9fe:a9fe", "::ffff:100.100.100.200", "::ffff:0.0.0.0", "::169.254.169.254"),
+    *("::ffff:0:169.254.169.254", "64:ff9b::169.254.169.254", "64:ff9b::168.63.129.16", "64:ff9b::100.100.100.200"),
+    *("64:ff9b:1::169.254.169.254", "64:ff9b:1:fffe::169.254.169.254", "64:ff9b:1:a9fe:a9:fe00::"),
+    *("2002:a9fe:a9fe::1", "2002:6464:64c8::", "2001:0:4136:e378:8000:63bf:5601:5601"),
+    *("2001:db8::5efe:169.254.169.254", "2001:db8::200:5efe:169.254.169.254", "fe80::5efe:10.0.0.1"),
+)
+
+
+@pytest.mark.parametrize("address", FORBIDDEN)
+def test_no_provider_is_at_a_metadata_service(address: str) -> None:
+    assert opened(answers(address), at_once) == "upstream_forbidden_address"
+
+
+ALLOWED = (
+    *("127.0.0.1", "10.0.0.7", "172.16.3.4", "192.168.1.20", "100.64.0.1", "100.100.100.201", "203.0.113.7"),
+    *("169.253.255.255", "168.63.129.17", "192.0.0.193", "::1", "fd12:3456::7", "fd00::1", "fd00:ec3::254", "fc00::7"),
+    *("2606:4700::6810:84e5", "::ffff:10.0.0.7", "::ffff:127.0.0.1", "64:ff9b::104.18.6.192", "64:ff9b::10.0.0.7"),
+    *("64:ff9b:1::104.18.6.192", "64:ff9b:1:6812:6:c000::", "2002:6812:6c0::1", "2001:db8::5efe:10.0.0.7"),
+)
+
+
+@pytest.mark.parametrize("address", ALLOWED)
+def test_providers_may_be_in_private_networks(address: str) -> None:
+    """And behind NAT64, where every provider that has no IPv6 address is."""
+    assert not is_forbidden(address)
 
 
 @prompt

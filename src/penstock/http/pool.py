@@ -1,6 +1,6 @@
 """The pool: connections to upstreams, kept for the next request.
 
-Certificates are always verified. Names that lead where no provider can be are refused.
+Certificates are always verified. Names that resolve to addresses which are never a provider's are rejected (SSRF).
 """
 
 import asyncio
@@ -10,12 +10,13 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Protocol
 
 from msgspec import Struct
 
 from penstock.http.client import UpstreamConnection, UpstreamError
+from penstock.http.forbidden import is_forbidden
 from penstock.http.limits import UpstreamLimits
 from penstock.http.sockets import Proxy, authority, open_tunnel, reach
 
@@ -167,13 +168,13 @@ class Pool:
                 return connection
 
     async def _addresses(self, origin: Origin) -> list[str]:
-        """Where to ask for a host: where the configuration says, or where its name leads to, if that can be meant."""
-        if _address(origin.host) is not None:
+        """The addresses of a host. What its name resolves to is checked; an address in the configuration is not."""
+        if _is_address(origin.host):
             return [origin.host]
         found = await self._resolve(origin.host, origin.port)
-        good = [address for address in found if _is_somebody(address)]
+        good = [address for address in found if not is_forbidden(address)]
         if found and not good:
-            message = f"{origin.host} leads to {found[0]}, where no provider can be"
+            message = f"{origin.host} resolves to {found[0]}, which is never a provider's address"
             raise UpstreamError("upstream_forbidden_address", message)
         return good
 
@@ -183,19 +184,12 @@ class Pool:
         return self._tls
 
 
-def _address(host: str) -> IPv4Address | IPv6Address | None:
+def _is_address(host: str) -> bool:
     try:
-        return ip_address(host.partition("%")[0])
+        ip_address(host.partition("%")[0])
     except ValueError:
-        return None
-
-
-def _is_somebody(host: str) -> bool:
-    """Whether a provider can be there: not where clouds tell their machines secrets, nor at everybody's address."""
-    address = _address(host)
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address is not None and not (address.is_link_local or address.is_multicast or address.is_unspecified)
+        return False
+    return True
 
 
 def _named(origin: Origin) -> str:

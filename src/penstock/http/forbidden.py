@@ -1,0 +1,74 @@
+"""Addresses that are never a provider's. The pool rejects names that resolve to them, which guards against SSRF.
+
+- Link-local, multicast, unspecified and broadcast addresses. Most clouds serve instance metadata at the link-local
+  169.254.169.254: whoever reaches it gets the machine's credentials.
+- Metadata services at other addresses.
+- IPv6 addresses that carry one of these IPv4 addresses: a translator or a tunnel may deliver to it.
+
+Private and unique local addresses are allowed: people run models in their own networks.
+"""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+
+_BROADCAST = ip_address("255.255.255.255")
+_METADATA = tuple(
+    map(
+        ip_network,
+        (
+            "fd00:ec2::/32",  # AWS: instance metadata, EKS Pod Identity and others
+            "100.100.100.200",  # Alibaba Cloud
+            "fd00:100::100:200",
+            "168.63.129.16",  # Azure
+            "fd20:ce::254",  # Google Cloud
+            "192.0.0.192",  # Oracle Cloud
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",  # Scaleway
+            "fd00:a9fe:a9fe::1",  # Akamai
+        ),
+    )
+)
+# The last 32 bits are an IPv4 address: compatible (RFC 4291), translated (RFC 2765), NAT64 (RFC 6052). `::1` is not
+# forbidden by this, since 0.0.0.1 is not.
+_LAST_32_BITS = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+# NAT64 for local use (RFC 8215). Its prefixes may have any length from 48 to 96 bits.
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
+# ISATAP (RFC 5214): these interface identifiers, then an IPv4 address.
+_ISATAP = (b"\0\0\x5e\xfe", b"\x02\0\x5e\xfe")
+
+
+def is_forbidden(host: str) -> bool:
+    """Whether an address is never a provider's. What is no address is forbidden too."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return True
+    embedded = _embedded(address) if isinstance(address, IPv6Address) else ()
+    return any(map(_is_reserved, (address, *embedded)))
+
+
+def _is_reserved(address: IPv4Address | IPv6Address) -> bool:
+    return (
+        address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address == _BROADCAST
+        or any(address in network for network in _METADATA)
+    )
+
+
+def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
+    """The IPv4 addresses that an IPv6 address may be delivered to."""
+    data = address.packed
+    last = IPv4Address(data[12:])
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield address.teredo[1]
+    if any(address in network for network in _LAST_32_BITS) or data[8:12] in _ISATAP:
+        yield last
+    if address in _LOCAL_NAT64:
+        # Behind a prefix of 48 bits, the address stands around the ninth byte, and zeros follow it.
+        yield last if any(data[11:]) else IPv4Address(data[6:8] + data[9:11])
