@@ -4,10 +4,11 @@ The fields are the words of `[providers.NAME]` and `[timeouts]`: their descripti
 show, their bounds are what the loader checks. How a provider differs from others stands in these fields alone.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from msgspec import Meta, Struct
 
@@ -22,6 +23,9 @@ KEY_HEADER = "authorization"
 
 # A shorter value is a word that may stand anywhere.
 _MIN_SECRET = 8
+# What a path has in place of the model's name; and what separates segments, on Windows too.
+_MODEL = "{model}"
+_SEPARATOR = re.compile(r"[/\\]")
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -113,13 +117,24 @@ class Provider(Struct, frozen=True, kw_only=True):
         """Whether it is a model on this machine."""
         return bool(self.model)
 
+    def can_name(self, model: str) -> bool:
+        """Whether a model's name may be filled into its paths.
+
+        Not if it has a dot segment, however it is encoded: servers and proxies remove it together with the segment
+        before it (RFC 3986, section 5.2.4), and another path is asked with the provider's key.
+        """
+        if _MODEL not in self.path + self.embeddings:
+            return True
+        segments = _SEPARATOR.split(_decoded(model))
+        return not any(segment.partition(";")[0] in (".", "..") for segment in segments)
+
     def url(self, model: str) -> str:
         """Where to send a request for a model."""
-        return self.base_url + self.path.replace("{model}", quote(model, safe=""))
+        return self.base_url + self.path.replace(_MODEL, quote(model, safe=""))
 
     def embeddings_url(self, model: str) -> str:
         """Where to send a request for embeddings; it must have them."""
-        return self.base_url + self.embeddings.replace("{model}", quote(model, safe=""))
+        return self.base_url + self.embeddings.replace(_MODEL, quote(model, safe=""))
 
     def secrets(self) -> tuple[str, ...]:
         """What must never be told to anybody else."""
@@ -133,3 +148,10 @@ class Provider(Struct, frozen=True, kw_only=True):
             prefix = "Bearer " if self.key_header == KEY_HEADER else ""
             headers[self.key_header] = prefix + self.api_key.reveal()
         return headers
+
+
+def _decoded(text: str) -> str:
+    """A text without percent-encoding, however often it was encoded."""
+    while (plain := unquote(text)) != text:
+        text = plain
+    return text

@@ -96,9 +96,12 @@ class RouteLoader:
         elif STAR in text and (wrong := _wrong_with_star(provider, model, route)):
             self._problems.error(path, wrong)
         elif (found := self._providers.find(provider, path, route)) is not None:
-            if not found.embedded or model in found.models:
+            if found.embedded and model not in found.models:
+                self._problems.error(path, f"{provider} has one model, {found.models[0]!r}")
+            elif not found.can_name(model):
+                self._problems.error(path, f"has . or .. between slashes, which would change the path of {provider}")
+            else:
                 return Target.parse(text, self._providers.usable)
-            self._problems.error(path, f"{provider} has one model, {found.models[0]!r}")
         return None
 
 

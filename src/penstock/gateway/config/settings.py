@@ -244,6 +244,8 @@ class Target(Struct, frozen=True, kw_only=True):
             raise UnknownTargetError(f"no provider answers to {name!r}: write it as provider/model")
         if providers[provider].embedded and model not in providers[provider].models:
             raise UnknownTargetError(f"the model on this machine does not answer to {name!r}")
+        if not providers[provider].can_name(model):
+            raise UnknownTargetError(f"{name!r} has . or .. between slashes, which would change the provider's path")
         return cls(provider=providers[provider], model=model, timeouts=providers[provider].timeouts)
 
 
@@ -280,11 +282,11 @@ class Route(Struct, frozen=True, kw_only=True):
         return len(name) >= len(prefix) + len(suffix) and name.startswith(prefix) and name.endswith(suffix)
 
     def filled(self, name: str) -> "Route | None":
-        """The route for a name that the pattern matches; None if no target has a model then."""
+        """The route for a name that the pattern matches; None if no target can have a model of that name."""
         prefix, _, suffix = self.name.partition(STAR)
         matched = name[len(prefix) : len(name) - len(suffix)]
         targets = (structs.replace(target, model=target.model.replace(STAR, matched)) for target in self.targets)
-        named = tuple(target for target in targets if target.model)
+        named = tuple(target for target in targets if target.model and target.provider.can_name(target.model))
         return structs.replace(self, name=name, targets=named) if named else None
 
 
