@@ -398,7 +398,7 @@ def test_g3_what_a_killed_gateway_leaves_is_orphaned_and_estimated(start: Starte
     assert gateway.book.open_calls()
     gateway.output.clear()
     gateway.start()
-    gateway.says("takes over 1 calls")
+    gateway.says("takes over 1 call ")
     (entry,) = gateway.book.entries()
     assert (entry.outcome, entry.code) == ("orphaned", "gateway_died")
     assert_measured(entry, "estimated")

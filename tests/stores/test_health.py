@@ -31,9 +31,10 @@ def test_a_book_made_by_hand(book: Book) -> None:
             call(4, at + 2 * _MINUTE, attempt("truncated", 30, longest_gap_ms=2_000)),
             call(5, at + 2 * _MINUTE, outcome="refused"),  # nobody was asked
             call(6, at + 3 * _MINUTE, attempt()),  # too late
+            call(7, at, attempt("orphaned", None, measure="estimated", provider="z"), outcome="orphaned"),
         ]
     )
-    first, second = book.health(at, at + 3 * _MINUTE, _MINUTE)
+    first, second, killed = book.health(at, at + 3 * _MINUTE, _MINUTE)
     assert (first.provider, first.model, first.attempts, first.outcomes) == ("a", "m", 1, {"failed": 1})
     assert (first.first_event_ms.p50, first.longest_gap_ms.p95, first.repairs) == (None, None, {})
     assert (second.provider, second.attempts) == ("groq", 3)
@@ -50,6 +51,7 @@ def test_a_book_made_by_hand(book: Book) -> None:
     assert near(late.first_event_ms.p50, 30)
     assert late.repairs == {}
     assert (early.usage_missing, late.usage_missing) == (1, 0)
+    assert (killed.outcomes, killed.usage_missing) == ({"orphaned": 1}, 0)  # of which its provider is not to blame
 
 
 def test_percentiles_are_right_within_a_tenth(book: Book) -> None:

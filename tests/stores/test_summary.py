@@ -179,7 +179,8 @@ def test_the_scribe_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
 
     async def run() -> None:
         scribe = Scribe(place.open, lambda _booked: None, lambda _keys: None, said.append)
-        scribe.start(calls(2_100), 10)
+        scribe.start((), 10)
+        scribe.put(calls(2_100))
         try:
             wait(place)
         finally:

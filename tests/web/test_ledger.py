@@ -3,13 +3,14 @@
 import json
 import re
 import shlex
+import signal
 from pathlib import Path
 
 from playwright.sync_api import Page
 
 from tests.faults.gateway import Gateway, settings
-from tests.faults.scripts import whole
-from tests.faults.upstream import Upstream
+from tests.faults.scripts import HELLO, whole
+from tests.faults.upstream import Upstream, chunk, hang, head
 from tests.web.conftest import Visitor
 from tests.web.site import Site, until
 from tests.web.traffic import CUT, FAILED, REPAIRED, STALLED, WHOLE, call_with
@@ -241,3 +242,30 @@ def test_health_shows_what_each_provider_does(visit: Visitor) -> None:
     page.get_by_role("region", name="main repaired").get_by_role("link", name="no-done").click()
     assert rows(page) == 1
     assert "repair=no-done" in page.url
+
+
+def test_a_call_that_ended_with_its_gateway_took_its_time_and_is_not_blamed_on_its_provider(
+    visit: Visitor, tmp_path: Path
+) -> None:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0)
+        upstream.play([head(), chunk(HELLO), hang()], "killed")
+        with Gateway(tmp_path, upstream, text) as gateway, gateway.begin("main/killed", stream=True) as client:
+            client.read_until(b"Hello")
+            gateway.stop(signal.SIGKILL)
+        with Gateway(tmp_path, upstream, text) as gateway:
+            there = Site(gateway)
+            (entry,) = there.booked("/admin/entries?outcome=orphaned", len)
+            page = visit(f"calls/{entry['id']}", elsewhere=there)
+            page.get_by_role("heading", name="main/killed").wait_for()
+            told = page.locator("main").inner_text()
+            assert "gateway_died" in told
+            assert not re.search(r"(Took|broke off after)\s+0 ms", told)
+            health = visit("health?since=1h", elsewhere=there)
+            section = health.get_by_role("region", name="main killed")
+            section.wait_for()
+            assert "1 orphaned" in section.inner_text()
+            assert "none went wrong" in section.inner_text()
+            assert "usage missing" not in section.inner_text()
+            page.close()  # before its gateway ends
+            health.close()

@@ -88,19 +88,25 @@ def _given_up(call: Call) -> list[AttemptEntry]:
     return [_attempt(call, attempt, _no_output) for attempt in call.attempts[:-1]]
 
 
-def orphan(left: Entry, reached: tuple[int, int], priced: PricedModel | None, output: OutputEstimate) -> Entry:
-    """The entry of a call whose gateway died: what it had come to by the last mark, at the price of its last target."""
+def orphan(
+    left: Entry, reached: tuple[int, int], died_ms: int, priced: PricedModel | None, output: OutputEstimate
+) -> Entry:
+    """The entry of a call whose gateway died, at a time since 1970: what it had come to by the last mark, at the price
+    of its last target.
+    """
     *before, last = left.attempts
+    duration_ms = max(died_ms - left.at_ms, last.began_ms)
     events, said = reached
     tokens = Tokens(input=last.tokens.input, output=output(f"{last.provider}/{last.model}", said, events))
     last = structs.replace(
         last,
         tokens=tokens,
         events=events,
+        duration_ms=duration_ms - last.began_ms,
         cost=cost_of(tokens, priced.price) if priced is not None else None,
         price=priced.version if priced is not None else "",
     )
-    return structs.replace(left, attempts=(*before, last))
+    return structs.replace(left, duration_ms=duration_ms, attempts=(*before, last))
 
 
 def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEntry:

@@ -96,8 +96,11 @@ class Health(Struct, frozen=True, kw_only=True):
 class Book(Protocol):
     """The ledger's store."""
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Book entries, durably, all or none. One that is there already, by its id, is left as it is."""
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Book entries, durably, all or none. One that is there already, by its id, is left as it is.
+
+        Returns those that were not.
+        """
 
     def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
         """Entries, newest first, each with its place in the book; `before` goes on from such a place."""

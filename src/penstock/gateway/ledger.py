@@ -198,14 +198,21 @@ class Ledger:
             self._held.difference_update([id for _, id in held])
             self._accounts.booked(held)
 
-    def adopt(self, settled: Iterable[Entry], unsettled: Iterable[tuple[Entry, tuple[int, int]]]) -> list[Entry]:
-        """Take over what a gateway has left that died. Calls that it had not settled are orphaned, and estimated."""
+    def adopt(
+        self, settled: Iterable[Entry], unsettled: Iterable[tuple[Entry, tuple[int, int]]], last_ms: int
+    ) -> list[Entry]:
+        """Take over what a gateway has left that died. Calls that it had not settled are orphaned, and estimated.
+
+        `last_ms` is when it wrote its journal last. While calls are under way it writes every `_MARK_S`: it
+        died before it would have written again, and before now.
+        """
         adopted = list(settled)
+        died_ms = min(last_ms + round(_MARK_S * 1000), round(time.time() * 1000))
         for left, reached in unsettled:
             last = left.attempts[-1]
             provider = self.providers.get(last.provider)
             priced = self.prices.find(provider, last.model, time.time()) if provider is not None else None
-            adopted.append(orphan(left, reached, priced, self._ratios.output))
+            adopted.append(orphan(left, reached, died_ms, priced, self._ratios.output))
         for entry in adopted:
             self._journal.settled(entry)
             if entry.key:
@@ -227,13 +234,15 @@ class Ledger:
         return quote.found
 
     def _mark(self) -> None:
-        """Note how far the calls under way have come, so that little is unknown of them if this process dies."""
+        """Note how far the calls under way have come, so that little is unknown of them if this process dies.
+
+        Where none has come to its first event, that is noted too: it tells that this process is alive.
+        """
         self._marking = None
         reached = {id: call.attempts[-1].reached for id, call in self._open.items()}
         reached = {id: (events, said) for id, (events, said) in reached.items() if events}
-        if reached:
-            self._journal.marked(reached)
         if self._open:
+            self._journal.marked(reached)
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
 

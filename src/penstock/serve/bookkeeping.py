@@ -80,12 +80,10 @@ class Bookkeeping:
         """Calls that gateways had not settled which died."""
         adopted: list[Entry] = []
         for left in recover(folder):
-            adopted += self.ledger.adopt(left.settled, left.open)
+            adopted += self.ledger.adopt(left.settled, left.open, left.last_ms)
             if not self._journal.sound:
                 break  # what does not fit into our journal stays in its own, for the next start
         self.orphans = [entry for entry in adopted if entry.outcome == "orphaned"]
-        if adopted:
-            say(f"the ledger takes over {len(adopted)} calls of a gateway that ended before they were booked")
         try:
             self._scribe.start(adopted, _START_S)
         except BookError:

@@ -67,6 +67,8 @@ class Left(Struct, frozen=True):
 
     settled: list[Entry]
     open: list[tuple[Entry, tuple[int, int]]]
+    last_ms: int
+    """When it wrote for the last time, since 1970."""
 
 
 class Journal:
@@ -194,14 +196,14 @@ def recover(folder: Path) -> Iterator[Left]:
                     continue
                 except BlockingIOError:
                     break  # its process is alive
-                contents.append(file.read())
+                contents.append((file.read(), os.fstat(file.fileno()).st_mtime_ns // 1_000_000))
             else:
-                yield _left(max(contents, key=_number, default=b""))
+                yield _left(*max(contents, key=lambda found: _number(found[0]), default=(b"", 0)))
                 for path in paths:
                     path.unlink(missing_ok=True)
 
 
-def _left(content: bytes) -> Left:
+def _left(content: bytes, last_ms: int) -> Left:
     decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
     settled: dict[str, Entry] = {}
     opened: dict[str, Entry] = {}
@@ -222,7 +224,7 @@ def _left(content: bytes) -> Left:
             case Settled(entry):
                 settled[entry.id] = entry
     unsettled = [(entry, reached.get(id, (0, 0))) for id, entry in opened.items() if id not in settled]
-    return Left(list(settled.values()), unsettled)
+    return Left(list(settled.values()), unsettled, last_ms)
 
 
 def _number(content: bytes) -> int:

@@ -69,6 +69,7 @@ class Scribe:
         self._behind = False
         self._ending = threading.Event()
         self._began = threading.Event()
+        self._adopted: set[str] = set()
         self._unusable: BookUnusableError | None = None
         self.on_commit: Callable[[float], None] | None = None
         """Told in the event loop how many seconds the book took for some entries."""
@@ -83,6 +84,7 @@ class Scribe:
 
         Raises `BookUnusableError` if the book never will be.
         """
+        self._adopted = {entry.id for entry in first}
         self._queue.put(first)
         self.alive = True
         self._thread.start()
@@ -156,24 +158,40 @@ class Scribe:
         batch = list(waiting)
         book = self._opened()
         began = time.perf_counter()
-        book.append(batch)
+        new = book.append(batch)
         if self.on_commit is not None:
             self._tell(self.on_commit, time.perf_counter() - began)
         waiting.clear()
         self._tell(self._on_booked, batch)
+        self._say_adopted(new)
 
     def _set_aside(self, waiting: list[Entry]) -> None:
         """One of these cannot be booked at all: book the others. It stays in the journal, for somebody to look at."""
         for entry in list(waiting):
             try:
-                self._opened().append([entry])
+                new = self._opened().append([entry])
             except BookError:
                 return
             except Exception as error:  # noqa: BLE001 - it is told, and kept
                 self._say(f"the entry {entry.id} cannot be booked, and is kept in the journal: {error!r}")
             else:
                 self._tell(self._on_booked, [entry])
+                self._say_adopted(new)
             waiting.remove(entry)
+
+    def _say_adopted(self, new: Sequence[Entry]) -> None:
+        """Say how many of the calls that others have left were not in the book."""
+        if not self._adopted:
+            return
+        adopted = [entry for entry in new if entry.id in self._adopted]
+        self._adopted.clear()  # they are booked together
+        if adopted:
+            calls = "1 call" if len(adopted) == 1 else f"{len(adopted)} calls"
+            orphans = sum(entry.outcome == "orphaned" for entry in adopted)
+            self._say(
+                f"the ledger takes over {calls} that a gateway had not booked when it died: "
+                f"{len(adopted) - orphans} had ended, {orphans} orphaned"
+            )
 
     def _look_at_keys(self) -> None:
         book = self._opened()

@@ -50,13 +50,12 @@ class SqlBook:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """Book entries, durably, all or none. One that is there already, by its id, is left as it is."""
         each: dict[str, Entry] = {}
         for entry in entries:
             each.setdefault(text(entry.id), entry)
-        if each:
-            self.database.write(lambda transaction: _book(transaction, each))
+        return self.database.write(lambda transaction: _book(transaction, each)) if each else ()
 
     def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
         """Entries, newest first, each with its place in the book; `before` goes on from such a place."""
@@ -146,8 +145,11 @@ def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
     transaction.fetch("UPDATE meta SET value = value + 1 WHERE name = 'keys'")
 
 
-def _book(transaction: Transaction, entries: dict[str, Entry]) -> None:
-    """What belongs to a call is booked only with the call itself: whoever comes second adds nothing to it."""
+def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:
+    """What belongs to a call is booked only with the call itself: whoever comes second adds nothing to it.
+
+    Returns what is new.
+    """
     places = transaction.insert_new("calls", CALL, [call_row(entry) for entry in entries.values()])
     new = [(place, entries[cast(str, id)]) for id, place in places]
     attempts: list[Row] = [(place, *row) for place, entry in new for row in attempt_rows(entry)]
@@ -163,3 +165,4 @@ def _book(transaction: Transaction, entries: dict[str, Entry]) -> None:
             for code, count in entry.repairs.items()
         ],
     )
+    return [entry for _, entry in new]

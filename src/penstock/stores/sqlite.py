@@ -174,12 +174,12 @@ class SqliteBook(SqlBook):
         super().__init__(connect())
         self._connect = connect
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """As any book does; but where the file was moved away, a new one is begun."""
         if isinstance(self.database, SqliteDatabase) and self.database.moved:
             self.database.close()
             self.database = self._connect()
-        super().append(entries)
+        return super().append(entries)
 
 
 def make_file(path: str | Path) -> None:

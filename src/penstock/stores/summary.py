@@ -34,11 +34,12 @@ _FOREVER = 2**61
 Name: TypeAlias = tuple[str, str, str]
 
 # What became of the attempts of the calls in `chosen`, which has their places and times: an outcome and the wait for
-# the first event, the longest gap, and what was repaired, which is the last attempt's.
+# the first event, the longest gap, and what was repaired, which is the last attempt's. That a call which ended with its
+# gateway has no usage is not its provider's fault.
 ANSWERS = f"""
 SELECT a.provider AS provider, a.model AS model, a.outcome AS what, c.at_ms AS at_ms,
     CASE WHEN a.first_event_ms IS NULL THEN {NO_BIN} ELSE {bin_of("a.first_event_ms")} END AS bin, 1 AS count,
-    CASE WHEN a.measure = 'estimated' THEN 1 ELSE 0 END AS estimated,
+    CASE WHEN a.measure = 'estimated' AND a.outcome <> 'orphaned' THEN 1 ELSE 0 END AS estimated,
     COALESCE(a.first_event_ms, 0) AS least, COALESCE(a.first_event_ms, 0) AS most
 FROM chosen c JOIN attempts a ON a.call = c.place
 UNION ALL

@@ -56,7 +56,8 @@ function rowOf(row, told, since) {
   const target = `${row.provider}/${row.model}`;
   const calls = (more = {}) => link('calls', { target, since, ...more });
   const pick = ({ at_ms }, more = {}) => { location.hash = link('calls', { target, ...within(at_ms, told), ...more }); };
-  const bad = row.attempts - (row.outcomes.completed ?? 0) - (row.outcomes.cancelled ?? 0);
+  // Neither is the provider's fault that a client left (cancelled), nor that the gateway died (orphaned).
+  const bad = row.attempts - (row.outcomes.completed ?? 0) - (row.outcomes.cancelled ?? 0) - (row.outcomes.orphaned ?? 0);
   const columns = buckets.map((bucket) => ({ at_ms: bucket.at_ms, parts: bucket.outcomes ?? {}, title: `${exactly(bucket.at_ms)}: ${inWords(bucket.outcomes)}` }));
   return h('section', { class: 'provider', 'aria-label': `${row.provider} ${row.model}` },
     h('header', {}, h('h2', {}, `${row.provider} / ${row.model}`), h('a', { href: calls() }, plural(row.attempts, 'attempt')),

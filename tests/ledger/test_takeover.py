@@ -1,0 +1,87 @@
+"""What is told of the calls that a killed gateway leaves: how many were not booked, and how long they took."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+from tests.faults.client import RawClient, body, post
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import HELLO, whole
+from tests.faults.test_process import listening, pids
+from tests.faults.upstream import Upstream, chunk, head, sleep
+from tests.streams import says, sse
+
+_BOOKED = 6
+_RAN_S = 1.2
+# The last sign of life of a gateway that was killed may be as old.
+_MARK_S = 2.0
+_WAIT_S = 10.0
+WORD = chunk(sse(says(" on")))
+TAKEN = re.compile(r"takes over (\d+) calls?")
+
+
+def taken_over(gateway: Gateway) -> list[int]:
+    return [int(found[1]) for line in gateway.output if (found := TAKEN.search(line))]
+
+
+def begin(gateway: Gateway, client: RawClient, model: str) -> float:
+    """Make calls that are booked, and one that never ends, which has run for a while on return; when it was made."""
+    whole_answer = gateway.upstream.play(whole())
+    for _ in range(_BOOKED):
+        assert gateway.ask(f"main/{whole_answer}", stream=True).done
+    deadline = time.monotonic() + _WAIT_S
+    while len(list(gateway.book.entries())) < _BOOKED:
+        assert time.monotonic() < deadline, "the calls are not booked"
+        time.sleep(0.05)
+    began = time.time()
+    client.send(post(body(f"main/{model}", stream=True)))
+    client.read_until(b"Hello")
+    time.sleep(_RAN_S)
+    return began
+
+
+def check_orphan(gateway: Gateway, began: float, killed: float, *, found_s: float) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not (orphans := [entry for entry in gateway.book.entries() if entry.outcome == "orphaned"]):
+        assert time.monotonic() < deadline, "the orphan is not booked"
+        time.sleep(0.05)
+    (entry,) = orphans
+    (attempt,) = entry.attempts
+    truly_ms = (killed - began) * 1000
+    assert truly_ms - 500 <= entry.duration_ms <= truly_ms + 1000 * found_s
+    assert attempt.began_ms + attempt.duration_ms == entry.duration_ms
+
+
+def test_of_a_gateway_that_was_killed_only_what_was_not_booked_is_taken_over(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0)
+        model = upstream.play([head(), chunk(HELLO), *(step for _ in range(99) for step in (sleep(0.2), WORD))])
+        with Gateway(tmp_path, upstream, text) as first, first.client() as client:
+            began = begin(first, client, model)
+            killed = time.time()
+            first.stop(signal.SIGKILL)
+        time.sleep(_MARK_S)  # it is started again some time later
+        with Gateway(tmp_path, upstream, text) as second:
+            second.until(lambda: taken_over(second), _WAIT_S)
+            assert taken_over(second) == [1]
+            check_orphan(second, began, killed, found_s=_MARK_S)
+        with Gateway(tmp_path, upstream, text) as third:
+            assert taken_over(third) == []
+
+
+def test_a_killed_worker_leaves_its_calls_to_its_successor(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 0)
+        silent = upstream.play([head(), chunk(HELLO), sleep(30.0)])
+        with Gateway(tmp_path, upstream, text, arguments=("--workers", "2")) as gateway:
+            listening(gateway, 2)
+            with gateway.client() as client:
+                began = begin(gateway, client, silent)
+                killed = time.time()
+                for victim in pids(gateway, 2):
+                    os.kill(victim, signal.SIGKILL)
+            gateway.until(lambda: taken_over(gateway), _WAIT_S)
+            check_orphan(gateway, began, killed, found_s=_MARK_S)
+            assert sum(taken_over(gateway)) == 1
