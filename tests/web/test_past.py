@@ -67,15 +67,40 @@ def test_the_first_part_of_a_time_is_shown_and_leads_to_its_own_calls(past: Site
 
 def test_a_repair_that_is_made_often_is_counted_in_so_many_attempts(past: Site, visit: Visitor) -> None:
     now = time.time() * 1000
-    often = call("often", now - 5 * _MINUTE_MS, "often", repairs={"role-repeated": 40})
-    book(past, often, call("once", now - 20 * _MINUTE_MS, "often", repairs={"role-repeated": 10}))
+    often = call("often", now - 5 * _MINUTE_MS, "often", repairs={"tool-id-repeated": 40})
+    book(past, often, call("once", now - 20 * _MINUTE_MS, "often", repairs={"tool-id-repeated": 10}))
     page = visit("health?since=1h", elsewhere=past)
-    cells = page.get_by_role("region", name="old often").get_by_role("img", name="role-repeated").locator(".warn-fill")
+    cells = (
+        page.get_by_role("region", name="old often").get_by_role("img", name="tool-id-repeated").locator(".warn-fill")
+    )
     cells.first.wait_for(state="attached")
     titles = [title.partition(": ")[2] for title in cells.locator("title").all_text_contents()]
     assert titles == ["10 times in 1 attempt", "40 times in 1 attempt"]
     weak, strong = (float(each.get_attribute("fill-opacity") or 0) for each in cells.all())
     assert weak < strong == 1
+
+
+def test_notices_stand_apart_from_repairs(past: Site, visit: Visitor) -> None:
+    now = time.time() * 1000
+    both = {"role-repeated": 40, "no-done": 1, "created-changed": 2}
+    book(past, call("habit", now - 5 * _MINUTE_MS, "habit", repairs={"role-repeated": 2}))
+    book(past, call("both", now - 5 * _MINUTE_MS, "habit", repairs=both))
+    page = visit("health?since=1h", elsewhere=past)
+    region = page.get_by_role("region", name="old habit")
+    region.get_by_role("img", name="no-done").wait_for(state="attached")
+    assert region.get_by_role("img", name="role-repeated").count() == 0
+    assert region.get_by_text("Notices: ").inner_text() == "Notices: role-repeated ×42, created-changed ×2"
+    page.goto(f"{past.url}/#/calls?model=old/habit")
+    until(page, "document.querySelectorAll('tbody tr').length === 2")
+    cells = [row.locator("td").last.inner_text() for row in page.locator("tbody tr").all()]
+    assert sorted(cells) == ["1 notice", "no-done"]
+    page.goto(f"{past.url}/#/calls/both")
+    page.get_by_role("heading", name="Notices").wait_for()
+    told = [each.inner_text() for each in page.locator("dl.meanings dt").all()]
+    assert told == ["no-done", "role-repeated ×40", "created-changed ×2"]
+    assert page.locator("dl.meanings.soft dt").count() == 2
+    page.goto(f"{past.url}/#/calls/habit")
+    page.get_by_text("Nothing had to be repaired.").wait_for()
 
 
 def test_days_are_those_of_the_ledger_wherever_they_are_read(past: Site, visit: Visitor) -> None:

@@ -51,6 +51,17 @@ def test_findings_of_one_kind_stand_together(visit: Visitor) -> None:
     assert page.locator("mark.at").locator("xpath=ancestor::div[1]/span[1]").inner_text() == "4"
 
 
+def test_notices_are_listed_below_findings(visit: Visitor) -> None:
+    page = visit("inspect")
+    page.get_by_role("button", name="Show an example").click()
+    page.get_by_role("heading", name="Notices").wait_for()
+    assert page.get_by_role("heading", name="5 findings, 1 notice; the stream is completed.").count() == 1
+    lists = page.locator(".findings")
+    assert lists.last.locator(".code").all_inner_texts() == ["role-repeated"]
+    assert "role-repeated" not in lists.first.locator(".code").all_inner_texts()
+    assert page.locator("mark.notice").count() == 1
+
+
 def test_findings_that_are_not_told_are_counted(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_label("A file of a stream").set_input_files(

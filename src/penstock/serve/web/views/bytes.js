@@ -2,7 +2,6 @@
 
 import { h } from '../kit/dom.js';
 import { count } from '../kit/format.js';
-import { FAULTS } from '../repairs.js';
 
 // A page does not get quicker by lines that nobody reads. What stands near a finding is always shown.
 const MOST_LINES = 3000;
@@ -40,16 +39,16 @@ export function marked(text, findings) {
   }
 
   function mark(over, content) {
-    const fault = over.some(({ index }) => FAULTS[findings[index].code]);
-    const made = h('mark', { class: fault ? 'fault' : null, tabindex: '-1', title: over.map(({ index }) => findings[index].code).join(', ') }, content);
+    const level = ['fault', 'repair', 'notice'].find((each) => over.some(({ index }) => findings[index].level === each));
+    const made = h('mark', { class: level, tabindex: '-1', title: over.map(({ index }) => findings[index].code).join(', ') }, content);
     for (const { index } of over) if (!marks.has(index)) marks.set(index, made);
     return made;
   }
 
   function tag(found) {
     found.tagged = true;
-    const { code } = findings[found.index];
-    return h('span', { class: `tag${FAULTS[code] ? ' fault' : ''}` }, code);
+    const { code, level } = findings[found.index];
+    return h('span', { class: `tag ${level}` }, code);
   }
 
   return {

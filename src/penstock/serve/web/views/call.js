@@ -1,10 +1,10 @@
-// One call: its attempts on one clock, what it took and by which price, what was repaired, and a request like it.
+// One call: its attempts on one clock, what it took and by which price, what was repaired, notices, and a request like it.
 
 import { link } from '../kit/address.js';
 import { announce, copy, facts, h, outcome, s } from '../kit/dom.js';
 import { count, duration, exactly, money, plural } from '../kit/format.js';
 import { fail, get, ticked } from '../kit/http.js';
-import { FAULTS, REPAIRS } from '../repairs.js';
+import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
 
 const MEASURES = {
   reported: 'the provider’s own figures',
@@ -20,7 +20,7 @@ export async function showCall(root, address, names, signal) {
     const [entry, known, state] = await Promise.all([get(`/admin/entries/${encodeURIComponent(address.id)}`, signal), names, get('/admin/state', signal)]);
     root.querySelector('h1').textContent = entry.model;
     place.removeAttribute('aria-busy');
-    place.replaceChildren(summary(entry, known), ...[waterfall(entry), usage(entry), repairs(entry), tags(entry), curl(entry, state)].filter(Boolean));
+    place.replaceChildren(summary(entry, known), ...[waterfall(entry), usage(entry), repairs(entry), notices(entry), tags(entry), curl(entry, state)].filter(Boolean));
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 404) error.todo = 'A call is booked a moment after it ends. If it has just run, reload; else it is not in this ledger.';
@@ -91,11 +91,20 @@ function usage(entry) {
 }
 
 function repairs(entry) {
-  const found = Object.entries(entry.repairs);
+  const found = Object.entries(entry.repairs).filter(([code]) => !NOTICES.has(code));
   const fault = entry.code && FAULTS[entry.code.replaceAll('_', '-')];
   if (!found.length && !fault) return section('Repairs', h('p', { class: 'soft' }, 'Nothing had to be repaired.'));
-  return section('Repairs', h('dl', { class: 'meanings' }, fault && [h('dt', {}, entry.code), h('dd', {}, ticked(`${fault.wrong} ${fault.done}`))],
-    found.map(([code, times]) => [h('dt', {}, h('a', { href: link('calls', { repair: code }) }, code), times > 1 ? ` ×${times}` : ''), h('dd', {}, REPAIRS[code] ? ticked(`${REPAIRS[code].wrong} ${REPAIRS[code].done}`) : '')])));
+  return section('Repairs', h('dl', { class: 'meanings' }, fault && [h('dt', {}, entry.code), h('dd', {}, ticked(`${fault.wrong} ${fault.done}`))], found.map(meaning)));
+}
+
+// Harmless habits of the provider: apart from what had to be repaired, and quieter.
+function notices(entry) {
+  const found = Object.entries(entry.repairs).filter(([code]) => NOTICES.has(code));
+  return found.length ? section('Notices', h('dl', { class: 'meanings soft' }, found.map(meaning))) : null;
+}
+
+function meaning([code, times]) {
+  return [h('dt', {}, h('a', { href: link('calls', { repair: code }) }, code), times > 1 ? ` ×${times}` : ''), h('dd', {}, REPAIRS[code] ? ticked(`${REPAIRS[code].wrong} ${REPAIRS[code].done}`) : '')];
 }
 
 function tags(entry) {

@@ -5,7 +5,7 @@ import { announce, field, h, outcome, select } from '../kit/dom.js';
 import { count, duration, exactly, moment, money, plural } from '../kit/format.js';
 import { fail, get } from '../kit/http.js';
 import { keyNames, SPANS, used } from '../kit/names.js';
-import { REPAIRS } from '../repairs.js';
+import { NOTICES, REPAIRS } from '../repairs.js';
 import { showCall } from './call.js';
 
 export const title = 'Calls';
@@ -170,7 +170,8 @@ function tableOf(entries, names) {
 }
 
 function rowOf(entry, names) {
-  const codes = Object.keys(entry.repairs);
+  const codes = Object.keys(entry.repairs).filter((code) => !NOTICES.has(code));
+  const notices = Object.keys(entry.repairs).filter((code) => NOTICES.has(code));
   const last = entry.attempts.at(-1);
   const here = link('calls', {}, entry.id);
   return h('tr', { onclick: (event) => { if (!event.target.closest('a') && !String(getSelection())) location.hash = here; } },
@@ -182,5 +183,6 @@ function rowOf(entry, names) {
     h('td', { class: 'number', 'data-what': 'in' }, count(entry.tokens.input)), h('td', { class: 'number', 'data-what': 'out' }, count(entry.tokens.output)),
     h('td', { class: 'number first', 'data-what': '' }, money(entry.cost)), h('td', { class: 'number late' }, duration(entry.first_event_ms)),
     h('td', { class: 'number', 'data-what': 'took' }, duration(entry.duration_ms)),
-    h('td', { class: 'tight' }, codes.slice(0, 1).map((code) => h('a', { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong }, code)), codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`)));
+    h('td', { class: 'tight' }, codes.slice(0, 1).map((code) => h('a', { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong }, code)), codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`),
+      !codes.length && notices.length > 0 && h('a', { class: 'soft', href: here, title: notices.map((code) => REPAIRS[code].wrong).join(' ') }, plural(notices.length, 'notice'))));
 }

@@ -6,7 +6,7 @@ import { announce, choices, h, outcome } from '../kit/dom.js';
 import { count, duration, exactly, percent, plural, tick } from '../kit/format.js';
 import { fail, get } from '../kit/http.js';
 import { SPAN_MS, SPANS } from '../kit/names.js';
-import { REPAIRS } from '../repairs.js';
+import { NOTICES, REPAIRS } from '../repairs.js';
 
 export const title = 'Health';
 
@@ -69,13 +69,24 @@ function rowOf(row, told, since) {
         bars(columns, ENDINGS, { label: `Endings over time: ${inWords(row.outcomes)}`, span_ms: span, onpick: pick })),
       h('div', {}, h('h3', {}, 'Time to first event', h('span', {}, 'p50 ', h('b', {}, duration(row.first_event_ms?.p50)), ' · p95 ', h('b', {}, duration(row.first_event_ms?.p95)))),
         quantiles(buckets, { label: `Time to first event: half within ${duration(row.first_event_ms?.p50)}, 95% within ${duration(row.first_event_ms?.p95)}`, span_ms: span })),
-      h('div', {}, h('h3', {}, 'Repairs', (Object.keys(row.repairs).length > 0 || row.usage_missing > 0) && h('span', {}, 'when, and how often')), strips(row, buckets, span, calls, pick))),
+      h('div', {}, h('h3', {}, 'Repairs', (Object.keys(real(row.repairs)).length > 0 || row.usage_missing > 0) && h('span', {}, 'when, and how often')), strips(row, buckets, span, calls, pick), noticesOf(row, calls))),
     h('details', {}, h('summary', {}, 'Figures'), figuresOf(buckets, told, span, row)));
+}
+
+// Repairs without the harmless habits of providers.
+function real(repairs) {
+  return Object.fromEntries(Object.entries(repairs ?? {}).filter(([code]) => !NOTICES.has(code)));
+}
+
+// Harmless habits of the provider, in one quiet line.
+function noticesOf(row, calls) {
+  const found = Object.entries(row.repairs).filter(([code]) => NOTICES.has(code)).sort((one, other) => other[1] - one[1]);
+  return found.length > 0 && h('p', { class: 'soft' }, 'Notices: ', found.map(([code, number], at) => [at > 0 && ', ', h('a', { href: calls({ repair: code }), title: REPAIRS[code].wrong }, code), ` ×${count(number)}`]));
 }
 
 // One line for each kind of repair, and one for usage that was missing, where it is told by time.
 function strips(row, buckets, span, calls, pick) {
-  const codes = Object.entries(row.repairs).sort((one, other) => other[1] - one[1]);
+  const codes = Object.entries(real(row.repairs)).sort((one, other) => other[1] - one[1]);
   const lines = codes.slice(0, 6).map(([code, number]) => lineOf(code, number, (bucket) => bucket.repairs?.[code] ?? 0, calls({ repair: code }), (cell) => pick(cell, { repair: code }), REPAIRS[code]?.wrong));
   if (row.usage_missing && buckets.some(({ usage_missing: number }) => number)) lines.unshift(lineOf('usage missing', row.usage_missing, (bucket) => bucket.usage_missing ?? 0, calls(), pick, 'The provider has not said what the answer took.'));
   if (!lines.length) return h('p', { class: 'soft' }, 'Nothing had to be repaired.');
@@ -97,7 +108,7 @@ function figuresOf(buckets, told, span, row) {
     h('thead', {}, h('tr', {}, h('th', {}, 'From'), h('th', { class: 'number' }, 'Attempts'), h('th', {}, 'Endings'), h('th', { class: 'number' }, 'First event p50'), h('th', { class: 'number' }, 'p95'), h('th', {}, 'Repairs'))),
     h('tbody', {}, busy.map((bucket) => h('tr', {}, h('td', { class: 'tight' }, tick(bucket.at_ms, span)),
       h('td', { class: 'number' }, h('a', { href: link('calls', { target: `${row.provider}/${row.model}`, ...within(bucket.at_ms, told) }) }, count(bucket.attempts))),
-      h('td', {}, inWords(bucket.outcomes)), h('td', { class: 'number' }, duration(bucket.p50)), h('td', { class: 'number' }, duration(bucket.p95)), h('td', {}, inWords(bucket.repairs) || '–'))))));
+      h('td', {}, inWords(bucket.outcomes)), h('td', { class: 'number' }, duration(bucket.p50)), h('td', { class: 'number' }, duration(bucket.p95)), h('td', {}, inWords(real(bucket.repairs)) || '–'))))));
 }
 
 // Times in which nothing was asked are not told; they have their place all the same.

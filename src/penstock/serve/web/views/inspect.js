@@ -3,7 +3,6 @@
 import { announce, facts, h, outcome } from '../kit/dom.js';
 import { count, plural } from '../kit/format.js';
 import { complain, Oops, post, ticked } from '../kit/http.js';
-import { FAULTS } from '../repairs.js';
 import { marked } from './bytes.js';
 
 export const title = 'Inspect';
@@ -62,29 +61,33 @@ export function mount(root) {
 }
 
 function said({ findings, findings_left_off: left, ending }) {
-  const found = plural(findings.length + left, 'finding') + (left ? `, of which the first ${count(findings.length)} are shown` : '');
-  return `${findings.length ? found : 'Nothing is wrong with it'}; the stream is ${ending ?? 'unread'}.`;
+  const notices = left ? 0 : findings.filter(({ level }) => level === 'notice').length; // of those that are left off, nobody knows
+  const rest = findings.length + left - notices;
+  const found = plural(rest, 'finding') + (left ? `, of which the first ${count(findings.length)} are shown` : '');
+  return `${rest ? found : 'Nothing is wrong with it'}${notices ? `, ${plural(notices, 'notice')}` : ''}; the stream is ${ending ?? 'unread'}.`;
 }
 
 function shown(told) {
   const bytes = marked(told.text ?? '', told.findings);
   const kinds = new Map();
   told.findings.forEach((finding, place) => kinds.set(finding.code, [...(kinds.get(finding.code) ?? []), { ...finding, place }]));
-  const list = [...kinds.values()].map((alike) => found(alike, bytes.jump));
+  const [notices, list] = [true, false].map((quiet) => [...kinds.values()].filter(([{ level }]) => (level === 'notice') === quiet).map((alike) => found(alike, bytes.jump)));
   const answer = (told.choices ?? []).map(({ text, tool_calls: calls }) => [text, ...(calls ?? []).map(({ name, arguments: given }) => `${name}(${given})`)].filter(Boolean).join('\n')).join('\n\n');
   const usage = told.usage;
   return [answer && h('section', { class: 'answer' }, h('h2', {}, 'What the model said'), h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'What the model said' }, answer)),
     h('div', { class: 'inspected' }, bytes.element, h('div', {},
     facts([['Ending', outcome(told.ending ?? 'failed')], told.model && ['Model', told.model], told.provider && ['Looks like', told.provider], ['Events', count(told.frames)],
       usage && ['Usage', `${count(usage.input)} in, ${count(usage.output)} out`], told.fault && ['Fault', told.fault.message ?? told.fault.code]]),
-    list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list), told.findings_left_off > 0 && h('p', { class: 'soft after' }, `${plural(told.findings_left_off, 'more finding is', 'more findings are')} left off.`))))].filter(Boolean);
+    list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list)),
+    notices.length > 0 && h('section', {}, h('h2', {}, 'Notices'), h('p', { class: 'soft' }, 'Harmless habits of the provider.'), h('ol', { class: 'findings' }, notices)),
+    told.findings_left_off > 0 && h('p', { class: 'soft after' }, `${plural(told.findings_left_off, 'more finding is', 'more findings are')} left off.`)))].filter(Boolean);
 }
 
 // Findings of one kind: the first of them, and the places of all if there are several.
 function found(alike, jump) {
-  const [{ code, line, meaning, what_is_done: done, place }] = alike;
+  const [{ code, level, line, meaning, what_is_done: done, place }] = alike;
   return h('li', {}, h('button', { type: 'button', onclick: () => jump(place) }, h('span', { class: 'where' }, `line ${count(line)}`),
-    h('span', { class: `code${FAULTS[code] ? ' fault' : ''}` }, code), alike.length > 1 && h('b', {}, ` ×${count(alike.length)}`), h('small', {}, ticked(`${meaning ?? ''} ${done ?? ''}`))),
+    h('span', { class: `code ${level}` }, code), alike.length > 1 && h('b', {}, ` ×${count(alike.length)}`), h('small', {}, ticked(`${meaning ?? ''} ${done ?? ''}`))),
   alike.length > 1 && h('details', {}, h('summary', {}, `All ${count(alike.length)} places`),
     h('div', { class: 'places' }, alike.map((each) => h('button', { type: 'button', 'aria-label': `line ${count(each.line)}: ${code}`, onclick: () => jump(each.place) }, `line ${count(each.line)}`)))));
 }
