@@ -34,6 +34,8 @@ _OVER_S = 2.0
 _LOOKS = 5
 _PACE_S = 5.0
 _LONGEST = 200
+# What is told is kept for others who look at the same, of so many views at most.
+_MOST_VIEWS = 64
 _MOST_DIGITS = 16
 
 Told = dict[str, object]
@@ -127,6 +129,8 @@ class Live:
             self._told.clear()
             self._seen = {id: seen for id, seen in self._seen.items() if now - seen.at < _WATCHED_S}
         if view not in self._told:
+            if len(self._told) >= _MOST_VIEWS:
+                self._told.clear()
             self._told[view] = self._look(view)
         while self._ended and now - self._ended[0] > _PACE_S:
             self._ended.popleft()

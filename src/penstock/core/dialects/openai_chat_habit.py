@@ -27,6 +27,8 @@ _KINDS = {
 }
 # Others of their kinds, to try with.
 _OTHERS = {"id": b"other-id", "made": b"1234567890", "maker": b"fp_other", "padding": b"padding"}
+# A habit is kept for each of many targets. Compiling its pattern takes a microsecond and ten bytes for each byte.
+_LONGEST = 4_096
 # So often must a habit have been met to be learnt anew as soon as it changes.
 _WORTH_IT = 16
 
@@ -89,6 +91,8 @@ class Habit:
 
     def learn(self, first: bytes, mould: Mould) -> None:
         """An answer began in another way, which is usual too: with this read. Its first words made this mould."""
+        if len(first) + sum(map(len, mould.shape)) > _LONGEST:
+            return
         if self._met >= _WORTH_IT:
             self._missed = 0
         self._missed += 1

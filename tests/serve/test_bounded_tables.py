@@ -1,0 +1,255 @@
+"""Every table of a gateway that is keyed by what a client or a provider sends has a bound, whatever names they make up.
+
+Each row fills its table through the door that names come in by. `docs/architecture.md` has the same list.
+"""
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.core.events import TextDelta
+from penstock.core.stream import StreamReader
+from penstock.core.usage import Tokens
+from penstock.gateway.accounting import entry_of
+from penstock.gateway.breakers import MOST_TARGETS, BreakerTable
+from penstock.gateway.call import Attempt, Call
+from penstock.gateway.config import Config, Target, load
+from penstock.gateway.estimate import Ratios
+from penstock.gateway.failure import Failure
+from penstock.gateway.gaps import MAX_STALLS, STALL_S, Gaps
+from penstock.gateway.plan import Plans, Way
+from penstock.gateway.price_table import PriceTable
+from penstock.gateway.prices import PriceBook
+from penstock.gateway.routing import Health
+from penstock.gateway.tags import kept_tags
+from penstock.gateway.transcript import Transcript
+from penstock.serve import responses
+from penstock.serve.families import REQUESTS
+from penstock.serve.histograms import Histograms
+from penstock.serve.live import Live, View
+from penstock.serve.metrics import Metrics
+from penstock.serve.names import MOST, Names
+from penstock.serve.tally import MOST_SERIES, Tally
+from penstock.upstream.library import Entry, Library, fields_of, request_key
+from tests.streams import begins, says, sse
+
+TEXT = """
+[providers.acme]
+base_url = "https://acme.example/v1"
+api_key = "sk-acme-0123456789"
+embeddings = "/embeddings"
+[prices."acme/*"]
+input = 1.0
+output = 2.0
+"""
+# What may still be added when a table is full: a dict that is resized, say.
+_SLACK = 100_000
+
+
+class Table(NamedTuple):
+    """One table: what comes with a name that was never seen before; how many names it holds; and how many at most."""
+
+    use: Callable[[str], object]
+    size: Callable[[], int]
+    most: int
+
+
+def _config(folder: Path) -> Config:
+    file = folder / "penstock.toml"
+    file.write_text(TEXT)
+    return load(file, {})
+
+
+def _call(model: str) -> Call:
+    """A call that a made-up model has answered."""
+    attempt = Attempt("acme", model, sent=True, status=200, ending="completed", first_event_s=0.1)
+    attempt.tokens = Tokens(input=3, output=5)
+    call = Call("id", f"acme/{model}", True, 0.0, attempts=[attempt], status=200, ending="completed")
+    call.first_event_s = 0.1
+    return call
+
+
+def breakers(folder: Path) -> Table:
+    table, config = BreakerTable(), _config(folder)
+    health = Health(config.retries, lambda: 1.0, lambda: 1.0, table)
+    failure = Failure(code="upstream_rate_limited", message="", status=429)
+
+    def use(name: str) -> None:
+        target = Target.parse(f"acme/{name}", config.providers)
+        health.failed(target, failure)
+        health.broke(target, failure)
+
+    return Table(use, lambda: len(table), MOST_TARGETS)
+
+
+def plans(way: Way) -> Callable[[Path], Table]:
+    def make(folder: Path) -> Table:
+        plans = Plans(_config(folder), way, recorded=False)
+        return Table(lambda name: plans[f"acme/{name}"], lambda: len(plans), 1_000)
+
+    return make
+
+
+def quotes(folder: Path) -> Table:
+    config = _config(folder)
+    book = PriceBook(PriceTable(version="test", sellers=()), {"acme/*": config.prices["acme/*"]})
+    provider = config.providers["acme"]
+    return Table(lambda name: book.quote(provider, name, 1.0), lambda: len(book._remembered), 4_096)
+
+
+def ratios(_: Path) -> Table:
+    ratios = Ratios()
+    return Table(lambda name: ratios.learn(name, 4_000, 1_000), lambda: len(ratios), 1_024)
+
+
+def label_values(folder: Path) -> Table:
+    names = Names(folder)
+    return Table(lambda name: names.of("model", name), lambda: len(names._known["model"]), MOST)
+
+
+def series(folder: Path) -> Table:
+    tally = Tally(folder)
+    labels = ("acme", "acme", "2xx", "completed")
+    return Table(lambda name: tally.add(REQUESTS, (name, *labels)), lambda: len(tally.counts()), MOST_SERIES)
+
+
+def places(_: Path) -> Table:
+    metrics = Metrics(dict)
+
+    def use(name: str) -> None:
+        call = _call(name)
+        metrics.settled(call, entry_of(call, lambda *_: 5))
+
+    return Table(use, lambda: len(metrics._places), 2 * MOST)
+
+
+def histograms(_: Path) -> Table:
+    made = Histograms(lambda _: ("acme.example", 443))
+
+    def use(name: str) -> None:
+        call = _call(name)
+        made.settled(call, entry_of(call, lambda *_: 5))
+
+    return Table(use, lambda: len(list(made)), 2_000)
+
+
+def header_lines(_: Path) -> Table:
+    cached = responses._answered_by
+    return Table(lambda name: cached("acme", name), lambda: cached.cache_info().currsize, 1_024)
+
+
+def captures(folder: Path) -> Table:
+    entries = [Entry(folder / f"{n}", (f"{n}",), request_key(fields_of(_body(f"{n}")))) for n in range(10)]
+    library = Library(entries)
+    return Table(lambda name: library.choose(_body(name)), lambda: len(library._turns), 2 * len(entries) + 1)
+
+
+def _body(name: str) -> bytes:
+    return msgspec.json.encode({"model": name, "messages": [{"role": "user", "content": name}]})
+
+
+def views(_: Path) -> Table:
+    live = Live({}, lambda _: 0)
+    return Table(lambda name: live.snapshot(View(find=name)), lambda: len(live._told), 64)
+
+
+def tags(_: Path) -> Table:
+    given: dict[str, str] = {}
+    return Table(lambda name: given.update({name: name}), lambda: len(kept_tags(given, {}, ())), 16)
+
+
+def transcript(_: Path) -> Table:
+    made = Transcript()
+
+    def use(name: str) -> None:
+        made.hear([TextDelta(int(name), "x")])
+
+    return Table(use, lambda: len(made.told()), 256)
+
+
+def stalls(_: Path) -> Table:
+    gaps = Gaps()
+    return Table(lambda name: gaps.note(STALL_S + int(name), 0.0), lambda: len(gaps.stalls), MAX_STALLS)
+
+
+TABLES: dict[str, Callable[[Path], Table]] = {
+    "circuit breakers": breakers,
+    "plans of streamed chats": plans("streamed"),
+    "plans of whole chats": plans("whole"),
+    "plans of embeddings": plans("embeddings"),
+    "quotes": quotes,
+    "bytes per token": ratios,
+    "values of a metric's label": label_values,
+    "series of a metric": series,
+    "places of usual calls": places,
+    "series for a collector": histograms,
+    "header lines": header_lines,
+    "turns of captures": captures,
+    "views of running calls": views,
+    "tags of a call": tags,
+    "blocks of a transcript": transcript,
+    "stalls of an attempt": stalls,
+}
+
+
+@pytest.mark.parametrize("make", TABLES.values(), ids=TABLES)
+def test_a_table_has_a_bound(tmp_path: Path, make: Callable[[Path], Table]) -> None:
+    async def check() -> None:
+        table = make(tmp_path)
+        for number in range(3 * table.most):
+            table.use(f"{number:090}")
+        assert 0 < table.size() <= table.most
+
+    asyncio.run(check())
+
+
+# What these are filled from is the test's own, and grows.
+_NO_TABLES = ("tags of a call", "stalls of an attempt")
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in _NO_TABLES])
+def test_a_table_that_is_full_takes_no_more_memory(tmp_path: Path, name: str) -> None:
+    """Nor is there another one behind it that grows."""
+
+    async def kept() -> tuple[int, int]:
+        table = TABLES[name](tmp_path)
+        sizes = []
+        numbers = iter(range(1_000_000))
+        for _ in range(2):
+            for _ in range(2 * table.most):
+                table.use(f"{next(numbers):090}")
+            await asyncio.sleep(0.06)  # for what is done together, soon
+            gc.collect()
+            sizes.append(tracemalloc.get_traced_memory()[0])
+        return sizes[0], sizes[1]
+
+    tracemalloc.start()
+    try:
+        before, after = asyncio.run(kept())
+    finally:
+        tracemalloc.stop()
+    assert after - before < _SLACK
+
+
+@pytest.mark.parametrize("place", ["system_fingerprint", "service_tier", "model"])
+def test_what_is_learnt_of_a_target_is_small_whatever_its_answers_begin_with(place: str) -> None:
+    """There is one habit for each plan. A pattern of a megabyte would take seconds to make, too."""
+    habit = Habit()
+    long = {place: "x" * 400_000}
+    tracemalloc.start()
+    try:
+        reader = StreamReader(habit=habit)
+        for event in (begins(), says("a"), says("b")):
+            reader.feed(sse(event | long))
+        del reader, event
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
