@@ -1,13 +1,18 @@
 """Secrets: keys, prompts and answers are in nothing that the gateway keeps or says, whoever puts them where."""
 
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from urllib.parse import quote
+
 import pytest
 
 from penstock.gateway.tags import kept_tags, kept_text
-from tests.faults.client import CLIENT_KEY
+from tests.faults.client import CLIENT_KEY, post
 from tests.faults.conftest import Starter
-from tests.faults.gateway import CANARIES, PROVIDER_KEY, Gateway
+from tests.faults.gateway import CANARIES, PROVIDER_KEY, Gateway, Table, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, stream, whole
-from tests.faults.upstream import JSON, chunk, hang, head, rst, status
+from tests.faults.upstream import JSON, Upstream, chunk, hang, head, rst, status
 from tests.ledger.support import ask, make_key, request
 from tests.streams import DONE, begins, finishes, says, sse
 
@@ -53,6 +58,75 @@ def test_nothing_that_a_client_says_gets_a_key_into_the_book(start: Starter) -> 
     masked = {"authorization": "…", "header": "Authorization: …", "x-api-key": "…", "configured": "…, …"}
     assert entry.tags == masked | {"team": "search"}
     assert entry.user == "somebody with …"
+
+
+IN_MODEL = {
+    "a provider's": PROVIDER_KEY,
+    "a provider's, as its model": f"main/{PROVIDER_KEY}",
+    "a provider's, among other things": f"main/x-{PROVIDER_KEY}-y",
+    "a provider's, as another's model": f"spare/{PROVIDER_KEY}",
+    "a provider's, in a URL": f"main/{quote(PROVIDER_KEY).replace('-', '%2D')}",
+    "a provider's, in base64": f"main/{b64encode(PROVIDER_KEY.encode()).decode()}",
+    "a header's": "main/canary-of-the-header-5d2e",
+    "a client's": CLIENT_KEY,
+    "a client's, as a model": f"main/{CLIENT_KEY}",
+    "the admin token": "main/canary-of-the-admin-0b77",
+    "one that nobody knows": LOOSE_KEY,
+    "one that nobody knows, as a model": f"main/{LOOSE_KEY}",
+    "one of Groq's": "main/gsk_canary0AbCdEf123456789xyz",
+    "one of Google's": "AIzaSyCanary0AbCdEf123456789xyz0123456",
+    "one of xAI's": "main/xai-canary0AbCdEf123456789xyz",
+}
+
+
+@pytest.fixture(scope="module")
+def leaky(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Upstream() as upstream:
+        tables: dict[str, Table] = {
+            "admin": {"token": "canary-of-the-admin-0b77"},
+            "server": {"log": "json", "keys": [CLIENT_KEY], "record": str(tmp_path_factory.mktemp("captures"))},
+            'routes."sk-alias-of-2024-for-old-programs"': {"targets": ["main/aliased"]},
+            "providers.lm-studio": {"base_url": upstream.url, "api_key": "lm-studio"},
+            "providers.lm-studio.headers": {
+                "x-deployment": "llama-3-70b-instruct",
+                "x-auth-token": "Bearer canary-of-the-header-5d2e",
+            },
+        }
+        with Gateway(tmp_path_factory.mktemp("leaky"), upstream, settings(upstream.url, 0, **tables)) as gateway:
+            yield gateway
+
+
+@pytest.mark.parametrize("surface", ["/v1/chat/completions", "/v1/embeddings"])
+@pytest.mark.parametrize("model", IN_MODEL.values(), ids=IN_MODEL)
+def test_a_key_in_the_model_is_refused_and_kept_nowhere(leaky: Gateway, model: str, surface: str) -> None:
+    content = json.dumps({"model": model, "messages": [], "input": "x", "stream": True}).encode()
+    response = leaky.send(post(content, path=surface))
+    error = response.error
+    assert (response.status, error["code"], error["param"]) == (400, "key_in_model", "model")
+    assert model not in error["message"]
+    good = leaky.upstream.play(whole())
+    assert ask(leaky, CLIENT_KEY, f"main/{good}", stream=True).status == 200
+    leaky.until(lambda: any(good in line for line in leaky.output))  # what came before is written too
+    assert model.encode() not in everything(leaky)
+    assert not leaky.upstream.requests(model.partition("/")[2])
+
+
+NO_KEYS = (
+    "lm-studio/lm-studio-model",
+    "lm-studio/llama-3-70b-instruct",
+    "main/hf-internal-testing-llama-3-tiny-random",
+    "main/xai-grok-2-vision-1212-preview",
+    "main/fw-llama-v3p1-405b-instruct-long",
+    "main/ft:gpt-4o-mini-2024-07-18:acme::9Ab12Cd3",
+    "main/task-force-2024-large-instruct-model",
+    "sk-alias-of-2024-for-old-programs",
+)
+
+
+@pytest.mark.parametrize("model", NO_KEYS)
+def test_names_that_look_a_little_like_keys_are_none(leaky: Gateway, model: str) -> None:
+    leaky.upstream.play(whole(), "aliased" if model.startswith("sk-") else model.partition("/")[2])
+    assert ask(leaky, CLIENT_KEY, model, stream=True).status == 200
 
 
 def test_a_killed_gateway_leaves_no_secret_in_its_journal(start: Starter) -> None:

@@ -21,6 +21,7 @@ from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.failure import Failure, from_transport
 from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
+from penstock.gateway.leaked_keys import LeakedKeys
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.local_errors import check, in_our_words
 from penstock.gateway.passage import Passage, Whole
@@ -98,9 +99,17 @@ class Gateway:
         self._streamed = Plans(config, "streamed", recorded=recorded)
         self._whole = Plans(config, "whole", recorded=recorded)
         self._embeddings = Plans(config, "embeddings", recorded=recorded)
+        self._leaked_keys = LeakedKeys(config)
         self._chance = random.Random()
         self.keeps = config.admin.content and config.admin.enabled
         """Whether what models say is kept, as long as it comes, for whoever reads along."""
+
+    def check_model(self, model: str) -> None:
+        """Raise `RefusedError` if a model's name has an API key in it. What has plans was checked before."""
+        if model in self._streamed or model in self._whole or model in self._embeddings:
+            return
+        if self._leaked_keys.has_key(model):
+            raise RefusedError(refusals.key_in_model())
 
     def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
         """The attempts that will answer a chat, which are to be begun; None if it was refused at once."""

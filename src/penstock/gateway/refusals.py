@@ -13,6 +13,15 @@ def unknown_model(model: str, meant: Sequence[str]) -> Failure:
     return _of_model("model_not_found", message, 404)
 
 
+def key_in_model() -> Failure:
+    """The name of the model has an API key in it, which is not quoted."""
+    message = (
+        "`model` has an API key in it, so the request was neither sent on nor recorded; name a model there, and send "
+        "your key to the gateway as `Authorization: Bearer …`"
+    )
+    return _of_model("key_in_model", message, 400)
+
+
 def not_allowed(model: str) -> Failure:
     """The key is for other models."""
     message = f"this key is not for the model {model!r}; GET /v1/models lists those that it is for"

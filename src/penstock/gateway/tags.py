@@ -11,7 +11,7 @@ _MAX_TAGS = 16
 _MAX_LENGTH = 200
 _MASK = "…"
 # The names of what holds a key, and how keys begin. Not any prefix: people's ids look the same, and are to be kept.
-_SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
+SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
 _SECRET = re.compile(
     r"(?i:\b(?:bearer|basic)\s+\S{12,})|\b(?:sk|pk|rk|gsk|csk|xai|hf|fw|r8|pplx|nvapi)[-_][\w-]{16,}|\bAIza[\w-]{30,}"
 )
@@ -24,7 +24,7 @@ def kept_tags(given: Mapping[str, str], of_key: Mapping[str, str], secrets: Iter
     if not given:
         return of_key
     tags = {
-        kept_text(name, secrets): _MASK if _SECRET_NAME.search(name) else kept_text(value, secrets)
+        kept_text(name, secrets): _MASK if SECRET_NAME.search(name) else kept_text(value, secrets)
         for name, value in list(given.items())[:_MAX_TAGS]
     }
     return {**of_key, **tags}

@@ -63,6 +63,7 @@ class Surface(Generic[Asked]):
         started, read_s = self._loop.time(), time.perf_counter()
         try:
             request = self._read(body) if was_read is None else was_read()
+            gateway.check_model(request.model)
         except RefusedError as refused:
             respond_failure(exchange, refused.failure, request_id, {})
             return
