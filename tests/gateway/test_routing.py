@@ -75,14 +75,17 @@ def test_a_flood_of_made_up_names_does_not_end_the_cool_down_of_others() -> None
         assert breakers.cooling_s(target()) == 15.0
 
 
-def test_while_no_target_fails_no_lock_is_taken() -> None:
+def test_calls_to_a_healthy_target_take_no_lock() -> None:
     lock = CountingLock()
     breakers = health(Clock(), BreakerTable(memoryview(bytearray(SIZE)), lock))
-    assert breakers.cooling_s(target()) == 0.0
-    assert not breakers.tried(target())
-    breakers.committed(target())
-    breakers.completed(target())
-    assert lock.entered == 0
+    for failures in (0, 10):
+        fail(breakers, target("another"), times=failures)
+        assert breakers.cooling_s(target()) == 0.0
+        assert not breakers.tried(target())
+        breakers.committed(target())
+        breakers.completed(target())
+        breakers.failed(target(), NOT_THEIRS[0])
+        assert lock.entered == failures
 
 
 def test_when_all_failures_are_forgotten_it_is_as_if_there_had_been_none() -> None:
@@ -95,6 +98,19 @@ def test_when_all_failures_are_forgotten_it_is_as_if_there_had_been_none() -> No
     assert table.words[0] == 0.0
     fail(breakers, target(), times=1)  # the first of a new row
     assert breakers.cooling_s(target()) == 0.0
+
+
+def test_a_target_that_failed_long_ago_cools_down_again() -> None:
+    clock, table = Clock(), BreakerTable()
+    breakers = health(clock, table)
+    for completes in (False, False, True, True, False):
+        fail(breakers, target())
+        assert breakers.cooling_s(target()) == 15.0
+        if completes:
+            breakers.completed(target())
+        clock.now += 2 * REMEMBERED_S
+        assert breakers.cooling_s(target()) == 0.0
+    assert len(table) <= 1
 
 
 def test_a_commit_ends_a_row_of_failures() -> None:

@@ -6,7 +6,7 @@
 1. The table has a fixed size, because model names come from clients. A key has its place in one set of eight records.
    Where all of them are taken, a new key replaces one that does not cool down, else the one that does so the shortest.
 2. A record expires `REMEMBERED_S` after its last failure, or after its cool-down. An expired record counts as free.
-3. While no target fails, word 0 is 0, and readers read nothing else.
+3. While no target fails, word 0 is 0, and readers read nothing else. A call to a target without a record takes no lock.
 4. Writers hold the lock. Readers do not: each word is read whole. The worst that a reader can meet is a record that is
    replaced while it looks, which misjudges one target for one call.
 """
@@ -32,15 +32,16 @@ class BreakerTable:
     def __init__(self, memory: memoryview | None = None, lock: AbstractContextManager[object] | None = None) -> None:
         """Without `memory`, of `SIZE` bytes, and the `lock` of those who share it, the table is the process's own."""
         self.words = (memoryview(bytearray(SIZE)) if memory is None else memory).cast("d")
-        self._lock = lock if lock is not None else nullcontext()
+        self.lock = lock if lock is not None else nullcontext()
 
     def find(self, key: int, now: float) -> int | None:
-        """The record of a key, if it has one that has not expired."""
-        words = self.words
-        for place in _places(key):
-            if words[place] == key and words[place + EXPIRES] > now:
-                return place
-        return None
+        """The record of a key, if it has one that has not expired. Asked for every call while any target fails."""
+        first = _first(key)
+        keys = self.words[first : first + _WAYS * _WORDS : _WORDS].tolist()
+        if key not in keys:
+            return None
+        place = first + keys.index(key) * _WORDS
+        return place if self.words[place + EXPIRES] > now else None
 
     def has_any(self, now: float) -> bool:
         """Whether any record may still count. Forgets that there were some when all have expired."""
@@ -48,25 +49,20 @@ class BreakerTable:
             return False
         if self.words[0] > now:
             return True
-        with self._lock:
+        with self.lock:
             if self.words[0] <= now:
                 self.words[0] = 0.0
         return False
 
     @contextmanager
-    def change(self, key: int, now: float) -> Iterator[int | None]:
-        """The record of a key, to be written to; None where it has none."""
-        with self._lock:
-            yield self.find(key, now)
-
-    @contextmanager
     def claim(self, key: int, now: float) -> Iterator[int]:
         """The record of a key, to be written to. A new one takes the place of the least important one of its set."""
         words = self.words
-        with self._lock:
+        with self.lock:
             place = self.find(key, now)
             if place is None:
-                place = min(_places(key), key=lambda each: self._importance(each, now))
+                # The one that it had before, if that is still there: no key may stand in two records.
+                place = min(_places(key), key=lambda each: (words[each] != key, *self._importance(each, now)))
                 for word in range(_WORDS):
                     words[place + word] = 0.0
                 words[place] = key
@@ -87,6 +83,12 @@ class BreakerTable:
         return words[place + EXPIRES] > now, words[place + COOLS_UNTIL], words[place + EXPIRES]
 
 
+def _first(key: int) -> int:
+    """The first record of a key's set."""
+    return 1 + key % _SETS * _WAYS * _WORDS
+
+
 def _places(key: int) -> range:
-    first = 1 + key % _SETS * _WAYS * _WORDS
+    """All records of its set."""
+    first = _first(key)
     return range(first, first + _WAYS * _WORDS, _WORDS)

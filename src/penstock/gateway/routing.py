@@ -22,6 +22,7 @@ from penstock.gateway.breakers import (
     COOLS_UNTIL,
     FAILURES,
     KEY_BYTES,
+    MOST_TARGETS,
     PROBE_UNTIL,
     BreakerTable,
 )
@@ -59,15 +60,16 @@ class Health:
         self._table = BreakerTable() if table is None else table
         self._words = self._table.words
         self._seeds: dict[str, bytes] = {}
+        self._keys: dict[tuple[str, str], int] = {}
 
     def committed(self, target: Target) -> None:
         """The target has begun to answer."""
-        if not self._words[0]:
+        if not self._words[0] or self._find(target, self._clock()) is None:
             return  # nearly always
-        with self._table.change(self._key(target), self._clock()) as record:
+        with self._table.lock:
+            record, words = self._find(target, self._clock()), self._words
             if record is None:
                 return
-            words = self._words
             words[record + FAILURES] = 0.0
             if not words[record + BREAKS]:
                 self._table.free(record)
@@ -76,9 +78,10 @@ class Health:
 
     def completed(self, target: Target) -> None:
         """The target has answered, from beginning to end."""
-        if not self._words[0]:
+        if not self._words[0] or self._find(target, self._clock()) is None:
             return  # nearly always
-        with self._table.change(self._key(target), self._clock()) as record:
+        with self._table.lock:
+            record = self._find(target, self._clock())
             if record is not None:
                 self._table.free(record)
 
@@ -87,10 +90,10 @@ class Health:
 
         They wait as long as the first event may take: a worker that dies with its probe must not keep a target out.
         """
-        if not self._words[0]:
+        if not self._words[0] or self._find(target, now := self._clock()) is None:
             return False  # nearly always
-        now = self._clock()
-        with self._table.change(self._key(target), now) as record:
+        with self._table.lock:
+            record = self._find(target, now)
             if record is None or not self._words[record + COOLS_UNTIL] or self._words[record + PROBE_UNTIL] > now:
                 return False
             self._words[record + PROBE_UNTIL] = now + target.timeouts.first_event_s
@@ -98,7 +101,8 @@ class Health:
 
     def left(self, target: Target) -> None:
         """The probe does not wait for the target's answer any more."""
-        with self._table.change(self._key(target), self._clock()) as record:
+        with self._table.lock:
+            record = self._find(target, self._clock())
             if record is not None:
                 self._words[record + PROBE_UNTIL] = 0.0
 
@@ -117,7 +121,7 @@ class Health:
         now = self._clock()
         if not self._table.has_any(now):
             return 0.0
-        record = self._table.find(self._key(target), now)
+        record = self._find(target, now)
         if record is None:
             return 0.0
         left = self._words[record + COOLS_UNTIL] - now
@@ -125,7 +129,7 @@ class Health:
 
     def _count(self, target: Target, failure: Failure, kind: int) -> None:
         if not failure.retryable or not failure.code.startswith(_PROVIDERS) or failure.code == _TOO_LARGE:
-            if self._words[0]:
+            if self._words[0] and self._find(target, self._clock()) is not None:
                 self.left(target)
             return
         now, words = self._clock(), self._words
@@ -141,13 +145,23 @@ class Health:
             if wait:
                 words[record + COOLS_UNTIL] = now + min(wait, self._retries.max_cooldown_s)
 
+    def _find(self, target: Target, now: float) -> int | None:
+        return self._table.find(self._key(target), now)
+
     def _key(self, target: Target) -> int:
+        """The target's key in the table. The latest are remembered: while any target fails, each call asks for some."""
         provider = target.provider
-        seed = self._seeds.get(provider.name)
-        if seed is None:
-            seed = self._seeds[provider.name] = _seed(provider)
-        model = target.model.encode(errors="surrogatepass")
-        return int.from_bytes(blake2b(model, key=seed, digest_size=KEY_BYTES).digest()) or 1
+        key = self._keys.get((provider.name, target.model))
+        if key is None:
+            seed = self._seeds.get(provider.name)
+            if seed is None:
+                seed = self._seeds[provider.name] = _seed(provider)
+            model = target.model.encode(errors="surrogatepass")
+            key = int.from_bytes(blake2b(model, key=seed, digest_size=KEY_BYTES).digest()) or 1
+            if len(self._keys) >= MOST_TARGETS:
+                self._keys.clear()
+            self._keys[provider.name, target.model] = key
+        return key
 
     def _wait_s(self, retry_after: str) -> float | None:
         """The seconds that a Retry-After header asks for; None where it says nothing that can be used.
