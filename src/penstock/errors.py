@@ -18,6 +18,8 @@
 Provider bytes never raise. They become events: a `Repair` where the defect was tolerated, a `Fault` where it was not.
 """
 
+import errno
+
 from msgspec import Struct
 
 
@@ -66,8 +68,20 @@ class KeyTermsError(PenstockError):
         self.param = param
 
 
+_LISTENING = {
+    errno.EADDRINUSE: "the port is in use by another program; choose another with --port",
+    errno.EACCES: "you may not listen on this port; choose one above 1023 with --port",
+    errno.EADDRNOTAVAIL: "this machine has no such address; choose another with --host",
+}
+
+
 class ListenError(PenstockError):
     """The gateway cannot listen where it should."""
+
+    @classmethod
+    def of(cls, error: OSError) -> "ListenError":
+        """The same in words for whoever starts it: what is wrong with the address, and what to do."""
+        return cls(_LISTENING.get(error.errno or 0) or error.strerror or str(error))
 
 
 class Problem(Struct, frozen=True):

@@ -56,6 +56,29 @@ def test_help_fits_on_a_screen(name: str) -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["srve"], "'serve'"),
+        (["key"], "'keys'"),
+        (["keys", "creat"], "'create'"),
+        (["model", "pul"], "'pull'"),
+        (["serve", "--prt", "1"], "'--port'"),
+    ],
+)
+def test_a_mistyped_word_is_told_what_was_meant(arguments: list[str], meant: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert f"Did you mean {meant}?" in result.stderr
+
+
+def test_a_word_like_nothing_is_told_where_to_look() -> None:
+    result = invoke("zzz")
+    assert result.exit_code == 2
+    assert "No such command 'zzz'.\n" in result.stderr
+    assert "--help" in result.stderr
+
+
 def test_help_imports_no_command() -> None:
     assert not imported("--help") & {"rich", "importlib.metadata", *(module for module, _ in COMMANDS.values())}
 

@@ -106,8 +106,10 @@ def test_g2_a_second_signal_does_not_wait(start: Starter) -> None:
     model = gateway.upstream.play([head(), chunk(HELLO), hang()])
     with gateway.begin(f"main/{model}", stream=True) as client:
         client.read_until(b"Hello")
-        gateway.signal(signal.SIGTERM)
+        gateway.signal(signal.SIGINT)
         wait_until_it_refuses(gateway)
+        gateway.says("waits up to 30 s for 1 call to finish; Ctrl-C or SIGTERM once more ends it at once")
+        assert [line for line in gateway.lines if "waits up to" in line.get("message", "")]
         time.sleep(0.3)  # a second signal is one that a person sends
         began = time.monotonic()
         gateway.signal(signal.SIGTERM)
@@ -126,6 +128,7 @@ def test_g1_with_nothing_under_way_it_ends_at_once(start: Starter) -> None:
     began = time.monotonic()
     assert gateway.stop() == 0
     in_time(time.monotonic() - began, 1.0)
+    assert not any("waits up to" in line for line in gateway.output)
 
 
 @prompt
@@ -250,8 +253,10 @@ def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Pat
         check=False,
     )
     assert other.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{gateway.port}: " in other.stderr
-    assert "ddress already in use" in other.stderr
+    assert other.stderr == (
+        f"Error: cannot listen on 127.0.0.1:{gateway.port}: the port is in use by another program; "
+        "choose another with --port\n"
+    )
 
 
 # G20 to G22: reloading.
@@ -612,3 +617,13 @@ def test_g30_a_log_that_nobody_reads_holds_nothing_up(tmp_path_factory: pytest.T
         finally:
             status = gateway.stop()
         assert status == 0
+
+
+# Health checks.
+
+
+@pytest.mark.parametrize("path", ["/livez", "/healthz", "/health", "/readyz"])
+def test_health_checks_need_no_key(start: Starter, path: str) -> None:
+    gateway = start()
+    response = gateway.send(get(path, {"Host": "gateway"}))
+    assert (response.status, response.json) == (200, {"status": "ok"})

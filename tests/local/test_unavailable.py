@@ -1,4 +1,4 @@
-"""The model cannot answer: Penstock serves all the same, lists it as unavailable, and says exactly what to do."""
+"""The model cannot answer: Penstock serves all the same, does not list it, and says exactly what to do."""
 
 import os
 from pathlib import Path
@@ -33,9 +33,10 @@ def refusal(served: Served, model: str = MODEL) -> InternalServerError:
 
 
 def state(served: Served, model: str = MODEL) -> dict[str, Any]:
-    """How the model is listed."""
-    (listed,) = [each for each in served.sdk.models.list().data if each.id == model]
-    return listed.model_extra or {}
+    """What is told of the model. It is listed where it can answer, and only there."""
+    told = served.sdk.models.retrieve(model).model_extra or {}
+    assert (model in [each.id for each in served.sdk.models.list().data]) is told["available"]
+    return told
 
 
 def says_the_same_everywhere(served: Served, reason: str, remedy: str) -> None:

@@ -45,7 +45,10 @@ def test_without_a_capture_the_client_is_told_and_nobody_is_called(tmp_path: Pat
         response = gateway.ask("main/other", stream=True)
         assert response.status == 404
         assert response.error["code"] == "capture_not_found"
+        assert response.error["request_id"] == response.request_id
+        assert (response.error["type"], response.error["param"]) == ("invalid_request_error", "model")
         assert "there is no capture for the model 'other'" in response.error["message"]
+        assert gateway.call(response)["code"] == "capture_not_found"
         assert not upstream.connections
 
 
@@ -124,6 +127,28 @@ def test_the_models_of_the_captures_are_listed(tmp_path: Path, captures: Path) -
     with Upstream() as upstream, offline(tmp_path, upstream, captures) as gateway:
         listed = gateway.send(get("/v1/models")).json["data"]
     assert [model["id"] for model in listed if model["owned_by"] != "local"] == ["main/m"]
+
+
+def test_only_models_that_have_a_capture_are_listed(tmp_path: Path, captures: Path) -> None:
+    """Neither the built-in list of the provider's name, nor what the file says, nor a route to nothing."""
+    text = f"""
+[server]
+log = "json"
+[providers.openai]
+replay = "{captures}"
+[providers.other]
+replay = "{captures}"
+models = ["m", "nothing"]
+[providers.local]
+enabled = false
+[routes.good]
+targets = ["openai/gpt-5", "openai/m"]
+[routes.bad]
+targets = ["openai/gpt-5"]
+"""
+    with Upstream() as upstream, Gateway(tmp_path, upstream, text) as gateway:
+        listed = [model["id"] for model in gateway.send(get("/v1/models")).json["data"]]
+        assert listed == ["good", "openai/m", "other/m"]
 
 
 def test_check_says_that_it_replays(tmp_path: Path) -> None:

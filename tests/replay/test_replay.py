@@ -105,7 +105,8 @@ def test_other_places_are_told(player: Player) -> None:
     assert player.get("/v1/embeddings").status == 404
     assert player.get("/v1/embeddings").error["message"] == "there is nothing at /v1/embeddings"
     assert player.get("/v1/chat/completions").status == 405
-    assert player.get("/health").status == 200
+    for path in ("/health", "/healthz", "/livez", "/readyz"):
+        assert player.get(path).status == 200
 
 
 def test_without_a_capture_nobody_answers(tmp_path: Path) -> None:
@@ -115,6 +116,7 @@ def test_without_a_capture_nobody_answers(tmp_path: Path) -> None:
         assert player.ask("main/m").body == WIRE
     assert response.status == 404
     assert response.error["code"] == "capture_not_found"
+    assert response.error["request_id"] == response.request_id
     assert response.error["message"] == (
         "there is no capture for the model 'b', and nobody else is asked; there are captures of: m"
     )

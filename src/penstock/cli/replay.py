@@ -10,7 +10,7 @@ import click
 from penstock.cli.text import counted, one_line
 from penstock.core.mimicry import Manner
 from penstock.core.sabotage import ON_DEMAND, PlannedFault, parse_fault, usage
-from penstock.errors import PenstockError
+from penstock.errors import ListenError, PenstockError
 from penstock.providers.manners import manner, names
 from penstock.upstream.library import EVERY_PICK, Library, Pick, load
 from penstock.upstream.pieces import Split
@@ -118,7 +118,7 @@ def command(paths: tuple[Path, ...], pick: Pick | None, host: str, port: int, **
             Replay(library, rendition), log, (host, port), lambda bound: _announce(library, rendition, host, bound)
         )
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise click.ClickException(f"cannot listen on {host}:{port}: {ListenError.of(error)}") from error
     sys.exit(status)
 
 

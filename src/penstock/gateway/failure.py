@@ -10,6 +10,7 @@
 | any other 4xx | the provider's own | the same | no |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
 | the gateway, or a model on its machine, cannot | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
+| a provider that replays has no capture | `capture_not_found` | 404 | no |
 | a model on its machine takes text only | `local_text_only` | 400 | yes |
 
 "Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
@@ -23,6 +24,7 @@ from msgspec import Struct, structs
 from penstock.core.events import Fault
 from penstock.gateway.error_body import read_body
 from penstock.gateway.mask import masked, masked_json
+from penstock.upstream.replay import NO_CAPTURE
 
 # What the reader calls a fault, as clients are told it.
 FAULT_CODES = {
@@ -86,7 +88,11 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 def from_transport(code: str, message: str, retry_after: str = "") -> Failure:
-    """The failure that a broken or missing connection is."""
+    """The failure that a broken or missing connection is, or a missing capture."""
+    if code == NO_CAPTURE:
+        return Failure(
+            code=code, message=message, status=404, kind="invalid_request_error", param="model", retryable=False
+        )
     return Failure(
         code=code,
         message=message,

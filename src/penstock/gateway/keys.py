@@ -17,7 +17,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from penstock.providers.secret import Secret
+
 Period: TypeAlias = Literal["day", "week", "month", "total"]
+# The key by which `penstock chat` calls the gateway that it runs inside; and the source of its secret.
+CHAT = "penstock-chat"
 PREFIX = "sk-ps-"
 _NO_DIGEST = bytes(32)
 
@@ -127,10 +131,15 @@ def digest_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
-def configured(number: int, secret: str) -> Key:
-    """A key of the configuration file: it has no limits but those of everybody."""
-    name = f"configured-{number}"
-    return Key(id=name, name=name, digest=digest_of(secret), hint=secret[-4:], created_ms=0)
+def configured(given: Iterable[Secret]) -> list[Key]:
+    """The keys of the configuration: they have no limits but those of everybody."""
+    return [_configured(secret, number) for number, secret in enumerate(given, 1)]
+
+
+def _configured(secret: Secret, number: int) -> Key:
+    name = CHAT if secret.source == CHAT else f"configured-{number}"
+    shown = secret.reveal()
+    return Key(id=name, name=name, digest=digest_of(shown), hint=shown[-4:], created_ms=0)
 
 
 def _checksum(body: str) -> str:

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from penstock.core.sabotage import parse_fault
 from penstock.gateway.breakers import SIZE, BreakerTable
-from penstock.gateway.config import Config, Provider
+from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.failure import Failure
 from penstock.gateway.keys import Key, KeyRing, configured
@@ -132,7 +132,7 @@ class App:
     def _use(self, prepared: "_Prepared") -> None:
         """Switch to a configuration, all at once. Nothing here fails."""
         config, replays = prepared
-        self.config = config
+        self.config, self._replays = config, replays
         limits = config.limits
         self._front = FrontLimits(
             max_head=limits.max_head,
@@ -147,8 +147,7 @@ class App:
         if self._books is not None:
             self._books.use(config)
         else:
-            secrets = [key.reveal() for key in config.server.keys]
-            self._door.use(KeyRing(configured(number, secret) for number, secret in enumerate(secrets, 1)))
+            self._door.use(KeyRing(configured(config.server.keys)))
         self.metrics.use(config)
         self._trace(config)
         self._allow(content=config.admin.content)
@@ -278,6 +277,11 @@ class App:
         """Whether a key of the ledger opens anything now."""
         return self._books is not None and self._books.has_living_key()
 
+    @property
+    def open_calls(self) -> int:
+        """How many calls are under way."""
+        return len(self._calls)
+
     def state(self) -> dict[str, object]:
         """How this process is, for the admin API."""
         ledger = self._books.state() if self._books is not None else {"enabled": False}
@@ -285,7 +289,7 @@ class App:
         return {
             "listening": [str(Address(*place.getsockname()[:2])) for place in places],
             "draining": self.draining,
-            "open_calls": len(self._calls),
+            "open_calls": self.open_calls,
             "ledger": ledger,
         }
 
@@ -330,7 +334,7 @@ class App:
         """Answer a request that makes no call, or cannot make it."""
         request, path = exchange.request, reading.path
         request_id = next(self._request_ids)
-        if path in ("/health", "/livez", "/health/liveliness"):
+        if path in ("/livez", "/healthz", "/health", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
             ready = self._ledger.ready and (self._books is None or self._books.lets_in)
@@ -407,12 +411,17 @@ class App:
         return state
 
     def _is_offered(self, name: str) -> bool:
-        """Whether to list a model: one that nobody asked for, and that cannot answer, is not worth a line."""
+        """Whether to list a model: where none of its targets can answer, calling it would be in vain."""
         route = self.config.route(name)
-        provider = route.targets[0].provider if route is not None and name not in self.config.routes else None
-        if provider is None or not provider.implied or self.config.only_here:
-            return True
-        return self._here[provider.name].obstacle() is None
+        return route is not None and any(map(self._can_answer, route.targets))
+
+    def _can_answer(self, target: Target) -> bool:
+        """Whether a target could answer, as far as that is known without asking: a provider is taken at its word."""
+        provider = target.provider
+        if provider.embedded:
+            return self._here[provider.name].obstacle() is None
+        replay = self._replays.get(provider.name)
+        return replay is None or replay.has(target.model)
 
     def _over(self, client: SurfaceClient) -> None:
         """A call is over."""
@@ -490,11 +499,9 @@ def validate(config: Config) -> None:
 
 
 def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
-    """The configuration, in which a provider that replays has the models of its captures, unless it names others."""
+    """The configuration, in which a provider that replays has the models of its captures, and no others."""
     providers = {
-        name: structs.replace(provider, models=replays[name].models)
-        if name in replays and not provider.models
-        else provider
+        name: structs.replace(provider, models=replays[name].models) if name in replays else provider
         for name, provider in config.providers.items()
     }
     return structs.replace(config, providers=MappingProxyType(providers))

@@ -95,8 +95,7 @@ class Bookkeeping:
         self.ledger.providers = config.providers
         self.ledger.secrets = config.secrets()
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
-        secrets = [key.reveal() for key in config.server.keys]
-        self._configured = [configured(number, secret) for number, secret in enumerate(secrets, 1)]
+        self._configured = configured(config.server.keys)
         self._show_keys()
 
     @property

@@ -22,7 +22,7 @@ from penstock.serve.hosts import AllowedHosts
 from penstock.serve.log import Log
 from penstock.serve.loop import run_loop
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
-from penstock.upstream.replay import Player, Replay
+from penstock.upstream.replay import NO_CAPTURE, Player, Replay
 
 _NOT_ALLOWED = (
     "on a loopback address, captures are played only to requests for localhost or an IP address, and to pages of "
@@ -77,7 +77,7 @@ class ReplayApp:
             respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
         elif (wanted := path.rpartition("/models/")[2]) in self._replay.models:
             respond_json(exchange, 200, _model(wanted), {"x-request-id": new_request_id()})
-        elif path in ("/health", "/livez", "/readyz"):
+        elif path in ("/health", "/healthz", "/livez", "/readyz"):
             respond_json(exchange, 200, {"status": "ok"})
         else:
             _refuse(exchange, 404, f"there is nothing at {path[:200]}", "not_found")
@@ -90,6 +90,10 @@ class ReplayApp:
 
     def _play(self, exchange: Exchange) -> None:
         played = self._replay.answer(exchange.body)
+        if played.playback.refusal:
+            self._log.say("404  no capture")
+            _refuse(exchange, 404, played.playback.refusal, NO_CAPTURE)
+            return
         player = Player(played.playback, _Stage(exchange, played.name))
         exchange.on_gone = player.stop
         exchange.on_pause = player.pause

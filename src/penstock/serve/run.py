@@ -77,7 +77,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
         try:
             reserved = _reserve(host, port)
         except OSError as error:
-            raise ListenError(error.strerror or str(error)) from error
+            raise ListenError.of(error) from error
         port = reserved.getsockname()[1]
         bound = Address(host, port)
         shared = None if _BALANCES else reserved
@@ -169,7 +169,7 @@ async def _serve(
         else:
             bound = await app.listen(*doors.address, reuse_port=alive is not None)
     except OSError as error:
-        raise ListenError(error.strerror or str(error)) from error
+        raise ListenError.of(error) from error
     admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
     if admin is not None:
         await admin.listen()
@@ -185,6 +185,10 @@ async def _serve(
         reloaded = await _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log)
         if reloaded and admin is not None:
             admin.use(app.config)
+    if app.open_calls:
+        calls = "1 call" if app.open_calls == 1 else f"{app.open_calls} calls"
+        window = f"up to {app.config.server.drain_s:g} s"
+        log.say(f"penstock waits {window} for {calls} to finish; Ctrl-C or SIGTERM once more ends it at once")
     draining = loop.create_task(app.drain(app.config.server.drain_s))
     again = loop.create_task(_another(signals))
     await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)

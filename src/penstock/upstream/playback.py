@@ -52,6 +52,8 @@ class Playback(Struct, frozen=True, kw_only=True):
     ending: How
     ending_after_s: float
     apart_s: float = APART_S
+    refusal: str = ""
+    """Why nothing is played: no capture answers the request."""
 
 
 class Rendition(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,8 @@ from penstock.http.client import Receiver, UpstreamError
 from penstock.upstream.library import Library, fields_of
 from penstock.upstream.playback import AS_RECORDED, Playback, Rendition, playback_of
 
+# No capture answers a request.
+NO_CAPTURE = "capture_not_found"
 # A reset overtakes what the peer has not read yet; so much time it has for that.
 _BEFORE_RESET_S = 0.03
 _TOO_EARLY = "before the answer was complete"
@@ -105,7 +107,9 @@ class Player:
         if ending == "timed-out":
             return  # silence, until somebody loses patience
         self._over = True
-        if ending in _CLEAN:
+        if self._playback.refusal:
+            self._receiver.on_error(UpstreamError(NO_CAPTURE, self._playback.refusal))
+        elif ending in _CLEAN:
             self._receiver.on_end()
         elif ending == "reset":
             self._receiver.on_error(UpstreamError("upstream_reset", f"the connection was reset {_TOO_EARLY}"))
@@ -143,6 +147,10 @@ class Replay:
         """The models that there are captures of."""
         return self._library.models
 
+    def has(self, model: str) -> bool:
+        """Whether there is a capture of a model."""
+        return any(model in entry.models for entry in self._library.entries)
+
     def answer(self, body: bytes) -> Played:
         """What is played for a request."""
         choice = self._library.choose(body)
@@ -153,7 +161,7 @@ class Replay:
             capture = parse(choice.entry.path.read_bytes())
         except (OSError, CaptureError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            return Played(_refusal(502, f"the capture {name} cannot be read any more: {reason}"))
+            return Played(_unreadable(f"the capture {name} cannot be read any more: {reason}"))
         playback = playback_of(capture, self._rendition, self._chance, include_usage=_asks_for_usage(body))
         return Played(playback, name, f"by {choice.why}")
 
@@ -228,13 +236,16 @@ def _no_capture(body: bytes, library: Library) -> Playback:
     model = str(fields_of(body).get("model"))
     asked = f"for the model {model[:200]!r}" if "model" in library.picks else "of this request"
     known = ", ".join(library.models[:10]) or "none"
-    return _refusal(404, f"there is no capture {asked}, and nobody else is asked; there are captures of: {known}")
-
-
-def _refusal(status: int, message: str) -> Playback:
-    error = {"message": message, "type": "invalid_request_error", "param": "model", "code": "capture_not_found"}
+    message = f"there is no capture {asked}, and nobody else is asked; there are captures of: {known}"
     return Playback(
-        status=status,
+        status=None, headers={}, head_s=0.0, pieces=[], ending="complete", ending_after_s=0.0, refusal=message
+    )
+
+
+def _unreadable(message: str) -> Playback:
+    error = {"message": message, "type": "invalid_request_error", "param": "model", "code": NO_CAPTURE}
+    return Playback(
+        status=502,
         headers={"content-type": "application/json"},
         head_s=0.0,
         pieces=[Piece(0.0, msgspec.json.encode({"error": error}))],

@@ -13,6 +13,7 @@ import pytest
 from penstock.capture import Capture, CaptureHeader, Closing, Read, dump
 from tests.cli.support import command
 from tests.cli.talk.support import asked, chat, configure, environment
+from tests.faults.book import BookReader
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import ERROR, ERROR_BODY, HELLO, REST, TEXT, WORLD, whole
@@ -196,6 +197,19 @@ def test_without_any_model_it_says_how_to_get_one(tmp_path: Path) -> None:
     finished = chat(tmp_path, PENSTOCK_OFFLINE="1")
     assert finished.stderr.startswith("penstock: no model is listed; name one with -m provider/model, or set")
     assert finished.returncode == 2
+
+
+def test_calls_are_booked_under_a_name_that_says_whose_they_are(folder: Path, upstream: Upstream) -> None:
+    model = upstream.play(whole())
+    state = folder / "state"
+    assert chat(folder, "-m", f"main/{model}", PENSTOCK_STATE=str(state)).stdout == f"{TEXT}\n"
+    assert [entry.key for entry in BookReader(state).entries()] == ["penstock-chat"]
+
+
+def test_a_model_here_that_cannot_run_says_why(tmp_path: Path) -> None:
+    finished = chat(tmp_path, PENSTOCK_OFFLINE="1", PENSTOCK_CACHE=str(tmp_path / "cache"))
+    assert "its runtime is not installed" in finished.stderr or "its weights are not there" in finished.stderr
+    assert finished.returncode == 1
 
 
 def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:

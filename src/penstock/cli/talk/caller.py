@@ -19,6 +19,7 @@ from penstock.cli.talk.answer import Answer
 from penstock.cli.talk.till import Bill, Till
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Secret
+from penstock.gateway.keys import CHAT
 from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
@@ -87,7 +88,7 @@ class Caller:
     def serve(self, config: Config) -> None:
         """Have a gateway of our own. Raises `ConfigError` or `BookError` where it cannot keep what it is to keep."""
         self._key = secrets.token_urlsafe(24)
-        server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, "penstock chat")))
+        server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, CHAT)))
         self._wait(self._listen(structs.replace(config, server=server)))
         assert self._notes is not None
         self._till = Till(config, self._environment, self._notes.say)

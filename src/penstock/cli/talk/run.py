@@ -39,10 +39,11 @@ def run(wanted: Wanted) -> int:
     interactive = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and not wanted.as_json
     question = "" if interactive else _piped()
     with Caller(os.environ, url=wanted.url or "", key=wanted.key) as caller:
-        if wanted.url is None:
-            _serve(caller, wanted.file)
-        models = _models(caller, needed=wanted.model is None) if interactive or wanted.model is None else []
-        model = wanted.model or models[0]
+        # Where no model can answer, one that the gateway knows is asked all the same: the error says what it lacks.
+        known = _serve(caller, wanted.file) if wanted.url is None else ()
+        needed = wanted.model is None and not known
+        models = _models(caller, needed=needed) if interactive or wanted.model is None else []
+        model = wanted.model or [*models, *known][0]
         if interactive:
             return _talk(caller, model, models, history=wanted.history)
         return _answer(caller, model, question, as_json=wanted.as_json)
@@ -59,7 +60,8 @@ def _piped() -> str:
     return question
 
 
-def _serve(caller: Caller, file: Path | None) -> None:
+def _serve(caller: Caller, file: Path | None) -> tuple[str, ...]:
+    """Run a gateway; returns the models of its configuration."""
     try:
         # It listens on this machine, with a key of its own, whatever the file says.
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
@@ -71,6 +73,7 @@ def _serve(caller: Caller, file: Path | None) -> None:
         sys.exit(UNUSABLE)
     except BookError as error:
         _give_up(f"the ledger cannot be kept: {error}")
+    return config.models()
 
 
 def _models(caller: Caller, *, needed: bool) -> list[str]:
