@@ -49,6 +49,7 @@ BYTES = {
     "no-done": "",
     "done-misspelled": '"[DONE]"',
     "done-repeated": "[DONE]",
+    "object-missing-no-choices": '"object":""',
     "choices-missing": '"choices":null',
     "choice-index-missing": '{"delta":{"role":"assistant","content":""},"finish_reason":null}',
     "delta-missing": '{"index":0,"finish_reason":null,"content_filter_offsets":{"start_offset":0,"end_offset":7}}',

@@ -114,6 +114,7 @@ EXPECTED: dict[str, Expected] = dict(
         repaired("choice-index-missing", 4, 1, "Unnumbered but whole."),
         repaired("delta-missing", 1, 5, "Checked and safe."),
         repaired("object-missing", 2, 3, "Known by its shape."),
+        repaired("object-missing-no-choices", 1, 1, "Filtered first."),
         repaired("envelope-incomplete", 1, 1, "Nameless again."),
         repaired("envelope-mistyped", 1, 1, "Any type will do."),
         repaired("id-changed", 2, 5, "New name, same river."),

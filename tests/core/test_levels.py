@@ -49,7 +49,14 @@ def by_penstock(answer: Completion) -> dict[int, tuple[str, object, list[list[st
 
 
 def test_there_are_notices_and_repairs() -> None:
-    assert sorted(NOTICES) == ["bom", "created-changed", "done-repeated", "finish-repeated", "role-repeated"]
+    assert sorted(NOTICES) == [
+        "bom",
+        "created-changed",
+        "done-repeated",
+        "finish-repeated",
+        "object-missing-no-choices",
+        "role-repeated",
+    ]
     assert {row.level for code, row in REPAIRS.items() if code not in NOTICES} == {"repair"}
 
 

@@ -34,6 +34,7 @@ _PATHS: dict[str, tuple[Path, ...]] = {
     "choice-index-missing": ((*_CHOICE, "index"), _CHOICE),
     "delta-missing": (_DELTA, _CHOICE),
     "object-missing": (("object",),),
+    "object-missing-no-choices": (("object",),),
     "id-changed": (("id",),),
     "model-changed": (("model",),),
     "created-changed": (("created",),),

@@ -189,6 +189,12 @@ REPAIRS: dict[str, Defect] = {
         "The chunk is read by its shape.",
         "It has the choices of one; helpers of official SDKs skip it whole.",
     ),
+    "object-missing-no-choices": Defect(
+        "`object` is not `chat.completion.chunk` in a chunk without choices and usage.",
+        "Its other fields are kept.",
+        "Helpers of official SDKs skip it, and miss nothing that the model says.",
+        "notice",
+    ),
     "envelope-incomplete": Defect(
         "The stream has no id, model or creation time when the answer begins.",
         "The writer puts its own in their place.",

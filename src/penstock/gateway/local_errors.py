@@ -52,7 +52,8 @@ def check(fields: dict[str, Any], model: str) -> None:
     for name, (is_right, wanted) in _CHECKS.items():
         value = fields.get(name)
         if value is not None and not is_right(value):
-            raise _refused(f"`{name}` must be {wanted}, not {_shown(value)}", name)
+            shown = _shown(value)
+            raise _refused(f"`{name}` must be {wanted}" + ("" if shown in wanted else f", not {shown}"), name)
     for place, message in enumerate(fields["messages"]):
         _check_message(message, f"messages[{place}]", model)
 

@@ -85,7 +85,8 @@ class OpenAIChatReader:
         if chunk != self._extras:
             self._read_extras(chunk)
         if kind != "chat.completion.chunk" and not (kind == "chat.completion" and _has_message(choices)):
-            self._sink.repair("object-missing", shown(kind))
+            says_nothing = choices == [] and usage is None
+            self._sink.repair("object-missing-no-choices" if says_nothing else "object-missing", shown(kind))
         if type(choices) is not list:
             choices = self._listed(choices, usage)
         for place, choice in enumerate(choices):

@@ -125,6 +125,10 @@ export const REPAIRS = {
   "wrong": "`object` is not `chat.completion.chunk`.",
   "done": "The chunk is read by its shape."
  },
+ "object-missing-no-choices": {
+  "wrong": "`object` is not `chat.completion.chunk` in a chunk without choices and usage.",
+  "done": "Its other fields are kept."
+ },
  "envelope-incomplete": {
   "wrong": "The stream has no id, model or creation time when the answer begins.",
   "done": "The writer puts its own in their place."
@@ -280,7 +284,7 @@ export const REPAIRS = {
 };
 
 // Those of them that are harmless habits of providers.
-export const NOTICES = new Set(["bom", "created-changed", "done-repeated", "finish-repeated", "role-repeated"]);
+export const NOTICES = new Set(["bom", "created-changed", "done-repeated", "finish-repeated", "object-missing-no-choices", "role-repeated"]);
 
 export const FAULTS = {
  "provider-error": {
