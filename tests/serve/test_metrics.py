@@ -172,9 +172,9 @@ def test_unstreamed_answers_and_refusals_are_calls_too(gateway: Served, upstream
 def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -> None:
     upstream.play(whole(), "good")
     ask(gateway.port, "main/good", user="canary-of-a-user", metadata={"canary": "canary-of-a-tag"})
-    ask(gateway.port, f"{CLIENT_KEY}")
-    ask(gateway.port, f"main/{CLIENT_KEY}")
-    settled(gateway, 3)
+    for model in (CLIENT_KEY, f"main/{CLIENT_KEY}"):
+        assert ask(gateway.port, model).status == 400
+    settled(gateway, 1)
     text = gateway.text()
     assert "canary" not in text
     assert "Hello" not in text
