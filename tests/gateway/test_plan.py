@@ -109,6 +109,18 @@ def test_names_that_a_pattern_matches_are_remembered_only_so_far(tmp_path: Path)
     assert len(plans) == 1_000
 
 
+def test_a_full_name_is_found_without_being_remembered(tmp_path: Path) -> None:
+    plans = Plans(config(tmp_path), "streamed", recorded=False)
+    assert [plans.full_name(name) for name in ("acme/a", "both", "smollm2", "unknown")] == [
+        "acme/a",
+        "both",
+        "local/smollm2",
+        "unknown",
+    ]
+    assert not plans
+    assert found(plans, "smollm2")[0].route == plans.full_name("smollm2") == "local/smollm2"
+
+
 # Prices
 
 

@@ -127,17 +127,19 @@ class Gateway:
     def _admit(self, call: Call, client: Refusable, known: Plans) -> Sequence[Plan] | None:
         """What to try for a model, in order; None if the client was refused."""
         self.budget.earn()
-        plans, key = known[call.model], call.key
-        if plans:
-            call.model = plans[0].route  # first: a key is for provider/model, however that is asked for
-        model = call.model
-        if key is not None and not key.may_ask_for(model):
-            client.refuse(refusals.not_allowed(model))
-            return None
+        model, key = call.model, call.key
+        if key is not None and key.models:
+            model = known.full_name(model)  # a key is for provider/model, however a client names that
+            if not key.may_ask_for(model):
+                client.refuse(refusals.not_allowed(model))
+                return None
+        plans = known[call.model]
         if plans is None:
             meant = [name for name in self.config.meant(model) if key is None or key.may_ask_for(name)]
             client.refuse(refusals.unknown_model(model, meant))
             return None
+        if plans:
+            call.model = plans[0].route
         if len(plans) == 1 and (key is None or key.budget is None) and not self.health.cooling_s(plans[0].target):
             return plans  # nearly always
         return self._choose(call, client, plans)

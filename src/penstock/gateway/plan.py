@@ -46,7 +46,7 @@ class Plan(Struct, eq=False, kw_only=True):
     """How a target is asked, in one way, for one route."""
 
     route: str
-    """The model as its calls are accounted: the name that was asked for; for a bare one, provider/model."""
+    """The model as its calls are accounted: see `Plans.full_name`."""
     target: Target
     among: tuple[Target, ...]
     """All that may answer in its place, itself among them."""
@@ -97,6 +97,14 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             for plan in plans if self._way == "streamed" else ():
                 plan.habit = Habit()  # which is learnt for those that are asked again
         return plans
+
+    def full_name(self, name: str) -> str:
+        """How calls for a model are accounted: as it is named, or as provider/model in place of a bare name."""
+        plans = self.get(name)
+        if plans:
+            return plans[0].route
+        route = self._config.route(name)
+        return name if route is None else route.name
 
     def _plan(self, route: Route, target: Target, among: tuple[Target, ...]) -> Plan:
         provider, server = target.provider, self._config.server

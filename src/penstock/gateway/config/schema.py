@@ -34,11 +34,14 @@ class TargetTable(Struct, frozen=True, kw_only=True):
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
-    """A public model name, and who answers it."""
+    """A public model name, or a pattern of such names, and who answers it."""
 
     targets: Annotated[
         tuple[str | TargetTable, ...],
-        Meta(min_length=1, description="provider/model: tried in this order, or first one chosen by weight."),
+        Meta(
+            min_length=1,
+            description="provider/model: tried in this order, or by weight. A * is filled in by the name's.",
+        ),
     ]
     timeouts: Annotated[Timeouts, Meta(description="What differs from the providers' for this route.")] = Timeouts()
     set: Annotated[
@@ -60,7 +63,10 @@ class File(Struct, frozen=True, kw_only=True):
         Mapping[str, Provider],
         Meta(description="Who answers. A built-in's name changes only the keys given; a new name adds a provider."),
     ] = {}
-    routes: Annotated[Mapping[str, RouteTable], Meta(description="Public model names, and who answers them.")] = {}
+    routes: Annotated[
+        Mapping[str, RouteTable],
+        Meta(description="Public model names, or patterns such as gpt-*, and who answers them."),
+    ] = {}
     timeouts: Annotated[Timeouts, Meta(description="How long an attempt may take.")] = Timeouts()
     limits: Annotated[Limits, Meta(description="What one client or one stream may cost.")] = Limits()
     retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
