@@ -13,8 +13,8 @@ from bench.soak.figures import LEVEL_MB_PER_MIN, plot, slope, table  # noqa: E40
 from bench.soak.run import Options, soak  # noqa: E402
 
 MOST_MINUTES = 24 * 60.0
-# Caches are still filling before that, so that a slope says nothing.
-JUDGED_MINUTES = 5.0
+# Before that, tables of names may still be filling up to their bounds, so that a slope says nothing.
+JUDGED_MINUTES = 10.0
 MOST_TOLD = 20
 
 
@@ -34,7 +34,8 @@ def main() -> int:
     total = outcome.calls.total()
     growth = slope(outcome.samples)
     level = growth <= LEVEL_MB_PER_MIN
-    verdict = "memory levels off" if level else "memory still grows"
+    judged = arguments.minutes >= JUDGED_MINUTES
+    verdict = "memory levels off" if level else "memory still grows" if judged else "too short to say of the memory"
     said = f"{verdict}: {growth:+.3f} MB per minute in the second half (level is up to {LEVEL_MB_PER_MIN:g})"
     arguments.plot.write_text(plot(f"{total:,} calls in {arguments.minutes:g} minutes: {said}", outcome.samples))
     print(table(outcome.samples))
@@ -42,7 +43,6 @@ def main() -> int:
     print(f"{total:,} calls, {len(outcome.wrong)} wrong; {said}; plot in {arguments.plot}")
     for problem in outcome.wrong[:MOST_TOLD]:
         print(f"wrong: {problem}")
-    judged = arguments.minutes >= JUDGED_MINUTES
     return 1 if outcome.wrong or (judged and not level) else 0
 
 

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import structs
 
@@ -12,7 +13,12 @@ from penstock.gateway.routing import Health
 from penstock.serve.shared_memory import SharedMemory
 
 RETRIES = Retries(cooldown_s=15.0, max_cooldown_s=300.0)
-PROVIDER = Provider(name="acme", base_url="https://api.acme.test/v1", api_key=Secret("k" * 20))
+PROVIDER = Provider(
+    name="acme",
+    base_url="https://api.acme.test/v1",
+    api_key=Secret("k" * 20 + "\udcff"),
+    headers=MappingProxyType({"x-team": Secret("tide")}),
+)
 FAILS = Failure(code="upstream_error", message="")
 TRUNCATED = Failure(code="upstream_truncated", message="")
 BUSY = Failure(code="upstream_rate_limited", message="", status=429)
@@ -197,7 +203,14 @@ def test_a_new_configuration_knows_what_the_old_one_learnt_but_of_providers_that
     fail(health(clock, table), target())
     reloaded = health(clock, table)
     assert reloaded.cooling_s(target()) == 15.0
-    for change in ({"api_key": Secret("other" * 5)}, {"base_url": "https://eu.acme.test/v1"}, {"name": "other"}):
+    changes: list[dict[str, object]] = [
+        {"api_key": Secret("other" * 5)},
+        {"base_url": "https://eu.acme.test/v1"},
+        {"name": "other"},
+        {"headers": MappingProxyType({"x-team": Secret("ebb")})},
+        {"timeouts": Timeouts(first_event_s=1.0)},
+    ]
+    for change in changes:
         assert health(clock, table).cooling_s(target(provider=structs.replace(PROVIDER, **change))) == 0.0, change
 
 

@@ -219,6 +219,6 @@ def _seed(provider: Provider) -> bytes:
 
 def _plain(value: object) -> object:
     if isinstance(value, Secret):
-        return value.reveal()
+        return value.reveal().encode(errors="surrogatepass")  # of the environment, where any bytes may stand
     assert isinstance(value, MappingProxyType)
     return dict(value)
