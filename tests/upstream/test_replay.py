@@ -90,6 +90,7 @@ def test_a_pause_holds_it_also_before_it_begins(tmp_path: Path) -> None:
         asked.send(b"{}", heard)
         await asyncio.sleep(0.02)
         assert heard.words == []
+        await asyncio.sleep(0.2)  # for the thread that prepares it
         heard.after_each = asked.pause  # one thing at a time
         for count in (2, 3, 4, 5):
             asked.resume()

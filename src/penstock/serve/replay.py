@@ -22,7 +22,7 @@ from penstock.serve.hosts import AllowedHosts
 from penstock.serve.log import Log
 from penstock.serve.loop import run_loop
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
-from penstock.upstream.replay import NO_CAPTURE, Player, Replay
+from penstock.upstream.replay import NO_CAPTURE, Played, Replay, ReplayConnection
 
 _NOT_ALLOWED = (
     "on a loopback address, captures are played only to requests for localhost or an IP address, and to pages of "
@@ -89,31 +89,33 @@ class ReplayApp:
         return self._hosts.allows(host) and (origin is None or self._hosts.allows_origin(origin, host))
 
     def _play(self, exchange: Exchange) -> None:
-        played = self._replay.answer(exchange.body)
-        if played.playback.refusal:
-            self._log.say("404  no capture")
-            _refuse(exchange, 404, played.playback.refusal, NO_CAPTURE)
-            return
-        player = Player(played.playback, _Stage(exchange, played.name))
-        exchange.on_gone = player.stop
-        exchange.on_pause = player.pause
-        exchange.on_resume = player.resume
-        status = played.playback.status or "no head"
-        self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
-        player.start()
+        stage = _Stage(exchange)
+
+        def found(played: Played) -> None:
+            stage.name = played.name
+            status = 404 if played.playback.refusal else played.playback.status or "no head"
+            self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
+
+        connection = ReplayConnection(self._replay.ask)
+        connection.on_found = found
+        exchange.on_gone = lambda: connection.abandon(stage)
+        exchange.on_pause = connection.pause
+        exchange.on_resume = connection.resume
+        connection.send(exchange.body, stage)
 
 
 class _Stage:
     """An answer to a client, as a player's receiver."""
 
-    def __init__(self, exchange: Exchange, name: str) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._name = name
+        self.name = ""
+        """That of the capture."""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         said = {"x-request-id": new_request_id(), **headers}
-        if self._name:
-            said["x-penstock-capture"] = header_value(self._name)
+        if self.name:
+            said["x-penstock-capture"] = header_value(self.name)
         self._exchange.start(status, said)
         self._exchange.flush()
 
@@ -124,6 +126,9 @@ class _Stage:
         self._exchange.end()
 
     def on_error(self, error: UpstreamError) -> None:
+        if error.code == NO_CAPTURE:
+            _refuse(self._exchange, 404, str(error), NO_CAPTURE)
+            return
         self._exchange.cut(reset=error.code == "upstream_reset")
 
 

@@ -1,11 +1,14 @@
 """Replay: captures as an upstream. What was recorded comes again, at its speed, and nobody is called.
 
 A `Player` plays to a `Receiver`, as a connection to a real upstream would: the gateway's relay, or a server's answer.
+Captures may be large: they are read and prepared in a thread, and played a few kilobytes at a time, so that no other
+call waits for them.
 """
 
 import asyncio
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +22,8 @@ from penstock.upstream.playback import AS_RECORDED, Playback, Rendition, playbac
 
 # No capture answers a request.
 NO_CAPTURE = "capture_not_found"
+# So many bytes are played in one turn of the loop, as many as are read from a real upstream.
+_TURN = 16_384
 # A reset overtakes what the peer has not read yet; so much time it has for that.
 _BEFORE_RESET_S = 0.03
 _TOO_EARLY = "before the answer was complete"
@@ -35,6 +40,8 @@ class Player:
         self._receiver = receiver
         self._headed = playback.status is None
         self._next = 0
+        self._sent = 0
+        """Bytes of the next piece that were played already."""
         self._paused = False
         self._over = False
         self._timer: asyncio.Handle | None = None
@@ -70,6 +77,8 @@ class Player:
             if playback.pieces:
                 at = min(at, self._begun + playback.pieces[0].after_s)  # no body comes before its head
             step, apart_s = self._send_head, 0.0
+        elif self._sent:
+            at, step, apart_s = self._due, self._send_piece, 0.0
         elif self._next < len(playback.pieces):
             at = self._due + playback.pieces[self._next].after_s
             step = self._send_piece
@@ -91,10 +100,15 @@ class Player:
     def _send_piece(self) -> None:
         self._timer = None
         piece = self._playback.pieces[self._next]
-        self._next += 1
-        self._due += piece.after_s
+        if not self._sent:
+            self._due += piece.after_s
+        data = piece.data[self._sent : self._sent + _TURN]
+        self._sent += len(data)
+        if self._sent >= len(piece.data):
+            self._next += 1
+            self._sent = 0
         self._last = self._loop.time()
-        self._receiver.on_data(piece.data)
+        self._receiver.on_data(data)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -137,6 +151,8 @@ class Replay:
         self._library = library
         self._rendition = rendition
         self._chance = random.Random(0)  # the same pieces in every run
+        # One, so that captures take turns in the order in which they are asked for.
+        self._thread = ThreadPoolExecutor(1, "penstock-replay")
 
     def endpoint(self, _url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
         """Where to ask: here, whatever the URL."""
@@ -151,8 +167,12 @@ class Replay:
         """Whether there is a capture of a model."""
         return any(model in entry.models for entry in self._library.entries)
 
-    def answer(self, body: bytes) -> Played:
-        """What is played for a request."""
+    def ask(self, body: bytes, then: Callable[[Played], None]) -> None:
+        """Find what is played for a request, in a thread; `then` is told in the event loop."""
+        found = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, body)
+        found.add_done_callback(lambda done: then(done.result()))
+
+    def _answer(self, body: bytes) -> Played:
         choice = self._library.choose(body)
         if choice is None:
             return Played(_no_capture(body, self._library))
@@ -162,7 +182,10 @@ class Replay:
         except (OSError, CaptureError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return Played(_unreadable(f"the capture {name} cannot be read any more: {reason}"))
-        playback = playback_of(capture, self._rendition, self._chance, include_usage=_asks_for_usage(body))
+        try:
+            playback = playback_of(capture, self._rendition, self._chance, include_usage=_asks_for_usage(body))
+        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits
+            return Played(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}"))
         return Played(playback, name, f"by {choice.why}")
 
 
@@ -178,7 +201,7 @@ class ReplayEndpoint:
 
     def kept(self) -> "ReplayConnection":
         """A connection, which is nothing but a player to be."""
-        return ReplayConnection(self._replay.answer)
+        return ReplayConnection(self._replay.ask)
 
     async def open(self, _timeout_s: float) -> "ReplayConnection":
         """The same: there is nothing to wait for."""
@@ -188,18 +211,27 @@ class ReplayEndpoint:
 class ReplayConnection:
     """What the gateway takes for a connection to an upstream."""
 
-    def __init__(self, answer: Callable[[bytes], Played]) -> None:
+    def __init__(self, ask: Callable[[bytes, Callable[[Played], None]], None]) -> None:
         self.chunks: tuple[bytes, ...] = ()  # it has none
         self.shortcut: Callable[[bytes], None] | None = None
-        self._answer = answer
+        self.on_found: Callable[[Played], None] | None = None
+        """Told what will be played, before it begins."""
+        self._ask = ask
         self._receiver: Receiver | None = None
         self._player: Player | None = None
         self._paused = False
 
     def send(self, request: bytes, receiver: Receiver) -> None:
-        """Choose a capture, and begin to play it."""
+        """Have a capture chosen, and begin to play it."""
         self._receiver = receiver
-        self._player = Player(self._answer(request).playback, receiver)
+        self._ask(request, self._play)
+
+    def _play(self, played: Played) -> None:
+        if self._receiver is None:
+            return  # which wants no more
+        if self.on_found is not None:
+            self.on_found(played)
+        self._player = Player(played.playback, self._receiver)
         if self._paused:
             self._player.pause()
         self._player.start()
@@ -221,8 +253,10 @@ class ReplayConnection:
 
     def abandon(self, receiver: Receiver) -> None:
         """The receiver wants no more."""
-        if self._player is not None and self._receiver is receiver:
-            self._player.stop()
+        if self._receiver is receiver:
+            self._receiver = None
+            if self._player is not None:
+                self._player.stop()
 
 
 def _asks_for_usage(body: bytes) -> bool:

@@ -24,7 +24,7 @@ ERROR_BODY = json.dumps(
 ).encode()
 
 
-class Piece(Struct, frozen=True):
+class Piece(Struct, frozen=True, gc=False):
     """Bytes that are sent together, so many seconds after the piece before; the first, after the request."""
 
     after_s: float
