@@ -17,10 +17,11 @@ from genai_prices import __version__ as theirs
 from genai_prices.data import providers as sellers
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+from msgspec import structs
 
-from penstock.core.price import FREE, Price, Rates, cost_of
+from penstock.core.price import FREE, Price, Rates, ServiceTier, charge, cost_of
 from penstock.core.usage import Tokens
-from penstock.gateway.price_table import PriceTable, encoded, load_table
+from penstock.gateway.price_table import FORMAT, PriceTable, encoded, load_table
 from penstock.gateway.prices import PriceBook, PricedModel
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import Provider
@@ -139,6 +140,58 @@ def test_enough_is_compared_that_is_not_plain() -> None:
     assert sum(isinstance(prices.input_mtok, TieredPrices) for prices in plain) > 50
     assert sum(prices.cache_read_mtok is not None for prices in plain) > 500
     assert sum(doubt(model, Tokens(input=1)) > 0 for model in models) < 30
+
+
+@pytest.mark.parametrize("seller", sellers, ids=lambda seller: seller.id)
+def test_every_service_tier_costs_what_genai_prices_says(seller, book: PriceBook) -> None:  # type: ignore[no-untyped-def]
+    chance = random.Random(seller.id)
+    for model in seller.models:
+        for variant in model.price_variants or ():
+            (word, name), *more = variant.when.items()
+            at_s = chance.choice((1_800_000_000.0, NOW, 1_735_693_200.0))
+            at = datetime.fromtimestamp(at_s, UTC)
+            found = book.find(sold_by(seller.id), model.id, at_s)
+            meant = their_model(seller.id, model.id)
+            if more or word not in ("service_tier", "processing") or meant is not model or meant is None:
+                continue
+            if not is_by_the_token(meant.get_prices(at)):
+                assert found is None
+                continue
+            assert found is not None
+            tokens = structs.replace(any_tokens(chance), reasoning=0)
+            cost = meant.get_prices(at, {word: name}).calc_price(their_usage(tokens))["total_price"] * NANO
+            ours, approximate = charge(tokens, found.price, ServiceTier(name, name))
+            assert abs(ours - cost) <= 1 + doubt(meant, tokens), (meant.id, name, at)
+            active = variant.constraint is None or variant.constraint.active(at)
+            assert not approximate or not active or not ours, (meant.id, name, at)
+
+
+def test_service_tiers_are_priced_apart(book: PriceBook) -> None:
+    tokens = Tokens(input=1_000_000, output=1_000_000, cached=500_000)
+    found = book.find(built_in("openai"), "gpt-5", 1_800_000_000.0)
+    assert found is not None
+    plain = cost_of(tokens, found.price)
+    assert charge(tokens, found.price, ServiceTier("auto")) == (plain, False)
+    assert charge(tokens, found.price, ServiceTier("priority", "default")) == (plain, False)
+    flex, priority = (charge(tokens, found.price, ServiceTier("", name)) for name in ("flex", "priority"))
+    assert flex == (plain // 2, False)
+    assert priority == (2 * plain, False)
+    assert charge(tokens, found.price, ServiceTier("flex")) == (plain, True), "whether it was is not known"
+    assert charge(tokens, found.price, ServiceTier("priority")) == (2 * plain, True)
+    assert charge(tokens, found.price, ServiceTier("", "scale")) == (plain, True)
+    assert charge(tokens, FREE, ServiceTier("flex")) == (0, False)
+
+
+def test_cache_writes_for_an_hour_cost_more(book: PriceBook) -> None:
+    tokens = Tokens(input=3_000_000, cache_write=2_000_000, cache_write_1h=1_000_000)
+    found = book.find(sold_by("anthropic"), "claude-sonnet-4-5", NOW)
+    assert found is not None
+    rates = found.price.rates_for(tokens)
+    assert rates.cache_write_1h == 2 * rates.input
+    assert charge(tokens, found.price) == ((rates.input + rates.cache_write + 2 * rates.input) * 1_000, False)
+    unsure = Price(structs.replace(rates, cache_write_1h=None))
+    assert charge(tokens, unsure) == (cost_of(tokens, Price(rates)), True)
+    assert charge(structs.replace(tokens, cache_write_1h=0), unsure)[1] is False
 
 
 def test_audio_costs_what_genai_prices_says(book: PriceBook) -> None:
@@ -318,7 +371,7 @@ def test_a_price_that_changes_is_not_remembered_for_too_long(book: PriceBook) ->
 @prompt
 def test_the_table_is_compiled_once_and_read_quickly(environment: dict[str, str], table: PriceTable) -> None:
     (file,) = (Path(environment["PENSTOCK_CACHE"]) / "prices").iterdir()
-    assert file.name == f"genai-prices-{theirs}-1.msgpack"
+    assert file.name == f"genai-prices-{theirs}-{FORMAT}.msgpack"
     written = file.stat().st_mtime_ns
     began = time.perf_counter()
     assert load_table(environment, pytest.fail) == table
@@ -327,7 +380,7 @@ def test_the_table_is_compiled_once_and_read_quickly(environment: dict[str, str]
 
 
 def test_a_file_that_is_broken_is_compiled_anew(environment: dict[str, str], table: PriceTable, tmp_path: Path) -> None:
-    file = tmp_path / "prices" / f"genai-prices-{theirs}-1.msgpack"
+    file = tmp_path / "prices" / f"genai-prices-{theirs}-{FORMAT}.msgpack"
     file.parent.mkdir()
     file.write_bytes(b"\x92\xa1")
     assert load_table({**environment, "PENSTOCK_CACHE": str(tmp_path)}, pytest.fail) == table
@@ -338,7 +391,7 @@ def test_a_file_that_is_broken_is_compiled_anew(environment: dict[str, str], tab
 def test_a_file_of_somebody_else_is_not_believed(
     environment: dict[str, str], table: PriceTable, tmp_path: Path
 ) -> None:
-    file = tmp_path / "prices" / f"genai-prices-{theirs}-1.msgpack"
+    file = tmp_path / "prices" / f"genai-prices-{theirs}-{FORMAT}.msgpack"
     file.parent.mkdir()
     file.write_bytes(encoded(PriceTable("all for nothing")))
     assert load_table({**environment, "PENSTOCK_CACHE": str(tmp_path)}, pytest.fail).version == "all for nothing"

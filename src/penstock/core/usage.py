@@ -61,6 +61,10 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     reasoning: int | None = None
     audio_input: int | None = None
     audio_output: int | None = None
+    cache_write_1h: int | None = None
+    """A part of `cache_write`: what is kept in the cache for an hour, and costs more."""
+    tier: str | None = None
+    """The service tier that the answer is billed by, where the usage names one."""
     source: Literal["reported", "estimated"] = "reported"
     raw: dict[str, object] = {}
 
@@ -91,6 +95,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
             self.reasoning,
             self.audio_input,
             self.audio_output,
+            self.cache_write_1h,
         )
 
     def updated(self, later: "Usage") -> "Usage":
@@ -145,6 +150,10 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
             most = wholes[whole]
             if most is not None and sum(_bounded(getattr(self, name)) for name in names) > most:
                 found.append(("usage-details-exceed", f"{self._words(names)} > {whole} {most}"))
+        if (self.cache_write_1h or 0) > (self.cache_write or 0):
+            found.append(
+                ("usage-details-exceed", f"cache_write_1h {self.cache_write_1h} > {self._words(['cache_write'])}")
+            )
         return found
 
     def _words(self, names: Iterable[str]) -> str:
@@ -153,7 +162,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
 class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Tokens, all known. Cached, cache-write and audio input are parts of the input; reasoning and audio output, of
-    the output."""
+    the output; what is written into a cache for an hour, of the cache-write."""
 
     input: int = 0
     output: int = 0
@@ -162,6 +171,7 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     reasoning: int = 0
     audio_input: int = 0
     audio_output: int = 0
+    cache_write_1h: int = 0
 
     @property
     def divided(self) -> bool:
@@ -185,14 +195,15 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         if input is None or output is None or (total is not None and total != input + output):
             return None
         cached, written, reasoning = usage.cached or 0, usage.cache_write or 0, usage.reasoning or 0
-        heard, spoken = usage.audio_input or 0, usage.audio_output or 0
+        heard, spoken, hour = usage.audio_input or 0, usage.audio_output or 0, usage.cache_write_1h or 0
         sound = (
             0 < input + output < ABSURD_TOKENS
             and cached + written <= input
             and reasoning <= output
             and heard <= input
             and spoken <= output
-            and min(input, output, cached, written, reasoning, heard, spoken) >= 0
+            and hour <= written
+            and min(input, output, cached, written, reasoning, heard, spoken, hour) >= 0
         )
         if not sound:
             return None
@@ -204,6 +215,7 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
             reasoning=reasoning,
             audio_input=heard,
             audio_output=spoken,
+            cache_write_1h=hour,
         )
 
     @classmethod
@@ -215,7 +227,8 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
             if sum(parts.values()) > figures[whole]:
                 parts = dict.fromkeys(names, figures[whole] if names == ("reasoning",) else 0)
             figures |= parts
-        return cls(**figures)
+        hour = _bounded(usage.cache_write_1h)
+        return cls(**figures, cache_write_1h=hour if hour <= figures["cache_write"] else 0)
 
     @classmethod
     def sum(cls, each: Iterable["Tokens"]) -> "Tokens":

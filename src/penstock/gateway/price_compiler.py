@@ -1,7 +1,7 @@
 """Compiles what genai-prices knows into a `PriceTable`, on standard output. Run as a process of its own.
 
-Only this module imports the package. Prices for other contexts than the usual (batches, other service tiers) are left
-out, and so is what is not paid by the token, but for a fee for each request.
+Only this module imports the package. Of prices for other contexts than the usual, those of service tiers and of batches
+are taken, which is the tier `batch` here. What is not paid by the token is left out, but for a fee for each request.
 """
 
 import sys
@@ -16,7 +16,7 @@ from genai_prices import types
 from genai_prices.data import providers
 
 from penstock.core.price import Price, Rates, Tier, rate
-from penstock.gateway.price_table import PACKAGE, Clause, ModelRow, PriceTable, Seller, Term, encoded
+from penstock.gateway.price_table import PACKAGE, Clause, ModelRow, PriceTable, Seller, ServiceTerm, Term, encoded
 
 _DAY_S = 86_400
 # Dollars for a thousand requests → picodollars for one.
@@ -32,6 +32,7 @@ _RATES: dict[str, tuple[str, str | None]] = {
     "audio_input": ("input_audio_mtok", "input"),
     "audio_output": ("output_audio_mtok", "output"),
 }
+_HOUR = "cache_write_1h_mtok"
 _USABLE = frozenset((_REQUESTS, *(key for key, _ in _RATES.values())))
 
 _Amount = Decimal | types.TieredPrices
@@ -75,19 +76,45 @@ def _clause(clause: Any) -> Clause:
 
 def _terms(model: types.ModelInfo) -> tuple[Term, ...]:
     if isinstance(model.prices, types.ModelPrice):
-        return (Term(_price(model.prices)),)
-    return tuple(_term(conditional) for conditional in model.prices)
+        return (Term(_price(model.prices), service_terms=_service_terms(model, model.prices)),)
+    return tuple(_term(model, conditional) for conditional in model.prices)
 
 
-def _term(conditional: types.ConditionalPrice) -> Term:
-    price = _price(conditional.prices)
+def _term(model: types.ModelInfo, conditional: types.ConditionalPrice) -> Term:
+    price, others = _price(conditional.prices), _service_terms(model, conditional.prices)
     match conditional.constraint:
         case None:
-            return Term(price)
-        case types.StartDateConstraint(start_date=day):
-            return Term(price, since_s=int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()))
+            return Term(price, service_terms=others)
+        case types.StartDateConstraint() as start:
+            return Term(price, since_s=_start(start), service_terms=others)
         case types.TimeOfDateConstraint(start_time=start, end_time=end):
-            return Term(price, daily_s=(_second(start), _second(end)))
+            return Term(price, daily_s=(_second(start), _second(end)), service_terms=others)
+
+
+def _service_terms(model: types.ModelInfo, standard: types.ModelPrice) -> tuple[ServiceTerm, ...]:
+    """The prices of its service tiers. Each says only what differs from the standard price."""
+    found = []
+    for variant in model.price_variants or ():
+        name = _tier(variant.when)
+        price = _price(types.ModelPrice(**(vars(standard) | _given(variant.prices))))
+        if name and price is not None and not isinstance(variant.constraint, types.TimeOfDateConstraint):
+            found.append(ServiceTerm(name, price, _start(variant.constraint) if variant.constraint else None))
+    return tuple(found)
+
+
+def _tier(when: Mapping[str, str]) -> str:
+    """The service tier of a context; empty where it is another kind of context."""
+    match when:
+        case {"service_tier": str(name)} if len(when) == 1:
+            return name.lower()
+        case {"processing": "batch"} if len(when) == 1:
+            return "batch"
+    return ""
+
+
+def _start(constraint: types.StartDateConstraint) -> int:
+    day = constraint.start_date
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
 def _second(moment: time) -> int:
@@ -98,7 +125,7 @@ def _second(moment: time) -> int:
 
 def _price(prices: types.ModelPrice) -> Price | None:
     """The price; None where something has one, but no token. Where nothing has one, the model is free."""
-    given: dict[str, _Amount] = {key: value for key, value in vars(prices).items() if value is not None}
+    given = _given(prices)
     if given and not given.keys() & _USABLE:
         return None
     starts = sorted({tier.start for value in given.values() for tier in getattr(value, "tiers", ())})
@@ -109,6 +136,10 @@ def _price(prices: types.ModelPrice) -> Price | None:
     )
 
 
+def _given(prices: types.ModelPrice) -> dict[str, _Amount]:
+    return {key: value for key, value in vars(prices).items() if value is not None}
+
+
 def _rates(given: Mapping[str, _Amount], above: int) -> Rates:
     rates: dict[str, int] = {}
     for name, (key, whole) in _RATES.items():
@@ -116,7 +147,7 @@ def _rates(given: Mapping[str, _Amount], above: int) -> Rates:
             rates[name] = rate(_amount(given[key], above))
         else:
             rates[name] = rates[whole] if whole is not None else 0
-    return Rates(**rates)
+    return Rates(**rates, cache_write_1h=rate(_amount(given[_HOUR], above)) if _HOUR in given else None)
 
 
 def _amount(amount: _Amount, above: int) -> Decimal:

@@ -26,7 +26,7 @@ from penstock.upstream.weights import cache_folder
 
 PACKAGE = "genai-prices"
 # Of the structs below, and of how they are compiled. A change of either needs another number.
-FORMAT = 1
+FORMAT = 2
 _COMPILER = "penstock.gateway.price_compiler"
 # It takes 0.35 s on an idle machine; this has room for a busy one.
 _COMPILE_S = 60.0
@@ -52,6 +52,16 @@ class Term(Struct, frozen=True, array_like=True):
     """From this moment on, since 1970."""
     daily_s: tuple[int, int] | None = None
     """Between these two seconds of each day, in UTC; the second may be smaller."""
+    service_terms: tuple["ServiceTerm", ...] = ()
+    """Of several for one tier that hold, the first counts."""
+
+
+class ServiceTerm(Struct, frozen=True, array_like=True):
+    """A price in another service tier than the standard one, and since when it holds."""
+
+    tier: str
+    price: Price
+    since_s: int | None = None
 
 
 class ModelRow(Struct, frozen=True, array_like=True):

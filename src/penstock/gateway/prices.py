@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from types import MappingProxyType
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from penstock.core.price import FREE, Price
 from penstock.gateway.price_table import Clause, ModelRow, PriceTable, Seller, Term, load_table
@@ -114,7 +114,7 @@ class PriceBook:
         row = self._row(seller, model.lower()) if seller is not None else None
         if row is None:
             return Quote(self, None, -inf, inf)
-        price = _term(row.terms, at_s).price
+        price = _price(_term(row.terms, at_s), at_s)
         found = PricedModel(price, self.table.version) if price is not None else None
         return Quote(self, found, at_s, _next_change(row.terms, at_s))
 
@@ -210,6 +210,14 @@ def _term(terms: tuple[Term, ...], at_s: float) -> Term:
     return next((term for term in reversed(terms) if _holds(term, at_s)), terms[0])
 
 
+def _price(term: Term, at_s: float) -> Price | None:
+    """The price of a term, with those of the service tiers that hold."""
+    holding = [each for each in term.service_terms if each.since_s is None or each.since_s <= at_s]
+    if term.price is None or not holding:
+        return term.price
+    return structs.replace(term.price, service_tiers=tuple((each.tier, each.price) for each in holding))
+
+
 def _holds(term: Term, at_s: float) -> bool:
     if term.since_s is not None:
         return at_s >= term.since_s
@@ -222,7 +230,8 @@ def _holds(term: Term, at_s: float) -> bool:
 
 def _next_change(terms: tuple[Term, ...], at_s: float) -> float:
     """The first moment from now on at which another price may hold."""
-    starts = (term.since_s for term in terms if term.since_s is not None and term.since_s > at_s)
+    all_starts = [term.since_s for term in terms] + [each.since_s for term in terms for each in term.service_terms]
+    starts = (since_s for since_s in all_starts if since_s is not None and since_s > at_s)
     edges = (second for term in terms for second in term.daily_s or ())
     midnight = at_s - at_s % _DAY_S
     daily = (midnight + second + (0 if midnight + second > at_s else _DAY_S) for second in edges)

@@ -42,6 +42,27 @@ def test_is_read_exactly(text: str, expected: Rates, tmp_path: Path) -> None:
     assert prices(tmp_path, f'[prices."groq/llama"]\n{text}\n') == {"groq/llama": Price(expected)}
 
 
+def test_service_tiers_have_prices_of_their_own(tmp_path: Path) -> None:
+    text = """
+[prices."groq/llama"]
+input = 1
+output = 2
+cache_write_1h = 4
+[prices."groq/llama".service_tiers.Flex]
+input = 0.5
+output = 1
+[prices."groq/llama".service_tiers.priority]
+input = 2
+output = 4
+"""
+    (price,) = prices(tmp_path, text).values()
+    assert price.rates.cache_write_1h == 4_000_000
+    assert [(name, each.rates.input, each.rates.output) for name, each in price.service_tiers] == [
+        ("flex", 500_000, 1_000_000),
+        ("priority", 2_000_000, 4_000_000),
+    ]
+
+
 def test_a_provider_that_is_left_out_may_have_prices(tmp_path: Path) -> None:
     """One file serves several machines, and not all of them have every key."""
     assert list(prices(tmp_path, '[prices."openai/*"]\ninput = 1\noutput = 1\n')) == ["openai/*"]

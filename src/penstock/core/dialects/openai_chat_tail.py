@@ -155,6 +155,8 @@ class Tail:
     """Why the answer is finished."""
     tokens: Tokens | None = None
     """What the reported usage comes to, of which the output is some; None if there is none."""
+    tier: str | None = None
+    """The service tier that the reported usage names, if it names one."""
     # The chunks that finish the answer and that report its usage, as they came.
     _finish = b""
     _report = b""
@@ -244,6 +246,7 @@ class Tail:
         if tokens is None or not tokens.output or defects.events or not self._fits(chunk):
             return False
         self.tokens = tokens
+        self.tier = usage.tier
         self._report = data
         return True
 

@@ -14,7 +14,8 @@ from penstock.core.sink import Sink
 from penstock.core.usage import Usage
 
 # For each count, where providers report it, in the order of preference: the object within the usage (none: the usage
-# itself) and the key. The first one that is there and not zero counts; spellings of one count are never added up.
+# itself; a dot: an object within the details of the input) and the key. The first one that is there and not zero
+# counts; spellings of one count are never added up.
 SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "input": (("", "prompt_tokens"), ("", "input_tokens")),
     "output": (("", "completion_tokens"), ("", "output_tokens")),
@@ -35,6 +36,11 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
         ("", "cache_creation_input_tokens"),
         ("", "cache_write_tokens"),
     ),
+    "cache_write_1h": (
+        ("cache_creation", "ephemeral_1h_input_tokens"),
+        ("prompt_tokens_details.cache_creation", "ephemeral_1h_input_tokens"),
+        ("prompt_tokens_details.cache_creation_token_details", "ephemeral_1h_input_tokens"),
+    ),
     "reasoning": (
         ("completion_tokens_details", "reasoning_tokens"),
         ("output_tokens_details", "reasoning_tokens"),
@@ -43,6 +49,7 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "audio_input": (("prompt_tokens_details", "audio_tokens"), ("input_tokens_details", "audio_tokens")),
     "audio_output": (("completion_tokens_details", "audio_tokens"), ("output_tokens_details", "audio_tokens")),
 }
+_DETAILS = "prompt_tokens_details"
 # In Anthropic's own spelling, which has no total, the input excludes these. `Usage.input` includes them.
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 # Beyond this a figure is not even worth keeping as a number; the raw object has it.
@@ -91,6 +98,10 @@ def read_usage(raw: dict[str, object], sink: Sink) -> Usage:
 
 def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
     objects = {name: value for name, value in raw.items() if type(value) is dict} | {"": raw}
+    for name, value in objects.get(_DETAILS, {}).items():
+        if type(value) is dict:
+            objects[f"{_DETAILS}.{name}"] = value
+    tier = raw.get("service_tier")
     counts: dict[str, int | None] = {}
     for field, places in SPELLINGS.items():
         found: int | None = None
@@ -105,7 +116,7 @@ def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
     if counts["input"] is not None and counts["total"] is None and "prompt_tokens" not in raw:
         beside = [value for key in _BESIDE_INPUT if isinstance(value := raw.get(key), int) and value > 0]
         counts["input"] += sum(beside)
-    return Usage(raw=raw, **counts)  # type: ignore[arg-type]
+    return Usage(raw=raw, tier=tier if isinstance(tier, str) else None, **counts)  # type: ignore[arg-type]
 
 
 def _converted(value: object, sink: Sink) -> int | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.core.price import Price
+from penstock.core.price import STANDARD_TIERS, Price, Rates
 from penstock.gateway.config.checks import is_name
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.providers import ProviderLoader
@@ -22,13 +22,25 @@ def load_prices(given: dict[str, dict[str, Any]], providers: ProviderLoader, pro
         if name.lower() in seen:
             problems.error(path, "stands here twice; capitals make no difference")
         seen.add(name.lower())
-        missing = [key for key in _NEEDED if key not in table]
-        for key in missing:
-            if (*path, key) not in problems.document.lines:  # else its mistake has been told
-                problems.error(path, f"needs {key}, in dollars for a million tokens; 0 if it costs nothing")
-        if not missing:
-            prices[name] = PriceSettings(**table).price()
+        tiers = table.pop("service_tiers", {})
+        standard = _rates(table, path, problems)
+        others = {tier.lower(): _rates(each, (*path, "service_tiers", tier), problems) for tier, each in tiers.items()}
+        for tier in others:
+            if tier in STANDARD_TIERS:
+                problems.error((*path, "service_tiers", tier), "is the standard tier, whose price stands outside")
+        if standard is not None:
+            found = ((tier, Price(rates)) for tier, rates in others.items() if rates is not None)
+            prices[name] = Price(standard, service_tiers=tuple(found))
     return prices
+
+
+def _rates(table: dict[str, Any], path: Path, problems: Problems) -> Rates | None:
+    """The rates of a table; None where something that it needs is missing."""
+    missing = [key for key in _NEEDED if key not in table]
+    for key in missing:
+        if (*path, key) not in problems.document.lines:  # else its mistake has been told
+            problems.error(path, f"needs {key}, in dollars for a million tokens; 0 if it costs nothing")
+    return PriceSettings(**table).rates() if not missing else None
 
 
 def _check_name(name: str, path: Path, providers: ProviderLoader, problems: Problems) -> None:

@@ -12,7 +12,7 @@ from penstock.gateway.config.settings import (
     Captures,
     LedgerSettings,
     Limits,
-    PriceSettings,
+    ModelPriceSettings,
     Provider,
     Retries,
     Server,
@@ -75,7 +75,7 @@ class File(Struct, frozen=True, kw_only=True):
     admin: Annotated[AdminSettings, Meta(description="Where keys are managed, over HTTP.")] = AdminSettings()
     telemetry: Annotated[TelemetrySettings, Meta(description="Who is told of traces.")] = TelemetrySettings()
     prices: Annotated[
-        Mapping[str, PriceSettings],
+        Mapping[str, ModelPriceSettings],
         Meta(description="What models cost, by provider/model or a pattern such as acme/*, over what is built in."),
     ] = {}
 

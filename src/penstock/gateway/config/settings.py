@@ -194,21 +194,31 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     cached: Annotated[Dollars | None, Meta(description="Input that is read from a cache, if not as input.")] = None
     cache_write: Annotated[Dollars | None, Meta(description="Input that is put into a cache, if not as input.")] = None
     reasoning: Annotated[Dollars | None, Meta(description="Output that is thought only, if not as output.")] = None
+    cache_write_1h: Annotated[
+        Dollars | None, Meta(description="Input that is put into a cache for an hour, if not twice the input.")
+    ] = None
 
-    def price(self) -> Price:
+    def rates(self) -> Rates:
         """The same in whole numbers, exactly as it is written. Audio costs what text costs."""
         read, written = _exactly(self.input), _exactly(self.output)
-        return Price(
-            Rates(
-                input=read,
-                output=written,
-                cached=read if self.cached is None else _exactly(self.cached),
-                cache_write=read if self.cache_write is None else _exactly(self.cache_write),
-                reasoning=written if self.reasoning is None else _exactly(self.reasoning),
-                audio_input=read,
-                audio_output=written,
-            )
+        return Rates(
+            input=read,
+            output=written,
+            cached=read if self.cached is None else _exactly(self.cached),
+            cache_write=read if self.cache_write is None else _exactly(self.cache_write),
+            reasoning=written if self.reasoning is None else _exactly(self.reasoning),
+            audio_input=read,
+            audio_output=written,
+            cache_write_1h=None if self.cache_write_1h is None else _exactly(self.cache_write_1h),
         )
+
+
+class ModelPriceSettings(PriceSettings, frozen=True, kw_only=True):
+    """The same, and what the model costs in other service tiers than the standard one."""
+
+    service_tiers: Annotated[
+        Mapping[str, PriceSettings], Meta(description="Its prices in other service tiers, such as flex or priority.")
+    ] = {}
 
 
 def _exactly(dollars: float) -> int:
