@@ -179,7 +179,18 @@ INSERT INTO keys VALUES (
 """
 # The call and the key, as this version knows them: what version 1 did not know of them is not made up.
 FIRST_CALL = structs.replace(
-    FULL, attempts=tuple(structs.replace(attempt, longest_gap_ms=0, stalls=()) for attempt in FULL.attempts)
+    FULL,
+    attempts=tuple(
+        structs.replace(
+            attempt,
+            longest_gap_ms=0,
+            stalls=(),
+            approximate=False,
+            tier="",
+            tokens=structs.replace(attempt.tokens, audio_input=0, audio_output=0, cache_write_1h=0),
+        )
+        for attempt in FULL.attempts
+    ),
 )
 FIRST_KEY = structs.replace(KEY, rotated_ms=None, previous=b"", previous_until_ms=None)
 

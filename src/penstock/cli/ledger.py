@@ -128,6 +128,7 @@ def describe(entry: Entry) -> dict[str, object]:
         "tokens": asdict(entry.tokens),
         "measure": entry.measure,
         "cost_usd": dollars(entry.cost),
+        "approximate": entry.approximate,
         "priced_usd": dollars(entry.priced),
     }
 
@@ -169,6 +170,7 @@ def _notes(entry: Entry) -> list[str]:
         *([entry.code] if entry.code else []),
         *([counted(len(entry.attempts), "attempt")] if len(entry.attempts) > 1 else []),
         *(["estimated"] if entry.measure == "estimated" else []),
+        *(["approximate cost"] if entry.approximate else []),
         *([counted(repairs, "repair")] if repairs else []),
     ]
 
@@ -216,6 +218,7 @@ def _facts(entry: Entry, names: dict[str, str]) -> list[tuple[str, str]]:
     status = f", status {entry.status}" if entry.status else ""
     code = f", {entry.code}" if entry.code else ""
     cost = money(entry.priced) + ("" if entry.cost is not None else " and what is unpriced")
+    cost += ", approximate" if entry.approximate else ""
     tags = ", ".join(f"{name}={value}" for name, value in entry.tags.items())
     facts = [
         ("call", entry.id),
@@ -250,5 +253,5 @@ def _attempt(attempt: AttemptEntry) -> list[str]:
         seconds(attempt.first_event_ms / 1000) if attempt.first_event_ms is not None else "–",
         seconds(attempt.duration_ms / 1000),
         attempt.measure,
-        attempt.price or "–",
+        ", ".join(filter(None, (attempt.price, attempt.tier, "approximate" if attempt.approximate else ""))) or "–",
     ]

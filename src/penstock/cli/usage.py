@@ -13,13 +13,13 @@ from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.book import Grouping, UsageRow
 
-_FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated")
+_FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Shown to people only where there is any.
-_RARE = ("cached", "cache_write", "reasoning", "unpriced", "estimated")
+_RARE = ("cached", "cache_write", "reasoning", "unpriced", "estimated", "approximate")
 _DOUBT = {"": "yellow", "0": "dim"}
-_DOUBTFUL = {"unpriced": _DOUBT, "estimated": _DOUBT}
+_DOUBTFUL = {"unpriced": _DOUBT, "estimated": _DOUBT, "approximate": _DOUBT}
 # The first to go where a terminal is narrow.
-_SPARE = {"cache_write": 6, "reasoning": 5, "cached": 4, "estimated": 3, "input": 2, "output": 1}
+_SPARE = {"cache_write": 6, "reasoning": 5, "cached": 4, "estimated": 3, "approximate": 3, "input": 2, "output": 1}
 _HEADS = {"cache_write": "cache write"}
 
 
@@ -38,7 +38,8 @@ def command(asked: Asked, by: str, *, as_json: bool, as_csv: bool) -> None:
     """Sum up the calls in the ledger: tokens, and what they cost.
 
     Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a
-    price; calls in which something has none are "unpriced".
+    price; calls in which something has none are "unpriced". It is "approximate" where the rate of a service tier, or of
+    what was written into a cache for an hour, is not certain.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from penstock.core.price import cost_of
+from penstock.core.price import ServiceTier, charge
 from penstock.core.usage import Tokens
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import AttemptEntry, Entry, Measure, Outcome
@@ -66,6 +66,7 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         measure="estimated",
         tokens=Tokens(input=call.input_estimate),
         cost=None,
+        tier=call.tier.name,
         began_ms=round(last.began_s * 1000),
     )
     return Entry(
@@ -98,14 +99,10 @@ def orphan(
     duration_ms = max(died_ms - left.at_ms, last.began_ms)
     events, said = reached
     tokens = Tokens(input=last.tokens.input, output=output(f"{last.provider}/{last.model}", said, events))
-    last = structs.replace(
-        last,
-        tokens=tokens,
-        events=events,
-        duration_ms=duration_ms - last.began_ms,
-        cost=cost_of(tokens, priced.price) if priced is not None else None,
-        price=priced.version if priced is not None else "",
-    )
+    last = structs.replace(last, tokens=tokens, events=events, duration_ms=duration_ms - last.began_ms)
+    if priced is not None:
+        cost, approximate = charge(tokens, priced.price, ServiceTier(last.tier))
+        last = structs.replace(last, cost=cost, approximate=approximate, price=priced.version)
     return structs.replace(left, duration_ms=duration_ms, attempts=(*before, last))
 
 
@@ -115,11 +112,12 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
     if tokens is None:
         measure, tokens = _measured(call, attempt, output)
     first_s, gaps = attempt.first_event_s, attempt.gaps
-    priced, cost, price = attempt.priced, None, ""
+    priced, cost, price, approximate = attempt.priced, None, "", False
     if measure == "void":
         cost = 0
     elif priced is not None:
-        cost, price = cost_of(tokens, priced.price), priced.version
+        price = priced.version
+        cost, approximate = charge(tokens, priced.price, attempt.tier)
     return AttemptEntry(
         provider=attempt.provider,
         model=attempt.model,
@@ -129,7 +127,9 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         measure=measure,
         tokens=tokens,
         cost=cost,
+        approximate=approximate,
         price=price,
+        tier=attempt.tier.name,
         began_ms=round(attempt.began_s * 1000),
         first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(attempt.seconds * 1000),

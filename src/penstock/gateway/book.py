@@ -51,6 +51,8 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     """Calls in which something has no price."""
     estimated: int
     """Calls in which something was estimated."""
+    approximate: int
+    """Calls whose cost is approximate."""
 
 
 class Spent(Struct, frozen=True, kw_only=True):

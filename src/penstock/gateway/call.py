@@ -20,6 +20,7 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.price import STANDARD, ServiceTier
 from penstock.core.usage import Tokens, Usage
 from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import Gaps
@@ -39,6 +40,8 @@ _SAID: dict[type[Event], str] = {
     ToolCallDelta: "arguments",
 }
 SPOKEN = frozenset((*_SAID, Extra))
+# Longer than the name of any service tier.
+_LONGEST_TIER = 64
 
 
 class Framed(Protocol):
@@ -65,6 +68,8 @@ class Attempt(Struct, eq=False):
     secrets: tuple[str, ...] = ()
     priced: PricedModel | None = None
     """What its tokens cost, as it was when the attempt began; None where nobody knows."""
+    tier: ServiceTier = STANDARD
+    """The service tier that its price depends on."""
     began_s: float = 0.0
     """Since the call began."""
     span: str = ""
@@ -107,6 +112,11 @@ class Attempt(Struct, eq=False):
     """Ends the answer, while it comes, and tells the client why."""
     halt: Callable[[bool], None] | None = None
     """Has the provider wait, while it comes, and go on."""
+
+    def report_tier(self, name: object) -> None:
+        """The provider reports a service tier, or nothing."""
+        if isinstance(name, str) and name:
+            self.tier = ServiceTier(self.tier.asked, name[:_LONGEST_TIER].lower())
 
     @property
     def limit(self) -> int:
@@ -177,6 +187,8 @@ class Call(Struct, eq=False):
     tags: Mapping[str, str] = {}
     user: str = ""
     input_estimate: int = 0
+    tier: ServiceTier = STANDARD
+    """The service tier that the client asks for."""
     cap: int | None = None
     """Tokens that the client allows the answer to have; None where it does not say."""
     asking: bool = False
@@ -219,8 +231,11 @@ class Call(Struct, eq=False):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):
                 attempt.usage = event.usage
+                attempt.report_tier(event.usage.tier)
             elif isinstance(event, Extra):
                 attempt.sound += _sound(event)
+                if event.place == "chunk":
+                    attempt.report_tier(event.fields.get("service_tier"))
             elif isinstance(event, Repair):
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
                 attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1

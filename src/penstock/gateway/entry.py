@@ -22,7 +22,8 @@ NANODOLLARS = 1_000_000_000
 class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One try at one target. `cost` is None where tokens were consumed that nobody knows the price of: *unpriced*.
 
-    `price` names the price that was used: its table and the table's version.
+    `price` names the price that was used: its table and the table's version. `tier` is the service tier, empty for the
+    standard one. The cost is `approximate` where it is not sure which rate counts: see `core/price.py`, rule 6.
     """
 
     provider: str
@@ -33,7 +34,9 @@ class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     measure: Measure = "void"
     tokens: Tokens = Tokens()
     cost: int | None = 0
+    approximate: bool = False
     price: str = ""
+    tier: str = ""
     began_ms: int = 0
     """Since the call began."""
     first_event_ms: int | None = None
@@ -91,6 +94,11 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.attempts[0].cost
         costs = [attempt.cost for attempt in self.attempts]
         return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether the cost of any attempt is."""
+        return any(attempt.approximate for attempt in self.attempts)
 
     @property
     def priced(self) -> int:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from penstock.core.price import ServiceTier
 from penstock.gateway.accounting import entry_of, open_entry, orphan
 from penstock.gateway.accounts import Accounts
 from penstock.gateway.call import Attempt, Call
@@ -117,6 +118,8 @@ class Ledger:
         call.input_estimate = wish.input
         call.cap = wish.output
         key = call.key
+        if wish.tier:
+            call.tier = ServiceTier(wish.tier)
         if wish.user:
             call.user = kept_text(wish.user, self.secrets)
         if wish.tags or key is not None:
@@ -141,6 +144,7 @@ class Ledger:
         """An attempt begins."""
         attempt.began_s = self._loop.time() - call.started
         attempt.priced = self._price(plan)
+        attempt.tier = call.tier
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
         if call.held is not None:

@@ -289,6 +289,7 @@ class Relay(Timed):
         self._advance()
         attempt.finishes.append(tail.reason)
         attempt.tokens = tail.tokens
+        attempt.report_tier(tail.tier)
         self._finish("completed")
         self._client.end(data)
         return True
@@ -382,6 +383,7 @@ class Relay(Timed):
         self._attempt.answered = self._is_answered(failure, ending)
         if self._attempt.said and (usage := self._reported()) is not None:
             self._attempt.usage = usage
+            self._attempt.report_tier(usage.tier)
         self._finish(ending)
         if committed:
             self._call.code = self._call.code or failure.code

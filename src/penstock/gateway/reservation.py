@@ -54,14 +54,15 @@ class Reservations:
     ) -> None:
         """Hold what a call may cost at the dearest of these prices, for as long as it may take."""
         assert call.key is not None
+        possible = [price for priced in prices for price in call.tier.prices(priced.price)]
         input = _with_margin(wish.input)
         output = wish.output if wish.output is not None else _USUAL_OUTPUT
         least = wish.output if wish.output is not None else _LEAST_OUTPUT
         now = call.at_ms
         demand = Demand(
             id=call.id,
-            cost=_dearest(prices, Tokens(input=input, output=output)),
-            least_cost=_dearest(prices, Tokens(input=input, output=least)),
+            cost=_dearest(possible, Tokens(input=input, output=output)),
+            least_cost=_dearest(possible, Tokens(input=input, output=least)),
             tokens=wish.input + output,
             least_tokens=wish.input + least,
             now=now,
@@ -99,7 +100,7 @@ class Reservations:
         attempt = call.attempts[-1]
         if attempt.priced is None or call.held is None or call.key is None:
             return
-        price = attempt.priced.price
+        prices = attempt.tier.prices(attempt.priced.price)
         events, said = attempt.reached
         sound = estimate_sound(attempt.sound)
         output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events) + sound
@@ -107,9 +108,9 @@ class Reservations:
             attempt.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
             return
         input = Tokens(input=_with_margin(call.input_estimate))
-        left = _affordable(call.held - cost_of(structs.replace(input, output=output, audio_output=sound), price), price)
+        left = _affordable(call.held, structs.replace(input, output=output, audio_output=sound), prices)
         # More is asked for while there is some: the answer may take a moment, and the stream need not wait for it.
-        whole = _affordable(call.held - cost_of(input, price), price)
+        whole = _affordable(call.held, input, prices)
         least = _LEAST_OUTPUT if call.used_up or call.asking else max(_LEAST_OUTPUT, whole // 4)
         if left > least or not said:
             attempt.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
@@ -121,7 +122,7 @@ class Reservations:
                 attempt.halt(True)
         else:
             call.asking = True
-            more = _dearest([attempt.priced], Tokens(output=_USUAL_OUTPUT))
+            more = _dearest(prices, Tokens(output=_USUAL_OUTPUT))
             tokens = call.input_estimate + output
             self._accounts.extend(call.key, call.id, call.held + more, tokens, partial(self._extended, call))
             if call.asking:
@@ -154,18 +155,23 @@ _USED_UP = Failure(
 )
 
 
-def _dearest(prices: Sequence[PricedModel], tokens: Tokens) -> int:
+def _dearest(prices: Sequence[Price], tokens: Tokens) -> int:
     """What tokens cost at most: nobody knows beforehand which of them will be thought, or written into a cache."""
+    all_input = tokens.input
     kinds = [
-        structs.replace(tokens, cache_write=written, reasoning=thought)
-        for written in {0, tokens.input}
+        structs.replace(tokens, cache_write=written, cache_write_1h=hour, reasoning=thought)
+        for written, hour in {(0, 0), (all_input, 0), (all_input, all_input)}
         for thought in {0, tokens.output}
     ]
-    return max((cost_of(kind, priced.price) for priced in prices for kind in kinds), default=0)
+    return max((cost_of(kind, price) for price in prices for kind in kinds), default=0)
 
 
-def _affordable(nanodollars: int, price: Price) -> int:
-    """How many tokens of output can be had for so much."""
+def _affordable(held: int, used: Tokens, prices: Sequence[Price]) -> int:
+    """How many more tokens of output can be had for what is held, behind what is used, at the dearest of the prices."""
+    return min(_affordable_at(held - cost_of(used, price), price) for price in prices)
+
+
+def _affordable_at(nanodollars: int, price: Price) -> int:
     for_a_thousand = cost_of(Tokens(output=1_000), price) - cost_of(Tokens(), price)
     return nanodollars * 1_000 // for_a_thousand if for_a_thousand else 1_000_000_000
 

@@ -45,6 +45,7 @@ class SteadyRelay(Relay):
         self._see_first()
         attempt, start = self._attempt, beginning.start
         attempt.response_id, attempt.response_model = start.id, start.model
+        attempt.report_tier(beginning.told.get("service_tier"))
         self._writer.note(beginning.events)
         self._held = first
         if words:

@@ -1,4 +1,4 @@
-"""Wish: what a request asks for, as far as it is to be accounted: tokens at most, and the client's own tags."""
+"""Wish: what a request asks for, as far as it is to be accounted: tokens at most, a service tier, the client's tags."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,16 +15,18 @@ _BYTES_PER_TOKEN = 4
 _MOST_OUTPUT = 1_000_000_000
 # What of a chat is looked at, beside its messages.
 _CAPS = ("max_completion_tokens", "max_tokens")
-_LOOKED_AT = BESIDE_MESSAGES.union(_CAPS, ("n", "metadata", "user"))
+_LOOKED_AT = BESIDE_MESSAGES.union(_CAPS, ("n", "metadata", "user", "service_tier"))
 
 
 class Wish(Struct, frozen=True):
-    """Tokens of the input, estimated; tokens of the output at most, None where the client does not say; and tags."""
+    """Tokens of the input, estimated; tokens of the output at most, None where the client does not say; tags; the
+    service tier, in lower case."""
 
     input: int
     output: int | None = None
     tags: Mapping[str, str] = {}
     user: str = ""
+    tier: str = ""
 
 
 def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
@@ -40,6 +42,7 @@ def of_chat(request: ChatRequest, overrides: Mapping[str, object]) -> Wish:
         min(cap * choices, _MOST_OUTPUT) if cap is not None else None,
         _tags(fields.get("metadata")),
         _text(fields.get("user")),
+        _text(overrides.get("service_tier", fields.get("service_tier"))).lower(),
     )
 
 

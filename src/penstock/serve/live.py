@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from penstock.core.price import cost_of
+from penstock.core.price import charge
 from penstock.core.usage import Tokens
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import Entry
@@ -250,7 +250,7 @@ def _cost(call: Call, attempt: Attempt, tokens: int) -> int | None:
     """About what an attempt has cost so far; None where nobody knows."""
     if attempt.priced is None:
         return None
-    return cost_of(Tokens(input=call.input_estimate, output=tokens), attempt.priced.price)
+    return charge(Tokens(input=call.input_estimate, output=tokens), attempt.priced.price, attempt.tier)[0]
 
 
 def _longest_ms(before: list[int], gaps: Gaps) -> int:

@@ -24,11 +24,12 @@ def _columns(names: str) -> tuple[str, ...]:
 # Texts stand together, and so do numbers: they are looked at together.
 CALL = _columns(
     "id key surface model code end_user at_ms settled_ms status duration_ms input output cached cache_write reasoning"
-    " cost unpriced stream outcome measure first_event_ms repairs tags"
+    " cost unpriced approximate stream outcome measure first_event_ms repairs tags"
 )
 ATTEMPT = _columns(
-    "number provider model code price status began_ms duration_ms events longest_gap_ms input output cached cache_write"
-    " reasoning cost first_event_ms outcome measure stalls"
+    "number provider model code price tier status began_ms duration_ms events longest_gap_ms input output cached"
+    " cache_write reasoning audio_input audio_output cache_write_1h approximate cost first_event_ms outcome measure"
+    " stalls"
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
@@ -47,6 +48,7 @@ def call_row(entry: Entry) -> Row:
         *_texts(entry.id, entry.key, entry.surface, entry.model, entry.code, entry.user),
         *_numbers(at_ms, number(at_ms) + number(took_ms), entry.status, took_ms, *_counts(tokens), entry.priced),
         int(entry.cost is None),
+        int(entry.approximate),
         int(entry.stream),
         entry.outcome,
         entry.measure,
@@ -64,7 +66,7 @@ def attempt_rows(entry: Entry) -> list[Row]:
 def _attempt_row(index: int, attempt: AttemptEntry) -> Row:
     return (
         index,
-        *_texts(attempt.provider, attempt.model, attempt.code, attempt.price),
+        *_texts(attempt.provider, attempt.model, attempt.code, attempt.price, attempt.tier),
         *_numbers(
             attempt.status,
             attempt.began_ms,
@@ -72,6 +74,10 @@ def _attempt_row(index: int, attempt: AttemptEntry) -> Row:
             attempt.events,
             attempt.longest_gap_ms,
             *_counts(attempt.tokens),
+            attempt.tokens.audio_input,
+            attempt.tokens.audio_output,
+            attempt.tokens.cache_write_1h,
+            int(attempt.approximate),
         ),
         _number(attempt.cost),
         _number(attempt.first_event_ms),
@@ -130,9 +136,14 @@ def _read_attempt(row: Mapping[str, Value]) -> AttemptEntry:
             cached=cast(int, row["cached"]),
             cache_write=cast(int, row["cache_write"]),
             reasoning=cast(int, row["reasoning"]),
+            audio_input=cast(int, row["audio_input"]),
+            audio_output=cast(int, row["audio_output"]),
+            cache_write_1h=cast(int, row["cache_write_1h"]),
         ),
         cost=cast("int | None", row["cost"]),
+        approximate=bool(row["approximate"]),
         price=cast(str, row["price"]),
+        tier=cast(str, row["tier"]),
         began_ms=cast(int, row["began_ms"]),
         first_event_ms=cast("int | None", row["first_event_ms"]),
         duration_ms=cast(int, row["duration_ms"]),

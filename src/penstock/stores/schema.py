@@ -232,8 +232,22 @@ def _fourth(words: Words) -> Sequence[str]:
     )
 
 
+def _fifth(_words: Words) -> Sequence[str]:
+    """What a cost depends on besides: audio, cache writes for an hour, the service tier; and whether it is approximate.
+
+    Of calls that were booked before, these are unknown, and 0.
+    """
+    counts = ("audio_input", "audio_output", "cache_write_1h", "approximate")
+    return (
+        *(f"ALTER TABLE attempts ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0" for name in counts),
+        "ALTER TABLE attempts ADD COLUMN tier TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE calls ADD COLUMN approximate BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE summed_usage ADD COLUMN approximate BIGINT NOT NULL DEFAULT 0",
+    )
+
+
 # The n-th leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

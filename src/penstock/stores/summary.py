@@ -51,19 +51,32 @@ FROM chosen c JOIN call_repairs r ON r.call = c.place
     JOIN attempts a ON a.call = c.place AND a.number = (SELECT MAX(b.number) FROM attempts b WHERE b.call = r.call)
 """
 # Usage by these is summed up; by whatever else, each call is counted.
-USED = ("calls", "input", "output", "cached", "cache_write", "reasoning", "cost", "unpriced", "estimated")
+USED = (
+    "calls",
+    "input",
+    "output",
+    "cached",
+    "cache_write",
+    "reasoning",
+    "cost",
+    "unpriced",
+    "estimated",
+    "approximate",
+)
 _TOKENS = USED[1:7]
 OF_CALLS = (
     "COUNT(*)",
     *(f"COALESCE(SUM(c.{column}), 0)" for column in _TOKENS),
     "COALESCE(SUM(c.unpriced), 0)",
     "COUNT(CASE WHEN c.measure = 'estimated' THEN 1 END)",
+    "COALESCE(SUM(c.approximate), 0)",
 )
 OF_ATTEMPTS = (
     "COUNT(DISTINCT c.place)",
     *(f"COALESCE(SUM(a.{column}), 0)" for column in _TOKENS),
     "COUNT(DISTINCT CASE WHEN a.number IS NOT NULL AND a.cost IS NULL THEN c.place END)",
     "COUNT(DISTINCT CASE WHEN a.measure = 'estimated' THEN c.place END)",
+    "COUNT(DISTINCT CASE WHEN a.approximate > 0 THEN c.place END)",
 )
 
 # Who removes calls waits for it, or is waited for.

@@ -89,12 +89,12 @@ class Answer:
         model: str,
         clock: Callable[[], float],
         noted: Callable[[str], Call | None],
-        billed: Callable[[str, Usage | None], Bill],
+        billed: Callable[[str, Usage | None, str], Bill],
     ) -> None:
         self._model = model
         self._clock = clock
         self._noted = noted  # what our own gateway knows of a call, by its id
-        self._billed = billed  # what an answer of a target has cost, by its usage
+        self._billed = billed  # what an answer of a target has cost, by its usage and its tier
         self._began = clock()
         self._queue: SimpleQueue[list[Event] | None] = SimpleQueue()
         self._reader = StreamReader("openai_chat")
@@ -189,6 +189,7 @@ class Answer:
         call = self._noted(self._headers.get("x-request-id", ""))
         names = [self._headers.get(f"x-penstock-{part}", "") for part in ("provider", "model")]
         target = "/".join(names) if all(names) else ""
+        tier = completion.extras.get("service_tier")
         self._told = Told(
             model=self._model,
             completion=completion,
@@ -196,7 +197,7 @@ class Answer:
             reason=reason,
             code=code,
             target=target,
-            bill=self._billed(target, completion.usage),
+            bill=self._billed(target, completion.usage, tier if isinstance(tier, str) else ""),
             repairs=dict(call.repairs) if call is not None else self._repairs(completion),
             first_event_s=self._first_event_s,
             total_s=total_s,

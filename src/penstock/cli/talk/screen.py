@@ -148,7 +148,9 @@ def _cost(bill: Bill) -> str:
     """What it has cost; nothing where nobody asks for money, or where it is not known."""
     if bill.cost is None:
         return UNPRICED if bill.price == UNPRICED else ""
-    return "" if bill.price in WITHOUT_MONEY else dollars(bill.cost) if bill.cost else "free"
+    if bill.price in WITHOUT_MONEY:
+        return ""
+    return f"{'≈ ' if bill.approximate else ''}{dollars(bill.cost)}" if bill.cost else "free"
 
 
 def _repairs(repairs: dict[str, int]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from penstock.core.price import cost_of
+from penstock.core.price import ServiceTier, charge
 from penstock.core.usage import Tokens, Usage
 from penstock.errors import UnknownTargetError
 from penstock.gateway.config import Config
@@ -24,6 +24,7 @@ class Bill(Struct, frozen=True):
 
     cost: int | None = None
     price: str | None = None
+    approximate: bool = False
 
 
 class Till:
@@ -35,8 +36,8 @@ class Till:
         self._thread = threading.Thread(target=self._open, args=(environment, say), daemon=True, name="penstock-prices")
         self._thread.start()
 
-    def bill(self, target: str, usage: Usage | None) -> Bill:
-        """What an answer of a target has cost. Waits for the prices, if they are not there yet."""
+    def bill(self, target: str, usage: Usage | None, tier: str) -> Bill:
+        """What an answer of a target has cost in a service tier. Waits for the prices, if they are not there yet."""
         if usage is None or usage.blank:
             return Bill()
         try:
@@ -45,9 +46,11 @@ class Till:
             return Bill()
         self._thread.join()
         found = self._book.find(asked.provider, asked.model, time.time()) if self._book is not None else None
-        return (
-            Bill(cost_of(Tokens.of(usage), found.price), found.version) if found is not None else Bill(None, UNPRICED)
-        )
+        if found is None:
+            return Bill(None, UNPRICED)
+        reported = ServiceTier(reported=(usage.tier or tier).lower())
+        cost, approximate = charge(Tokens.of(usage), found.price, reported)
+        return Bill(cost, found.version, approximate)
 
     def _open(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
         self._book = PriceBook.load(environment, self._config.prices, say)

@@ -26,6 +26,7 @@ def told_entry(entry: Entry) -> dict[str, object]:
         "measure": entry.measure,
         "tokens": structs.asdict(entry.tokens),
         "cost": money(entry.cost),
+        "approximate": entry.approximate,
         "repairs": dict(entry.repairs),
         "tags": dict(entry.tags),
         "user": entry.user or None,
@@ -46,4 +47,5 @@ def _attempt(attempt: AttemptEntry) -> dict[str, object]:
         "tokens": structs.asdict(attempt.tokens),
         "cost": money(attempt.cost),
         "price": attempt.price or None,
+        "tier": attempt.tier or None,
     }

@@ -30,6 +30,11 @@ export function money(text) {
   return `$${value.toFixed(Math.max(2, digits)).replace(/(\.\d\d\d*?)0+$/, '$1')}`;
 }
 
+/** What a call, an attempt or a group of calls has cost, marked where that is approximate. */
+export function cost(one) {
+  return one.approximate ? `≈ ${money(one.cost)}` : money(one.cost);
+}
+
 export function duration(ms) {
   if (ms === null || ms === undefined) return NONE;
   if (ms < 999.5) return `${Math.round(ms)} ms`;

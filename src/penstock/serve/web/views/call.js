@@ -2,7 +2,7 @@
 
 import { link } from '../kit/address.js';
 import { announce, copy, facts, h, outcome, s } from '../kit/dom.js';
-import { count, duration, exactly, money, plural } from '../kit/format.js';
+import { cost, count, duration, exactly, plural } from '../kit/format.js';
 import { fail, get, ticked } from '../kit/http.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
 
@@ -36,7 +36,7 @@ function summary(entry, names) {
     ['Took', duration(entry.duration_ms)],
     ['First event', duration(entry.first_event_ms)],
     ['Tokens', `${count(entry.tokens.input)} in, ${count(entry.tokens.output)} out`],
-    ['Cost', money(entry.cost)],
+    ['Cost', entry.approximate ? `${cost(entry)} (approximate)` : cost(entry)],
     ['Status', entry.status || '–'],
     ['Asked by', entry.key ? h('a', { href: link('calls', { key: entry.key }) }, names.get(entry.key) ?? entry.key) : 'no key'],
     ['Kind', `${entry.surface}, ${entry.stream ? 'streamed' : 'in one piece'}`],
@@ -82,9 +82,9 @@ function story(one) {
 
 function usage(entry) {
   if (!entry.attempts.length) return null;
-  const shown = ['input', 'cached', 'cache_write', 'output', 'reasoning'].filter((name) => name === 'input' || name === 'output' || entry.attempts.some(({ tokens }) => tokens[name]));
+  const shown = ['input', 'cached', 'cache_write', 'audio_input', 'output', 'reasoning', 'audio_output'].filter((name) => name === 'input' || name === 'output' || entry.attempts.some(({ tokens }) => tokens[name]));
   const rows = entry.attempts.map((one) => h('tr', {}, h('td', { class: 'name', title: one.provider }, one.provider), shown.map((name) => h('td', { class: 'number', 'data-what': name.replace('_', ' ') }, count(one.tokens[name]))),
-    h('td', { class: 'number first', 'data-what': '' }, money(one.cost)), h('td', { class: 'whole' }, MEASURES[one.measure] ?? one.measure), h('td', { class: 'whole', 'data-what': 'priced by' }, one.price ? h('code', {}, one.price) : '–')));
+    h('td', { class: 'number first', 'data-what': '' }, cost(one)), h('td', { class: 'whole' }, MEASURES[one.measure] ?? one.measure), h('td', { class: 'whole', 'data-what': 'priced by' }, one.price ? [h('code', {}, one.price), one.tier && `, ${one.tier} tier`, one.approximate && ', approximate'] : '–')));
   return section('Usage and price', h('div', { class: 'scroll' }, h('table', { class: 'stack' }, h('caption', { class: 'unseen' }, 'What each attempt used'),
     h('thead', {}, h('tr', {}, h('th', {}, 'Provider'), shown.map((name) => h('th', { class: 'number' }, name.replace('_', ' ').replace(/^./, (first) => first.toUpperCase()))), h('th', { class: 'number' }, 'Cost'), h('th', {}, 'Tokens are'), h('th', {}, 'Priced by'))),
     h('tbody', {}, rows))));
@@ -113,7 +113,7 @@ function tags(entry) {
 }
 
 function curl(entry, state) {
-  const text = curlOf(entry, state.listening?.[0] ?? '127.0.0.1:4000');
+  const text = curlOf(entry, state.listening?.[0] ?? '127.0.0.1:8080');
   const source = h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'A request like it' }, text);
   const button = h('button', { type: 'button', onclick: async () => {
     const done = await copy(text, source);

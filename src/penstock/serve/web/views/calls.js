@@ -2,7 +2,7 @@
 
 import { changed, link } from '../kit/address.js';
 import { announce, field, h, outcome, select } from '../kit/dom.js';
-import { count, duration, exactly, moment, money, plural } from '../kit/format.js';
+import { cost, count, duration, exactly, moment, plural } from '../kit/format.js';
 import { fail, get } from '../kit/http.js';
 import { keyNames, SPANS, used } from '../kit/names.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
@@ -181,7 +181,7 @@ function rowOf(entry, names) {
     h('td', { class: 'short late', title: last?.provider }, last ? [last.provider, entry.attempts.length > 1 && h('span', { class: 'soft' }, ` after ${plural(entry.attempts.length - 1, 'other')}`)] : ''),
     h('td', { class: 'short soft late', title: names.get(entry.key) }, entry.key ? (names.get(entry.key) ?? entry.key) : ''),
     h('td', { class: 'number', 'data-what': 'in' }, count(entry.tokens.input)), h('td', { class: 'number', 'data-what': 'out' }, count(entry.tokens.output)),
-    h('td', { class: 'number first', 'data-what': '' }, money(entry.cost)), h('td', { class: 'number late' }, duration(entry.first_event_ms)),
+    h('td', { class: 'number first', 'data-what': '' }, cost(entry)), h('td', { class: 'number late' }, duration(entry.first_event_ms)),
     h('td', { class: 'number', 'data-what': 'took' }, duration(entry.duration_ms)),
     h('td', { class: 'tight' }, codes.slice(0, 1).map((code) => h('a', { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong }, code)), codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`),
       !codes.length && notices.length > 0 && h('a', { class: 'soft', href: here, title: notices.map((code) => REPAIRS[code].wrong).join(' ') }, plural(notices.length, 'notice'))));

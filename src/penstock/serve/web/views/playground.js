@@ -2,7 +2,7 @@
 
 import { changed, link } from '../kit/address.js';
 import { announce, field, h, outcome, select } from '../kit/dom.js';
-import { count, duration, money } from '../kit/format.js';
+import { cost, count, duration } from '../kit/format.js';
 import { complain, events, get, Oops, post } from '../kit/http.js';
 import { sayings } from '../kit/said.js';
 
@@ -150,7 +150,7 @@ export function mount(root, first) {
     const parts = (entry) => [
       entry ? outcome(entry.outcome) : stopped ? 'stopped' : state.done ? 'completed' : state.events ? 'broke off' : 'failed',
       entry ? `${count(entry.tokens.input)} in, ${count(entry.tokens.output)} out (${entry.measure})` : state.usage ? `${count(state.usage.prompt_tokens)} in, ${count(state.usage.completion_tokens)} out` : '',
-      entry ? money(entry.cost) : '',
+      entry ? cost(entry) : '',
       state.events > 0 && `first event ${duration(entry?.first_event_ms ?? state.first)}`,
       `took ${duration(entry?.duration_ms ?? took)}`,
       state.id && entry ? h('a', { href: link('calls', {}, state.id) }, 'see the call') : '',

@@ -3,7 +3,7 @@
 import { changed, link } from '../kit/address.js';
 import { bars, meter } from '../kit/chart.js';
 import { announce, choices, figures, h } from '../kit/dom.js';
-import { brief, count, exactly, money, plural, utcDay } from '../kit/format.js';
+import { brief, cost, count, exactly, money, plural, utcDay } from '../kit/format.js';
 import { fail, get, ticked } from '../kit/http.js';
 import { keyNames, keysOf, SPAN_MS, SPANS } from '../kit/names.js';
 
@@ -53,7 +53,8 @@ function totals(days, since) {
   const sum = (name) => days.reduce((total, day) => total + Number(day[name]), 0);
   const calls = sum('calls');
   return figures([['Spent', money(sum('cost'))], ['Calls', h('a', { href: link('calls', { since }) }, brief(calls))], ['Input tokens', brief(sum('input'))], ['Output tokens', brief(sum('output'))],
-    sum('unpriced') > 0 && ['Unpriced calls', [brief(sum('unpriced')), ' ', h('small', {}, 'not in the sum')]], sum('estimated') > 0 && ['Estimated', [brief(sum('estimated')), ' ', h('small', {}, 'calls')]]]);
+    sum('unpriced') > 0 && ['Unpriced calls', [brief(sum('unpriced')), ' ', h('small', {}, 'not in the sum')]], sum('estimated') > 0 && ['Estimated', [brief(sum('estimated')), ' ', h('small', {}, 'calls')]],
+    sum('approximate') > 0 && ['Approximate cost', [brief(sum('approximate')), ' ', h('small', {}, 'calls')]]]);
 }
 
 function overDays(days, since, from) {
@@ -126,5 +127,5 @@ function nothing() {
 
 /** What a group has cost. Where nothing in it has a price, that is not nothing. */
 function spent(row) {
-  return Number(row.cost) === 0 && row.unpriced > 0 ? 'unpriced' : money(row.cost);
+  return Number(row.cost) === 0 && row.unpriced > 0 ? 'unpriced' : cost(row);
 }
