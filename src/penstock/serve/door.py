@@ -23,7 +23,10 @@ _NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key
 _UNKNOWN = "this key is not known here; one that was made just now is known within a second"
 _MISTYPED = "this key is mistyped, or a part of it is missing: its last digits do not fit the rest"
 _ROTATED = "this key was rotated, and what you show has ended: ask for its new secret"
-_REMEDY = "require a key (penstock keys create --name NAME), which ends this check; it guards against DNS rebinding"
+_REMEDY = (
+    "require a key (penstock keys create --name NAME, or [server] keys), which ends this check: it guards against DNS "
+    "rebinding"
+)
 _MAX_QUOTED = 100
 
 

@@ -94,7 +94,9 @@ class Admin:
         answer = partial(send_answer, exchange, new_request_id())
         for_page = not request.path.startswith("/admin/") and request.path not in ("/admin", METRICS)
         if not self._hosts.allows(request.headers.get("host", "")):
-            answer(refusal(403, "host_not_allowed", "ask for this by the address that it listens on, or localhost"))
+            answer(
+                refusal(403, "host_not_allowed", "ask by its address or localhost, or add the name to [admin] hosts")
+            )
         elif not is_own(request.headers) and not (for_page and _is_visit(request)):
             answer(refusal(403, "origin_not_allowed", "pages of other origins are not answered here"))
         elif for_page:
