@@ -8,6 +8,7 @@ Counters lie where they outlive a worker (`tally.py`), and gauges are asked of t
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -281,7 +282,9 @@ class Metrics:
         """What Prometheus is told, of all workers of this gateway."""
         told = [self._told()]
         if self.siblings is not None:
-            told += map(_decode, await self.siblings.ask("GET", "/gauges"))
+            for answer in await self.siblings.ask("GET", "/gauges"):
+                with suppress(msgspec.MsgspecError):  # not a worker's
+                    told.append(_decode(answer))
         return await self._loop.run_in_executor(None, self._text, self.tally.counts(), told)
 
     def handle(self, exchange: Exchange) -> None:
@@ -295,7 +298,11 @@ class Metrics:
         respond_json(exchange, 200, self._told())
 
     async def _answer(self, exchange: Exchange) -> None:
-        exchange.respond(200, {"content-type": CONTENT_TYPE}, await self.text())
+        try:
+            status, text = 200, await self.text()
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever scrapes is answered
+            status, text = 500, f"the metrics cannot be told: {type(error).__name__}\n".encode()
+        exchange.respond(status, {"content-type": CONTENT_TYPE}, text)
 
     def _told(self) -> _Told:
         self._count_all()  # whoever asks for the gauges reads the counters next

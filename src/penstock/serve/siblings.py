@@ -63,7 +63,7 @@ class Siblings:
     def _others(self) -> list[Path]:
         found = []
         for path in self._folder.glob("*.sock"):
-            if path != self._own and _lives(int(path.stem)):
+            if path != self._own and path.stem.isdecimal() and _lives(int(path.stem)):
                 found.append(path)
             elif path != self._own:
                 path.unlink(missing_ok=True)
@@ -180,8 +180,9 @@ async def _follow(socket: Path, path: str, follower: Follower) -> bool:
 
 
 def _lives(pid: int) -> bool:
+    """Whether a process of this user has that number; that of a worker which is gone may be another user's now."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError, OverflowError):
         return False
     return True

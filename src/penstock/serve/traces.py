@@ -1,7 +1,7 @@
 """Traces: hands settled calls to a thread that tells a collector of them. One that is slow or dead costs nothing.
 
-A call is put into a bounded queue, and that is all that the event loop does. What finds the queue full, and what the
-collector does not take, is dropped and counted.
+A call is put into a bounded queue, and that is all that the event loop does. What finds the queue full, what cannot be
+put into spans, and what the collector does not take, is dropped and counted; the thread goes on.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
 from penstock.gateway.entry import Entry
 from penstock.serve.histograms import Histograms
-from penstock.serve.spans import spans_of
+from penstock.serve.spans import Span, spans_of
 
 if TYPE_CHECKING:
     from penstock.serve.collector import Collector
@@ -62,6 +62,7 @@ class Traces:
         self._waiting: queue.Queue[_Settled | None] = queue.Queue(MAX_WAITING)
         self._ending = threading.Event()
         self._well = True
+        self._complained: set[str] = set()
         self._collector: Collector | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-telemetry")
         self._thread.start()
@@ -85,29 +86,57 @@ class Traces:
     # What runs in the thread.
 
     def _run(self) -> None:
-        from penstock.serve.collector import Collector  # noqa: PLC0415 - heavy, and an extra
-
-        self._collector = collector = Collector(self.settings.otlp)
         histograms = Histograms(self._address)
         due = time.monotonic() + self.settings.interval_s
         again = 0.0  # when to try a collector again that takes nothing
         while True:
             gathered = self._gather()
+            resting = time.monotonic() < again
+            spans: list[Span] = []
+            lost = 0
             for settled in gathered:
-                histograms.settled(settled.call, settled.entry)
-            traced = [each for each in gathered if each.call.trace is not None and each.call.trace.sampled]
-            if traced and time.monotonic() < again:
-                self._took(sum(1 + len(each.entry.attempts) for each in traced), taken=False)
-            elif traced:
-                spans = [span for each in traced for span in spans_of(*each, self._address)]
-                self._took(len(spans), taken=collector.send(spans))
+                call, entry, _ = settled
+                sampled = call.trace is not None and call.trace.sampled
+                try:
+                    histograms.settled(call, entry)
+                    told = spans_of(*settled, self._address) if sampled and not resting else None
+                except Exception as error:  # noqa: BLE001 - it costs this call's spans, and no others
+                    self._complain(error)
+                    told = None
+                if told is not None:
+                    spans += told
+                elif sampled:
+                    lost += 1 + len(entry.attempts)
+            self._drop(lost)
+            if spans:
+                self._took(len(spans), taken=self._send(lambda collector: collector.send(spans)))  # noqa: B023 - at once
                 again = 0.0 if self._well else time.monotonic() + _AGAIN_S
             if time.monotonic() >= due or (self._ending.is_set() and self._waiting.empty()):
-                self._took(0, taken=collector.send_histograms(histograms))
+                self._took(0, taken=self._send(lambda collector: collector.send_histograms(histograms)))
                 due = time.monotonic() + self.settings.interval_s
             if self._ending.is_set() and (self._waiting.empty() or not self._well):
                 break
-        collector.close()
+        if self._collector is not None:
+            self._collector.close()
+
+    def _send(self, send: "Callable[[Collector], bool]") -> bool:
+        """Whether the collector took it. Nothing that goes wrong ends this thread."""
+        try:
+            if self._collector is None:
+                from penstock.serve.collector import Collector  # noqa: PLC0415 - heavy, and an extra
+
+                self._collector = Collector(self.settings.otlp)
+            return send(self._collector)
+        except Exception as error:  # noqa: BLE001 - it is told, and counted
+            self._complain(error)
+            return False
+
+    def _complain(self, error: Exception) -> None:
+        """Say what went wrong, once for each kind of error. What it says itself may be a client's words."""
+        kind = type(error).__name__
+        if kind not in self._complained:
+            self._complained.add(kind)
+            self._say(f"telemetry of a call is dropped: {kind}")
 
     def _gather(self) -> list[_Settled]:
         """Wait for a call, and a moment for more; then take those that wait with it."""
@@ -126,11 +155,8 @@ class Traces:
             return found
 
     def _took(self, spans: int, *, taken: bool) -> None:
-        if not taken and spans:
-            try:
-                self._loop.call_soon_threadsafe(self._on_drop, spans)
-            except RuntimeError:
-                return  # the loop is closed
+        if not taken:
+            self._drop(spans)
         if taken != self._well:
             self._well = taken
             self._say(
@@ -138,6 +164,11 @@ class Traces:
                 if taken
                 else "the collector of traces takes none: they are dropped, and counted"
             )
+
+    def _drop(self, spans: int) -> None:
+        if spans:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._on_drop, spans)
 
     def _address(self, name: str) -> tuple[str, int]:
         provider = self.providers.get(name)

@@ -1,0 +1,113 @@
+"""Whatever goes wrong with telemetry is counted and said, and it goes on; a scrape is always answered."""
+
+import asyncio
+import os
+import secrets
+import socket
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from penstock.gateway.accounting import entry_of
+from penstock.gateway.call import Attempt, Call
+from penstock.gateway.config import TelemetrySettings
+from penstock.gateway.trace import new_span, trace_of
+from penstock.serve.siblings import Siblings
+from penstock.serve.traces import Traces
+from tests.faults.gateway import Gateway, settings
+from tests.faults.test_process import listening, pids
+from tests.faults.upstream import Upstream
+from tests.serve.collectors import Collector
+from tests.serve.scrapes import of_worker, parse, scrape, value
+
+
+def over(surface: str) -> Call:
+    """A call that is over, with one attempt."""
+    call = Call(secrets.token_hex(4), "m", stream=True, started=0.0, surface=surface, trace=trace_of(""))
+    call.span = new_span()
+    call.attempts = [Attempt("main", "m", ending="completed")]
+    call.ending = "completed"
+    return call
+
+
+def test_a_call_of_a_surface_without_a_name_costs_its_own_spans_and_no_others() -> None:
+    """As one does that was added, and not named in the conventions."""
+    said, dropped = list[str](), list[int]()
+
+    async def run(collector: Collector) -> None:
+        traces = Traces(TelemetrySettings(otlp=collector.url, interval_s=0.1), dropped.append, said.append)
+        for surface in ("chat", "of-tomorrow", "of-tomorrow", "chat"):
+            call = over(surface)
+            traces.settled(call, entry_of(call, lambda *_: 0))
+        await asyncio.to_thread(collector.until, lambda: len(collector.spans) == 4)
+        call = over("chat")  # the thread is there still
+        traces.settled(call, entry_of(call, lambda *_: 0))
+        await asyncio.to_thread(collector.until, lambda: len(collector.spans) == 6 and collector.metrics)
+        await asyncio.sleep(0)
+        traces.close()
+
+    with Collector() as collector:
+        asyncio.run(run(collector))
+    assert sum(dropped) == 4  # two calls, each with an attempt
+    assert [words for words in said if "KeyError" in words] == ["telemetry of a call is dropped: KeyError"]
+
+
+class Strange:
+    """Listens as a sibling does, and answers with what is no answer of a sibling."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(path))
+        self._socket.listen()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nstrange")
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(5)
+
+
+def test_a_scrape_is_answered_whatever_lies_among_the_sockets_of_workers(tmp_path: Path) -> None:
+    with TemporaryDirectory(prefix="ps-") as home, Upstream() as upstream:  # a short one, as sockets need
+        text = settings(upstream.url, 0)
+        given = {"TMPDIR": home}
+        with Gateway(tmp_path, upstream, text, arguments=("--workers", "2"), environment=given) as gateway:
+            listening(gateway, 2)
+            (folder,) = Path(home).glob("penstock-*/workers")
+            strange = Strange(folder / f"{os.getpid()}.sock")  # of a process that lives
+            try:
+                (folder / "of-nobody.sock").touch()
+                (folder / "1.sock").touch()  # the number of a worker that is gone is somebody else's now
+                for pid in pids(gateway, 2):
+                    samples = parse(scrape(of_worker(folder / f"{pid}.sock")))
+                    assert value(samples, "penstock_loop_lag_seconds_count") >= 0
+                    assert "penstock_streams_open" in samples
+            finally:
+                strange.close()
+
+
+def test_a_socket_whose_number_another_user_has_is_no_siblings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1.sock").touch()
+
+    def forbidden(_pid: int, _signal: int) -> None:
+        raise PermissionError  # as for any but root
+
+    async def ask() -> list[bytes]:
+        return await Siblings(tmp_path, {}).ask("GET", "/gauges")
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert asyncio.run(ask()) == []
+    assert not (tmp_path / "1.sock").exists()
