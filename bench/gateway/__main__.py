@@ -35,8 +35,9 @@ def main() -> int:
     try:
         judge.check()
         peers = [*options.peer, *fetch.fetch_all(options.peers, fetch.FOLDER)]
-        figures = Figures(judge.compare(scenarios, options.rounds, peers, log="json" if options.log else "off"))
+        figures = Figures(judge.compare(scenarios, options.rounds, peers, log="off" if options.no_log else "auto"))
         _print_peers(figures, peers)
+        print(f"Penstock's log, a line for each call: {'off' if options.no_log else 'on, which is the default'}")
         for scenario in scenarios:
             _print_scenario(scenario, figures)
         _print_process(figures)
@@ -67,7 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--peer", type=_peer, action="append", default=[], help="a gateway of your own: NAME=COMMAND@PORT"
     )
-    parser.add_argument("--log", action="store_true", help="let Penstock write its log, a line for each call")
+    parser.add_argument("--no-log", action="store_true", help="turn Penstock's log off, which is on by default")
     parser.add_argument(
         "--streams", type=int, default=STREAMS, help="streams to open at once; 0 for none (default: %(default)s)"
     )

@@ -85,9 +85,7 @@ def crowd(count: int) -> Crowd:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder, port = Path(name), judge.free_port()
         mock = subprocess.Popen([judge.build_mock(folder), str(judge.MOCK_PORT)])
-        gateway = subprocess.Popen(
-            judge.command(judge.configuration(folder, log="off"), port), stderr=subprocess.DEVNULL
-        )
+        gateway = subprocess.Popen(judge.command(judge.configuration(folder), port), stderr=subprocess.DEVNULL)
         try:
             judge.wait_for(f"http://127.0.0.1:{port}/health")
             judge.wait_for(f"http://127.0.0.1:{judge.MOCK_PORT}/_ctl?n={EVENTS}&delay_us={GAP_US}")

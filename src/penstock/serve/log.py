@@ -1,92 +1,200 @@
-"""Log: one structured line per call, on stderr. Never content, never secrets.
+"""Log: one line per call and per message, on standard error. Never content, never secrets.
 
-The fields are an allow-list. Writing happens in a thread of its own behind a bounded queue, so that a blocked terminal
-or a full disk never holds up a stream: lines that find the queue full are dropped and counted.
+The fields are an allow-list. A line is JSON, or text for people. Lines are collected and written by a thread of their
+own every 50 ms: a line wakes no thread unless the log has been idle for a second, and a crash loses no more than the
+last of them. Nothing that holds up standard error (a terminal that is halted, a pipe that is full) holds up a stream:
+lines that find the queue full are dropped, and a line says how many.
+
+Several workers write to the same pipe or file. Up to PIPE_BUF bytes are written in one piece, so batches for a pipe are
+no longer than that and hold whole lines.
 """
 
 import os
-import queue
+import select
+import stat
 import threading
 import time
+import traceback
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from penstock.core.repairs import by_level
 from penstock.gateway.call import Call
+from penstock.gateway.entry import Entry, Outcome
 
+Level: TypeAlias = Literal["info", "warning", "error"]
+_LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
+_BATCH_S = 0.05
+# The thread waits to be woken after so many batches without a line.
+_IDLE_BATCHES = 20
 _MAX_WAITING = 10_000
+_MAX_FILE_BATCH = 65_536
+# A client chooses the name of a model, and could send megabytes.
+_MAX_NAME = 200
+_CLOSE_S = 1.0
+
+
+def is_pretty(setting: str, descriptor: int) -> bool:
+    """Whether lines are text for people, by the setting `server.log`; otherwise they are JSON."""
+    return setting == "pretty" or (setting != "json" and os.isatty(descriptor))
+
+
+def where(error: BaseException) -> str:
+    """Of which kind an error is and where it was raised, not in its own words: those may quote content or secrets."""
+    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
+    return f"{type(error).__name__} at {' > '.join(places)}"
+
+
+def write_now(descriptor: int, message: str, level: Level = "info", *, pretty: bool) -> None:
+    """Write one line at once: for a process that has no `Log`, because it forks, or does not serve.
+
+    Drops the line where the descriptor takes nothing for a second.
+    """
+    _, writable, _ = select.select([], [descriptor], [], _CLOSE_S)
+    if writable:
+        os.write(descriptor, _message(message, level, pretty=pretty))
 
 
 class Log:
-    """Writes lines to a file descriptor that may be slow. Not to a buffered stream: its lock would hold up the exit."""
+    """Writes lines to a file descriptor that may be slow. Not to a buffered stream: its lock would hold up the exit.
+
+    All methods but `close` may be called from any thread.
+    """
 
     def __init__(self, descriptor: int, *, pretty: bool, enabled: bool = True) -> None:
         self._descriptor = descriptor
         self._pretty = pretty
         self.enabled = enabled
         """Whether there is a line for each call."""
-        self._waiting: queue.Queue[str | None] = queue.Queue(_MAX_WAITING)
+        self._max_batch = _MAX_FILE_BATCH if stat.S_ISREG(os.fstat(descriptor).st_mode) else select.PIPE_BUF
+        self._waiting: deque[bytes] = deque()
         self._dropped = 0
-        self._thread = threading.Thread(target=self._write, daemon=True, name="penstock-log")
+        self._idle = False
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-log")
         self._thread.start()
 
-    def call(self, call: Call) -> None:
-        """One line for a call that is over, where such lines are wanted."""
-        fields = _fields(call)
-        self._put(_pretty_line(fields) if self._pretty else msgspec.json.encode(fields).decode())
+    def call(self, call: Call, entry: Entry, client: str) -> None:
+        """One line for a call that is over, where such lines are wanted. `client` is the address of its client."""
+        fields = _fields(call, entry, client)
+        self._put(_pretty_line(fields) if self._pretty else _json_line(fields))
 
-    def say(self, message: str) -> None:
+    def say(self, message: str, level: Level = "info") -> None:
         """One line about the gateway itself."""
-        if self._pretty:
-            self._put(message)
-        else:
-            self._put(msgspec.json.encode({"time": _now(), "message": message}).decode())
+        self._put(_message(message, level, pretty=self._pretty))
+
+    def warning(self, message: str) -> None:
+        """One line about something that does not work as it should."""
+        self.say(message, "warning")
 
     def close(self) -> None:
         """Write what is waiting, within a second."""
-        try:
-            self._waiting.put_nowait(None)
-        except queue.Full:
-            return
-        self._thread.join(timeout=1.0)
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(timeout=_CLOSE_S)
 
-    def _put(self, line: str) -> None:
-        try:
-            self._waiting.put_nowait(line)
-        except queue.Full:
+    def _put(self, line: bytes) -> None:
+        if len(self._waiting) >= _MAX_WAITING:
             self._dropped += 1
+            return
+        self._waiting.append(line)
+        if self._idle:
+            self._wake.set()
 
-    def _write(self) -> None:
-        while (line := self._waiting.get()) is not None:
-            dropped, self._dropped = self._dropped, 0
-            note = f" ({dropped} lines before this one were dropped)" if dropped else ""
-            try:
-                os.write(self._descriptor, f"{line}{note}\n".encode(errors="replace"))
-            except OSError:
-                return  # nobody reads it any more
+    def _run(self) -> None:
+        missing = told = idle_batches = 0
+        while True:
+            self._closing.wait(_BATCH_S)
+            closing = self._closing.is_set()  # what is queued after that may be lost
+            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            missing += self._write(lines) + self._dropped - told
+            told = self._dropped
+            if missing and lines:
+                words = f"{missing} lines of the log were dropped: standard error did not take them in time"
+                missing *= self._write([_message(words, "warning", pretty=self._pretty)])
+            if closing and not self._waiting:
+                return
+            idle_batches = 0 if lines else idle_batches + 1
+            if idle_batches == _IDLE_BATCHES:
+                self._sleep()
+                idle_batches = 0
+
+    def _sleep(self) -> None:
+        """Wait for the next line. Who queues one looks at `_idle` afterwards, so that none is overlooked."""
+        self._wake.clear()
+        self._idle = True
+        if not self._waiting and not self._closing.is_set():
+            self._wake.wait()
+        self._idle = False
+
+    def _write(self, lines: list[bytes]) -> int:
+        """Write lines; returns how many could not be written."""
+        lost = 0
+        for batch in _batches(lines, self._max_batch):
+            rest = memoryview(b"".join(batch))
+            while rest:
+                try:
+                    rest = rest[os.write(self._descriptor, rest) :]
+                except BlockingIOError:  # another process has made the pipe or terminal non-blocking
+                    select.select([], [self._descriptor], [], _BATCH_S)
+                except OSError:  # the disk is full, or the reader has gone: both may change
+                    lost += len(batch)
+                    break
+        return lost
+
+
+def _batches(lines: list[bytes], most: int) -> Iterator[list[bytes]]:
+    """Lines, in order, so many at a time as fit. A longer line is one by itself."""
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        if batch and size + len(line) > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line)
+    if batch:
+        yield batch
 
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _fields(call: Call) -> dict[str, object]:
+def _message(message: str, level: Level, *, pretty: bool) -> bytes:
+    if pretty:
+        return f"{message}\n".encode(errors="replace")
+    return _json_line({"time": _now(), "level": level, "message": message})
+
+
+def _json_line(fields: Mapping[str, object]) -> bytes:
+    return msgspec.json.encode(fields) + b"\n"
+
+
+def _fields(call: Call, entry: Entry, client: str) -> dict[str, object]:
     last = call.attempts[-1] if call.attempts else None
     usage = call.usage
     repairs, notices = by_level(call.repairs)
     return {
         "time": _now(),
+        "level": _LEVELS.get(entry.outcome, "info"),
         "request_id": call.id,
-        "model": call.model,
+        "client": client,
+        "key": call.key.name if call.key is not None else None,
+        "model": call.model[:_MAX_NAME],
         "stream": call.stream,
         "status": call.status,
-        "ending": call.ending,
+        "ending": entry.outcome,
         "code": call.code or None,
         "provider": last.provider if last else None,
-        "target": f"{last.provider}/{last.model}" if last else None,
+        "target": f"{last.provider}/{last.model[:_MAX_NAME]}" if last else None,
         "attempts": [
             {
-                "target": f"{tried.provider}/{tried.model}",
+                "target": f"{tried.provider}/{tried.model[:_MAX_NAME]}",
                 "status": tried.status,
                 "code": tried.code,
                 "s": round(tried.seconds, 4),
@@ -102,11 +210,11 @@ def _fields(call: Call) -> dict[str, object]:
     }
 
 
-def _pretty_line(fields: dict[str, object]) -> str:
+def _pretty_line(fields: Mapping[str, object]) -> bytes:
     parts = [
         time.strftime("%H:%M:%S"),
         f"{fields['status']}",
-        f"{fields['ending'] or fields['code'] or ''}",
+        f"{fields['ending']}",
         f"{fields['model']}".encode("unicode_escape").decode(),
         f"→ {fields['target']}" if fields["target"] and fields["target"] != fields["model"] else "",
         f"{fields['input']}+{fields['output']} tokens" if fields["output"] is not None else "",
@@ -114,9 +222,10 @@ def _pretty_line(fields: dict[str, object]) -> str:
         f"total {fields['total_s']} s",
         f"({fields['code']})" if fields["code"] else "",
         _repaired(fields["repairs"]),
+        f"key {fields['key']}" if fields["key"] else "",
         f"{fields['request_id']}",
     ]
-    return "  ".join(filter(None, parts))
+    return ("  ".join(filter(None, parts)) + "\n").encode(errors="replace")
 
 
 def _repaired(repairs: object) -> str:

@@ -14,12 +14,11 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import NamedTuple, TypeAlias
 
-from penstock.errors import BookError, ConfigError, ListenError
+from penstock.errors import BookError, ConfigError, ListenError, PenstockError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
@@ -27,7 +26,8 @@ from penstock.serve.admin.listener import Admin
 from penstock.serve.admin.place import Place, leave_note, open_place
 from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
-from penstock.serve.log import Log
+from penstock.serve.log import Level, Log, is_pretty, where, write_now
+from penstock.serve.log_bridge import divert
 from penstock.serve.loop import REMARK, run_loop
 from penstock.stores.books import has_living_key, state_folder
 from penstock.stores.claim import claim
@@ -46,11 +46,14 @@ _GARBAGE = 20_000
 _SWITCH_S = 0.0005
 # Reads the configuration again; it is told how to find out whether there are stored keys, and where clients are served.
 Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool], Address], Config]
-# Told once the port is open: the port, where the admin API is, and a link to its page; both empty where there is none.
-Ready: TypeAlias = Callable[[int, str, str], None]
+# What to say once the port is open, given the port, where the admin API is, and a link to its page; both empty where
+# there is none.
+Ready: TypeAlias = Callable[[int, str, str], list[str]]
 # Whether sockets that share a port share its connections. On macOS one of them gets them all: there the workers accept
 # from one socket.
 _BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
+# Says something that has a level.
+Tell: TypeAlias = Callable[[str, Level], None]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -63,7 +66,8 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     validate(config)
     host, port = config.server.address
     claimed = _claim(config, environment)
-    place = open_place(config, environment, lambda words: print(f"penstock: {words}", file=sys.stderr))  # noqa: T201
+    tell = _teller(config)
+    place = open_place(config, environment, lambda words: tell(words, "warning"))
     admin = (place.told, place.link()) if place is not None else ("", "")
     home = Home()
     try:
@@ -95,16 +99,17 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
                 loaded = load(lambda _: has_living_key(config.ledger, environment, time.time() * 1000), bound)
                 validate(loaded)
             except Exception as error:  # noqa: BLE001 - whatever it is, the workers go on
-                _tell(_not_reloaded(error))
+                tell(_not_reloaded(error), "warning")
                 return False
             latest = as_started(config, loaded)
             return True
 
-        def tell() -> None:
+        def announce() -> None:
             select.select([heard], [], [], _BEGIN_S)  # until one of them listens
-            ready(port, *admin)
+            for words in ready(port, *admin):
+                tell(words, "info")
 
-        return _supervise(config.server.workers, work, tell, reload, reserved)
+        return _supervise(config.server.workers, work, announce, reload, reserved, tell)
     finally:
         home.close()
         if claimed is not None:
@@ -147,59 +152,61 @@ async def _serve(
     environment: Mapping[str, str],
     home: Home,
     doors: _Doors,
-    told: Callable[[int], None] | int,
+    told: Callable[[int], list[str]] | int,
 ) -> int:
-    """One process. `told` is whom to tell that it listens; or, for one of several, its supervisor's pipe."""
-    loop = asyncio.get_running_loop()
+    """One process. `told` is what to say when it listens; or, for one of several, its supervisor's pipe."""
     _go_first()
-    alive = told if isinstance(told, int) else None
-    pretty = config.server.log == "pretty" or (config.server.log == "auto" and sys.stderr.isatty())
-    log = Log(sys.stderr.fileno(), pretty=pretty, enabled=config.server.log != "off")
-    if REMARK:
-        log.say(REMARK)
-    app = App(config, environment, log, home)
-    signals: asyncio.Queue[int] = asyncio.Queue()
-    for wanted in _SIGNALS:
-        loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
-    if alive is not None:
-        loop.add_reader(alive, _orphaned, loop, alive, signals)
-    try:
-        if doors.shared is not None:
-            bound = await app.listen_on(doors.shared)
-        else:
-            bound = await app.listen(*doors.address, reuse_port=alive is not None)
-    except OSError as error:
-        raise ListenError.of(error) from error
-    admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
-    if admin is not None:
-        await admin.listen()
-    if not isinstance(told, int):
-        told(bound)
-    elif doors.begun is not None:
-        os.write(doors.begun, b".")
-    gc.collect()
-    gc.freeze()  # what is there now stays: the collector need not look at it again
-    gc.set_threshold(_GARBAGE, 10, 10)
-    sys.setswitchinterval(_SWITCH_S)
-    while await signals.get() == signal.SIGHUP:
-        reloaded = await _reload(app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log)
-        if reloaded and admin is not None:
-            admin.use(app.config)
-    if app.open_calls:
-        calls = "1 call" if app.open_calls == 1 else f"{app.open_calls} calls"
-        window = f"up to {app.config.server.drain_s:g} s"
-        log.say(f"penstock waits {window} for {calls} to finish; Ctrl-C or SIGTERM once more ends it at once")
-    draining = loop.create_task(app.drain(app.config.server.drain_s))
-    again = loop.create_task(_another(signals))
-    await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
-    if not draining.done():
-        draining.cancel()
-        await app.drain(0.0)
-    again.cancel()
-    if admin is not None:
-        await admin.close()
-    log.close()
-    return 0
+    with closing(_open_log(config)) as log:
+        loop = asyncio.get_running_loop()
+        divert(log, loop)
+        alive = told if isinstance(told, int) else None
+        if REMARK:
+            log.say(REMARK)
+        app = App(config, environment, log, home)
+        signals: asyncio.Queue[int] = asyncio.Queue()
+        for wanted in _SIGNALS:
+            loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
+        if alive is not None:
+            loop.add_reader(alive, _orphaned, loop, alive, signals)
+        try:
+            if doors.shared is not None:
+                bound = await app.listen_on(doors.shared)
+            else:
+                bound = await app.listen(*doors.address, reuse_port=alive is not None)
+        except OSError as error:
+            raise ListenError.of(error) from error
+        admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
+        if admin is not None:
+            await admin.listen()
+        if not isinstance(told, int):
+            for words in told(bound):
+                log.say(words)
+        elif doors.begun is not None:
+            os.write(doors.begun, b".")
+        gc.collect()
+        gc.freeze()  # what is there now stays: the collector need not look at it again
+        gc.set_threshold(_GARBAGE, 10, 10)
+        sys.setswitchinterval(_SWITCH_S)
+        while await signals.get() == signal.SIGHUP:
+            reloaded = await _reload(
+                app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log
+            )
+            if reloaded and admin is not None:
+                admin.use(app.config)
+        if app.open_calls:
+            calls = "1 call" if app.open_calls == 1 else f"{app.open_calls} calls"
+            window = f"up to {app.config.server.drain_s:g} s"
+            log.say(f"penstock waits {window} for {calls} to finish; Ctrl-C or SIGTERM once more ends it at once")
+        draining = loop.create_task(app.drain(app.config.server.drain_s))
+        again = loop.create_task(_another(signals))
+        await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
+        if not draining.done():
+            draining.cancel()
+            await app.drain(0.0)
+        again.cancel()
+        if admin is not None:
+            await admin.close()
+        return 0
 
 
 def _go_first() -> None:
@@ -227,7 +234,7 @@ async def _reload(app: App, load: Callable[[], Config], started: Config, log: Lo
     try:
         await app.reload(load())
     except Exception as error:  # noqa: BLE001 - whatever it is, calls are served as before
-        log.say(_not_reloaded(error))
+        log.warning(_not_reloaded(error))
         return False
     waiting = ", ".join(waiting_for_restart(started, app.config))
     but = f"; what changed in {waiting} needs a restart" if waiting else ""
@@ -241,9 +248,16 @@ def _not_reloaded(error: Exception) -> str:
     return f"the configuration was not reloaded, the old one stays: {reason}"
 
 
-def _tell(words: str) -> None:
-    """What the parent of several processes says. It has no thread for a log: it forks."""
-    sys.stderr.write(f"penstock: {words}\n")
+def _open_log(config: Config) -> Log:
+    descriptor = sys.stderr.fileno()
+    return Log(descriptor, pretty=is_pretty(config.server.log, descriptor), enabled=config.server.log != "off")
+
+
+def _teller(config: Config) -> Tell:
+    """What writes lines for a process without a `Log`: one that has not begun to serve, or the parent of workers."""
+    descriptor = sys.stderr.fileno()
+    pretty = is_pretty(config.server.log, descriptor)
+    return lambda words, level: write_now(descriptor, words, level, pretty=pretty)
 
 
 def _reserve(host: str, port: int) -> socket.socket:
@@ -266,14 +280,15 @@ def _reserve(host: str, port: int) -> socket.socket:
 def _supervise(
     count: int,
     work: Callable[[int], int],
-    tell: Callable[[], None],
+    announce: Callable[[], None],
     reload: Callable[[], bool],
     reserved: socket.socket,
+    tell: Tell,
 ) -> int:
     """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves.
 
-    `tell` is called when they have been started; `reload` at SIGHUP: whether the workers are to reload too. `reserved`
-    holds their port until they are to end.
+    `announce` is called when they have been started; `reload` at SIGHUP: whether the workers are to reload too.
+    `reserved` holds their port until they are to end.
     """
     born: dict[int, float] = {}
     stopping = False
@@ -299,26 +314,26 @@ def _supervise(
     def spawn() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none may come between the birth and its being noted
         if not stopping:
-            born[_spawn(work, alive, lifeline)] = time.monotonic()
+            born[_spawn(work, alive, lifeline, tell)] = time.monotonic()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     for number in _SIGNALS:
         signal.signal(number, pass_on)
     for _ in range(count):
         spawn()
-    tell()
+    announce()
     while born:
         pid, _ = os.wait()
         age = time.monotonic() - born.pop(pid, 0.0)
         if not stopping:
             if age < _YOUNG_S:
                 time.sleep(_YOUNG_S)
-            _tell(f"worker {pid} died; another one takes its place")
+            tell(f"worker {pid} died; another one takes its place", "error")
             spawn()
     return 0
 
 
-def _spawn(work: Callable[[int], int], alive: int, lifeline: int) -> int:
+def _spawn(work: Callable[[int], int], alive: int, lifeline: int, tell: Tell) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -329,8 +344,8 @@ def _spawn(work: Callable[[int], int], alive: int, lifeline: int) -> int:
     status = 1
     try:
         status = work(alive)
-    except Exception:  # noqa: BLE001 - whatever ends it is told
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - whatever ends it is told
+        tell(f"a worker ends: {error if isinstance(error, PenstockError) else where(error)}", "error")
     finally:
         sys.stderr.flush()
         os._exit(status)

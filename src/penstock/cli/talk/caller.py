@@ -19,6 +19,7 @@ from penstock.cli.talk.answer import Answer
 from penstock.cli.talk.till import Bill, Till
 from penstock.gateway.call import Call
 from penstock.gateway.config import Config, Secret
+from penstock.gateway.entry import Entry
 from penstock.gateway.keys import CHAT
 from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
@@ -43,7 +44,7 @@ class Notes(Log):
         super().__init__(sys.stderr.fileno(), pretty=True)
         self._last: Call | None = None
 
-    def call(self, call: Call) -> None:
+    def call(self, call: Call, entry: Entry, client: str) -> None:  # noqa: ARG002
         """A call is over."""
         self._last = call
 

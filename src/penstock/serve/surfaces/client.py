@@ -1,7 +1,6 @@
 """SurfaceClient: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
 
 import asyncio
-import traceback
 from collections.abc import Callable
 from typing import Protocol
 
@@ -9,6 +8,7 @@ from penstock.gateway.call import Call
 from penstock.gateway.failure import Failure
 from penstock.gateway.pipeline import Attempts
 from penstock.http.exchange import Exchange
+from penstock.serve.log import where
 from penstock.serve.responses import call_headers, respond_failure
 
 BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
@@ -43,6 +43,7 @@ class SurfaceClient:
         self._over = over
         self.call = call
         self.stream = call.stream
+        self.address = exchange.peer
         self.write = exchange.write
         """Sends bytes of a streamed answer."""
         self.chunk_writer = exchange.chunk_writer
@@ -131,6 +132,4 @@ class SurfaceClient:
 
 def report(error: BaseException) -> None:
     """Say that an error of ours has ended a call: of which kind it is and where, not in its words. Those may quote."""
-    places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
-    message = f"a call failed: {type(error).__name__} at {' > '.join(places)}"
-    asyncio.get_running_loop().call_exception_handler({"message": message})
+    asyncio.get_running_loop().call_exception_handler({"message": f"a call failed: {where(error)}"})

@@ -1,0 +1,266 @@
+"""The log: written in batches by a thread that calls do not wake, whole and in order, and never in the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.serve.log import Log
+from tests.faults.gateway import Gateway, settings
+from tests.faults.scripts import whole
+from tests.faults.upstream import Upstream, status
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    for descriptor in (reading, writing):
+        os.close(descriptor)
+
+
+def messages(path: Path) -> list[str]:
+    return [json.loads(line)["message"] for line in path.read_text().splitlines()]
+
+
+def read_until(end: str, descriptor: int) -> Iterator[str]:
+    with open(descriptor, closefd=False) as lines:
+        for line in lines:
+            yield (message := json.loads(line)["message"])
+            if message == end:
+                return
+
+
+def switches() -> int:
+    """How often the log's thread has waited for something so far."""
+    (thread,) = [each for each in threading.enumerate() if each.name == "penstock-log"]
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+def writes() -> int:
+    """How many write system calls this process has made so far."""
+    return int(Path("/proc/self/io").read_text().split("syscw:")[1].split()[0])
+
+
+def test_lines_are_written_in_batches_without_waking_a_thread_for_each(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        log = Log(file.fileno(), pretty=False)
+        log.say("first")
+        time.sleep(0.2)
+        switched, written, began = switches(), writes(), time.monotonic()
+        for number in range(500):
+            log.say(f"line {number}")
+            time.sleep(0.001)
+        took = time.monotonic() - began
+        switched, written = switches() - switched, writes() - written
+        log.close()
+    assert messages(tmp_path / "log") == ["first", *(f"line {number}" for number in range(500))]
+    batches = took / 0.05 + 2
+    assert written <= batches
+    assert switched <= 5 * batches  # a batch takes a few: its wait, the write, and the interpreter's lock
+    assert switched < 250
+
+
+def test_a_log_that_was_idle_is_written_soon(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        log = Log(file.fileno(), pretty=False)
+        time.sleep(1.5)
+        waited = switches()
+        time.sleep(0.3)
+        assert switches() == waited  # it sleeps
+        log.say("after a while")
+        deadline = time.monotonic() + 5
+        while not messages(tmp_path / "log"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        log.close()
+
+
+def test_a_full_pipe_holds_nothing_up_and_what_is_dropped_is_counted(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    log = Log(writing, pretty=False)
+    used = time.process_time()
+    for number in range(40_000):
+        log.say(f"line {number}")
+    assert time.process_time() - used < 10
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.extend(read_until("the last one", reading)), daemon=True)
+    reader.start()
+    time.sleep(1)  # until there is room in the queue again
+    log.say("the last one")
+    reader.join(10)
+    assert found
+    log.close()
+    dropped = [int(message.split()[0]) for message in found if "dropped" in message]
+    kept = [message for message in found if message.startswith("line ")]
+    assert len(kept) <= 20_100
+    assert len(kept) + sum(dropped) == 40_000
+    assert kept == sorted(kept, key=lambda message: int(message.split()[1]))
+
+
+def test_a_pipe_that_nobody_reads_does_not_hold_up_the_end(pipe: tuple[int, int]) -> None:
+    log = Log(pipe[1], pretty=False)
+    for number in range(5_000):
+        log.say(f"line {number}")
+    began = time.monotonic()
+    log.close()
+    assert time.monotonic() - began < 5
+
+
+def test_a_log_goes_on_when_its_disk_has_room_again(tmp_path: Path) -> None:
+    """The limit on the size of files stands for a full disk."""
+    script = """
+import resource, signal, sys, time
+from penstock.serve.log import Log
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+log = Log(sys.stderr.fileno(), pretty=False)
+log.say("before")
+time.sleep(0.2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+for number in range(7):
+    log.say("while it is full, which makes this a line that does not fit")
+time.sleep(0.2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.say("after")
+log.close()
+"""
+    with (tmp_path / "log").open("wb") as file:
+        subprocess.run([sys.executable, "-c", script], stderr=file, check=True)
+    text = (tmp_path / "log").read_text()
+    assert '"message":"after"' in text
+    assert "7 lines of the log were dropped" in text
+
+
+def test_lines_of_several_processes_are_whole_and_in_order(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    script = """
+import sys
+from penstock.serve.log import Log
+log = Log(int(sys.argv[1]), pretty=False)
+for number in range(3000):
+    log.say(f"{sys.argv[2]} {number} " + "x" * (number % 700))
+log.close()
+"""
+    workers = [
+        subprocess.Popen([sys.executable, "-c", script, str(writing), str(which)], pass_fds=[writing])
+        for which in range(3)
+    ]
+    found: dict[str, list[int]] = {"0": [], "1": [], "2": []}
+    with open(reading, closefd=False) as lines:
+        while sum(map(len, found.values())) < 9_000:
+            which, number, *_ = json.loads(next(lines))["message"].split(" ")
+            found[which].append(int(number))
+    assert all(numbers == list(range(3000)) for numbers in found.values())
+    assert [worker.wait(10) for worker in workers] == [0, 0, 0]
+
+
+def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
+    script = """
+import sys, time
+from penstock.serve.log import Log
+log = Log(sys.stderr.fileno(), pretty=False)
+while True:
+    log.say(repr(time.time()))
+    print(flush=True)
+    time.sleep(0.001)
+"""
+    with (tmp_path / "log").open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=file)
+        assert process.stdout is not None
+        for _ in range(300):
+            process.stdout.readline()
+        said = time.time()
+        time.sleep(0.5)  # the promise is 100 ms; a busy machine may be slow to run the thread
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        process.stdout.close()
+    times = [float(message) for message in messages(tmp_path / "log")]
+    assert sum(when <= said for when in times) >= 300
+
+
+@pytest.fixture
+def upstream() -> Iterator[Upstream]:
+    with Upstream() as upstream:
+        yield upstream
+
+
+def test_a_json_log_has_only_json_lines(tmp_path: Path, upstream: Upstream) -> None:
+    """Whatever happens: workers die, reloads fail, a call is refused, the gateway ends."""
+    upstream.play(whole(), "talks")
+    with Gateway(tmp_path, upstream, settings(upstream.url, 0, server={"workers": 2})) as gateway:
+        for model in ("main/talks", "unknown"):
+            gateway.ask(model, stream=True)
+        gateway.until(lambda: len(gateway.calls) == 2)
+        os.kill(gateway.workers()[0], signal.SIGKILL)
+        gateway.says("another one takes its place")
+        gateway.file.write_text("[server]\nlisten = 7\n")
+        gateway.signal(signal.SIGHUP)
+        gateway.says("was not reloaded")
+        gateway.stop()
+        lines = gateway.lines
+    levels = {line["message"].split()[0]: line["level"] for line in lines if "message" in line}
+    assert levels == {"penstock": "info", "worker": "error", "the": "warning"}
+    assert not any("/#" in line or "token=" in line for line in gateway.output)
+
+
+def test_the_line_of_a_call_names_key_and_client_and_agrees_with_the_ledger(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.play(whole(), "talks")
+    upstream.play([status(500, {"content-length": "2"}, b"{}")], "fails")
+    with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        found = {}
+        for model in ("main/talks", "unknown", "main/fails"):
+            gateway.ask(model, stream=False)
+            found[model] = gateway.last_call()
+            gateway.quiet()
+    told = {model: (line["level"], line["ending"], line["client"]) for model, line in found.items()}
+    assert told == {
+        "main/talks": ("info", "completed", "127.0.0.1"),
+        "unknown": ("info", "refused", "127.0.0.1"),
+        "main/fails": ("warning", "failed", "127.0.0.1"),
+    }
+    assert {line["key"] for line in found.values()} == {"configured-1"}
+
+
+def test_an_end_in_order_loses_no_line(tmp_path: Path, upstream: Upstream) -> None:
+    upstream.play(whole(), "talks")
+    with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        for _ in range(50):
+            gateway.ask("main/talks", stream=True)
+        gateway.stop()
+        assert len(gateway.calls) == 50
+
+
+def test_an_error_in_the_event_loop_or_a_thread_is_a_line_of_the_log(tmp_path: Path) -> None:
+    script = """
+import asyncio, logging, sys, threading, warnings
+from penstock.serve.log import Log
+from penstock.serve.log_bridge import divert
+
+async def main():
+    log = Log(sys.stderr.fileno(), pretty=False)
+    divert(log, asyncio.get_running_loop())
+    asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+    thread = threading.Thread(target=lambda: {}["secret"], name="counting")
+    thread.start()
+    thread.join()
+    logging.getLogger("other").warning("something %s", "odd")
+    warnings.warn("old")
+    await asyncio.sleep(0.1)
+    log.close()
+
+asyncio.run(main())
+"""
+    with (tmp_path / "log").open("wb") as file:
+        subprocess.run([sys.executable, "-c", script], stderr=file, check=True)
+    said = messages(tmp_path / "log")
+    for words in ("ZeroDivisionError at", "the thread counting has failed: KeyError at", "other: something odd", "old"):
+        assert sum(words in message for message in said) == 1, said
+    assert not any("secret" in message for message in said)
