@@ -18,6 +18,7 @@ from penstock.gateway.request import RefusedError
 _MAX_LOGPROBS = 20  # as OpenAI has it; each event names so many tokens
 _WITH_SCHEMAS = ("response_format", "tools")
 _FORMATS = ("text", "json_object", "json_schema")
+_MAX_SHOWN = 16  # characters of a value that is shown: shorter than any key of a provider
 # What JSON calls its types, in the words of a sentence.
 _KINDS: dict[type, str] = {
     bool: "true or false",
@@ -53,9 +54,10 @@ def check(fields: dict[str, Any], model: str) -> None:
         value = fields.get(name)
         if value is not None and not is_right(value):
             shown = _shown(value)
-            raise _refused(f"`{name}` must be {wanted}" + ("" if shown in wanted else f", not {shown}"), name)
+            words = f"`{name}` must be {wanted}" + ("" if shown in wanted else f", not {shown}")
+            raise RefusedError(_refusal(words, name))
     for place, message in enumerate(fields["messages"]):
-        _check_message(message, f"messages[{place}]", model)
+        _check_message(message, place, model)
 
 
 def in_our_words(failure: Failure, model: str, fields: Mapping[str, object]) -> Failure:
@@ -117,34 +119,36 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def _check_message(message: object, place: str, model: str) -> None:
+def _check_message(message: object, place: int, model: str) -> None:
     if not isinstance(message, dict):
-        raise _refused(f"`{place}` must be an object, not {_shown(message)}", "messages")
+        raise _misplaced(f"`messages[{place}]` must be an object, not {_shown(message)}")
     role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
     if not isinstance(role, str):
-        wrong = (
-            f"`{place}.role` must be a string, not {_shown(role)}" if "role" in message else f"`{place}` has no role"
-        )
-        raise _refused(wrong, "messages")
-    if "content" not in message and role != "assistant":
-        raise _refused(f"`{place}` has no content", "messages")
-    if content is not None and not isinstance(content, str | list):
-        raise _refused(f"`{place}.content` must be a string or a list of parts, not {_shown(content)}", "messages")
-    for number, part in enumerate(content) if isinstance(content, list) else ():
-        _check_part(part, f"{place}.content[{number}]", model)
+        wrong = f".role` must be a string, not {_shown(role)}" if "role" in message else "` has no role"
+        raise _misplaced(f"`messages[{place}]{wrong}")
+    if isinstance(content, list):
+        for number, part in enumerate(content):
+            if not (isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)):
+                raise _wrong_part(part, f"messages[{place}].content[{number}]", model)
+    elif content is None:
+        if role != "assistant" and "content" not in message:
+            raise _misplaced(f"`messages[{place}]` has no content")
+    elif not isinstance(content, str):
+        raise _misplaced(f"`messages[{place}].content` must be a string or a list of parts, not {_shown(content)}")
     if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
-        raise _refused(f"`{place}.tool_calls` must be a list of calls, each with a `function`", "messages")
+        raise _misplaced(f"`messages[{place}].tool_calls` must be a list of calls, each with a `function`")
 
 
-def _check_part(part: object, place: str, model: str) -> None:
+def _wrong_part(part: object, place: str, model: str) -> RefusedError:
+    """What is wrong with a part of a message that is no text."""
     if not isinstance(part, dict):
-        raise _refused(f"`{place}` must be an object, not {_shown(part)}", "messages")
-    if part.get("type") != "text":
-        message = f"{model} takes text only, and the type of `{place}` is {_shown(part.get('type'))}"
-        refusal = _refusal(message, "messages", "local_text_only")
-        raise RefusedError(structs.replace(refusal, retryable=True, passing=False))  # another target may take it
-    if not isinstance(part.get("text"), str):
-        raise _refused(f"`{place}.text` must be a string, not {_shown(part.get('text'))}", "messages")
+        return _misplaced(f"`{place}` must be an object, not {_shown(part)}")
+    kind = part.get("type")
+    if kind == "text":
+        return _misplaced(f"`{place}.text` must be a string, not {_shown(part.get('text'))}")
+    message = f"{model} takes text only, and the type of `{place}` is {_shown(kind)}"
+    refusal = _refusal(message, "messages", "local_text_only")
+    return RefusedError(structs.replace(refusal, retryable=True, passing=False))  # another target may take it
 
 
 def _is_call(call: object) -> bool:
@@ -153,9 +157,9 @@ def _is_call(call: object) -> bool:
 
 def _shown(value: object) -> str:
     """A value in words: a short word as it is, else what kind of value it is."""
-    if isinstance(value, str) and value.isidentifier() and len(value) <= 40:
+    if isinstance(value, str) and value.isidentifier() and len(value) <= _MAX_SHOWN:
         return msgspec.json.encode(value).decode()
-    return str(value) if _is_number(value) and len(str(value)) <= 40 else _KINDS.get(type(value), "that")
+    return str(value) if _is_number(value) and len(str(value)) <= _MAX_SHOWN else _KINDS.get(type(value), "that")
 
 
 class _Said(Struct, frozen=True):
@@ -190,8 +194,8 @@ def _kind(word: str) -> str:
     return _KINDS_OF_LLAMA.get(word, word)
 
 
-def _refused(message: str, param: str) -> RefusedError:
-    return RefusedError(_refusal(message, param))
+def _misplaced(message: str) -> RefusedError:
+    return RefusedError(_refusal(message, "messages"))
 
 
 def _refusal(message: str, param: str | None, code: str = "invalid_request") -> Failure:
