@@ -140,6 +140,15 @@ def test_drain_reads_on_and_books_the_providers_figure(
     assert (attempt.tokens.input, attempt.tokens.output) == (5, 3)
 
 
+def test_a_gap_in_which_the_client_leaves_is_counted_whole(gateway: Gateway) -> None:
+    model = gateway.upstream.play([head(), chunk(HELLO), sleep(0.8), chunk(WORLD), chunk(REST), last_chunk()])
+    with gateway.begin(f"heard/{model}", stream=True) as client:
+        client.read_until(b"Hello")
+        time.sleep(0.4)
+    (attempt,) = booked(gateway).attempts
+    assert attempt.longest_gap_ms >= 700
+
+
 def test_drain_waits_for_an_unstreamed_answer(gateway: Gateway) -> None:
     gate = Gate()
     leave(gateway, "heard", [gate, status(200, JSON, plain())], streamed=False)

@@ -247,9 +247,9 @@ class Relay(Timed):
         self._until = min(self._until, self._loop.time() + self._patience.drain_s)
         if self._connection is not None:
             self._connection.shortcut = None
-        self.resume()
-        if self._paused:  # still, by who tells how much may be said
-            self._watch_time()
+        if self._paused & _CLIENT:
+            self.resume()
+        self._watch_time()  # it ends sooner now
         return True
 
     # Events.
