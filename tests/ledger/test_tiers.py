@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.gateway.entry import Entry
-from tests.faults.client import Response
-from tests.faults.gateway import Gateway, settings
+from tests.faults.client import CLIENT_KEY, Response
+from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import plain
 from tests.faults.upstream import JSON, Script, Upstream, chunk, head, last_chunk, status
 from tests.ledger.support import ask, make_key
@@ -98,6 +98,19 @@ def test_a_tier_may_stand_in_the_usage(gateway: Gateway, script: object) -> None
     for _ in range(3):
         entry = booked(gateway, gateway.ask(f"main/{model}", stream=script is streamed))
         assert (entry.cost, entry.approximate, entry.attempts[0].tier) == (2 * COST, False, "priority")
+
+
+@pytest.mark.parametrize("script", [streamed, unstreamed])
+def test_no_secret_is_booked_as_a_tier(gateway: Gateway, script: object) -> None:
+    """Clients and providers choose the names of tiers. Only known names are booked."""
+    assert callable(script)
+    model = gateway.upstream.play(script(counts(INPUT, OUTPUT), {"service_tier": PROVIDER_KEY}))
+    entry = booked(gateway, gateway.ask(f"main/{model}", stream=script is streamed))
+    assert (entry.attempts[0].tier, entry.cost, entry.approximate) == ("other", COST, True)
+    model = gateway.upstream.play(script(counts(INPUT, OUTPUT), {}))
+    entry = booked(gateway, gateway.ask(f"main/{model}", stream=script is streamed, service_tier=CLIENT_KEY))
+    assert (entry.attempts[0].tier, entry.cost, entry.approximate) == ("other", COST, True)
+    gateway.keeps_secrets()
 
 
 def test_a_route_may_set_the_tier(gateway: Gateway) -> None:

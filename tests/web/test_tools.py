@@ -158,6 +158,20 @@ def test_the_playground_streams_and_says_what_it_took(site: Site, visit: Visitor
     assert page.get_by_label("Prompt", exact=True).input_value() == "Say something"
 
 
+def test_an_approximate_cost_is_marked(site: Site, visit: Visitor) -> None:
+    model = finite(site, 2, 0.0)
+    response = site.gateway.ask(model, stream=True, service_tier="flex")
+    assert response.done
+    assert site.gateway.book.entry(response.request_id).approximate
+    page = visit(f"calls/{response.request_id}")
+    page.get_by_text("(approximate)").wait_for()
+    page.get_by_text("flex tier, approximate").wait_for()
+    page = visit(f"calls?model={model}")
+    page.get_by_text("≈ $").wait_for()
+    page = visit("spend")
+    page.get_by_text("Approximate cost").wait_for()
+
+
 @prompt
 def test_the_playground_stops_at_once(site: Site, visit: Visitor) -> None:
     model = endless(site)

@@ -21,6 +21,9 @@ from penstock.gateway.entry import AttemptEntry, Entry, Measure, Outcome
 from penstock.gateway.estimate import estimate_sound
 from penstock.gateway.prices import PricedModel
 
+# Service tiers that are booked by name, beside those that have a price. Clients and providers choose the names, and
+# might write a secret there: any other one is booked as `other`.
+_KNOWN_TIERS = frozenset(("", "flex", "priority", "batch", "scale"))
 # The code of a call whose gateway died.
 DIED = "gateway_died"
 # For a target, characters that were said and events in which they were → tokens.
@@ -66,7 +69,7 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         measure="estimated",
         tokens=Tokens(input=call.input_estimate),
         cost=None,
-        tier=call.tier.name,
+        tier=_tier(last),
         began_ms=round(last.began_s * 1000),
     )
     return Entry(
@@ -129,7 +132,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         cost=cost,
         approximate=approximate,
         price=price,
-        tier=attempt.tier.name,
+        tier=_tier(attempt),
         began_ms=round(attempt.began_s * 1000),
         first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(attempt.seconds * 1000),
@@ -137,6 +140,13 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         longest_gap_ms=round(gaps.longest_s * 1000),
         stalls=tuple(gaps.stalls),
     )
+
+
+def _tier(attempt: Attempt) -> str:
+    """The service tier as it is booked."""
+    name, priced = attempt.tier.name, attempt.priced
+    known = name in _KNOWN_TIERS or (priced is not None and priced.price.in_tier(name) is not None)
+    return name if known else "other"
 
 
 def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
