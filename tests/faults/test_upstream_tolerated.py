@@ -162,8 +162,8 @@ def test_harmless_habits_are_told_apart_from_repairs(gateway: Gateway, streamed:
     assert line["notices"].keys() == {"bom", "finish-repeated", "done-repeated"}
     assert line["repairs"].keys() == {"data-after-done"}
     assert "bom=1" in response.headers["x-penstock-notices"]
-    # Of a stream, what comes after its head is not in the head.
-    assert response.headers.get("x-penstock-repairs", "") == ("" if streamed else "data-after-done=2")
+    told = response.headers.get("x-penstock-repairs")
+    assert told == "data-after-done=2" or (streamed and told is None)  # its head may leave before the end comes
 
 
 @both
