@@ -115,14 +115,14 @@ timeouts.gap_s = 3
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("gpt-5", ["acme/5", "rival/x-5-y"]),
-        ("gpt-a/b", ["acme/a/b", "rival/x-a/b-y"]),
+        ("gpt-5", ["acme/gpt-5", "rival/x-5-y"]),
+        ("gpt-a/b", ["acme/gpt-a/b", "rival/x-a/b-y"]),
         ("gpt-4.1", ["rival/four.1"]),
         ("gpt-4", ["rival/four"]),  # a star may stand for nothing
-        ("gpt-", ["rival/x--y"]),  # but a model has a name
+        ("gpt-", ["acme/gpt-", "rival/x--y"]),
         ("gpt-4o", ["acme/exact"]),  # an exact name wins
         ("gpt-4o-mini", ["rival/mini"]),  # of two with the same prefix, the longer suffix wins
-        ("gpt-5-latest", ["acme/5-latest", "rival/x-5-latest-y"]),  # the prefix decides first
+        ("gpt-5-latest", ["acme/gpt-5-latest", "rival/x-5-latest-y"]),  # the prefix decides first
         ("some-latest", ["acme/latest"]),
         ("gpt", None),
         ("GPT-5", None),
@@ -137,13 +137,23 @@ def test_prefix_and_suffix_do_not_overlap(path: Path) -> None:
     config = read(path, '[routes."aba*aba"]\ntargets = ["acme/*"]\n')
     assert targets(config, "aba") is None
     assert targets(config, "ababa") is None
-    assert targets(config, "aba-aba") == ["acme/-"]
+    assert targets(config, "aba-aba") == ["acme/aba-aba"]
 
 
 def test_a_pattern_without_a_star_in_its_target_sends_all_names_to_one_model(path: Path) -> None:
     config = read(path, '[routes."claude-*"]\ntargets = ["acme/big", "local/smollm2"]\n')
     assert targets(config, "claude-sonnet-4-5") == ["acme/big", "local/smollm2"]
     assert targets(config, "claude-3") == ["acme/big", "local/smollm2"]
+
+
+def test_what_stands_before_a_slash_in_the_pattern_is_no_part_of_the_model(path: Path) -> None:
+    config = read(
+        path, '[routes."rival/*"]\ntargets = ["acme/*"]\n[routes."a/b-*"]\ntargets = ["acme/*", "acme/c-*"]\n'
+    )
+    assert targets(config, "rival/big") == ["acme/big"]
+    assert targets(config, "rival/team/big") == ["acme/team/big"]
+    assert targets(config, "rival/") is None  # a model has a name
+    assert targets(config, "a/b-1") == ["acme/b-1", "acme/c-1"]
 
 
 def test_a_star_alone_covers_every_name(path: Path) -> None:
@@ -175,7 +185,7 @@ def test_patterns_are_not_listed(path: Path) -> None:
 
 def test_only_routes_has_patterns(path: Path) -> None:
     config = read(path, f"[server]\nonly_routes = true\n{PATTERNS}")
-    assert targets(config, "gpt-5") == ["acme/5", "rival/x-5-y"]
+    assert targets(config, "gpt-5") == ["acme/gpt-5", "rival/x-5-y"]
     assert targets(config, "acme/big") is None
 
 

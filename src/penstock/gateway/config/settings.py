@@ -225,7 +225,7 @@ def _exactly(dollars: float) -> int:
     return rate(Decimal(str(dollars)))
 
 
-# In the name of a route: any text, or none. In the model of its targets: the same text.
+# In the name of a route: any text, or none. In the model of a target: see `Route.filled`.
 STAR = "*"
 # How like a name must be to another to be suggested for it. Comparing two takes 5 µs: so much for a request at most.
 _LIKENESS = 0.75
@@ -292,11 +292,18 @@ class Route(Struct, frozen=True, kw_only=True):
         return len(name) >= len(prefix) + len(suffix) and name.startswith(prefix) and name.endswith(suffix)
 
     def filled(self, name: str) -> "Route | None":
-        """The route for a name that the pattern matches; None if no target can have a model of that name."""
+        """The route for a name that the pattern matches; None if no target can have a model of that name.
+
+        A target that is `provider/*` has the model of that name, without what stands before a slash in the pattern:
+        `gpt-*` leads to `openai/gpt-4o` by `openai/*`, and so does `eu/*`. In any other target the `*` becomes the
+        matched text.
+        """
         prefix, _, suffix = self.name.partition(STAR)
         matched = name[len(prefix) : len(name) - len(suffix)]
-        targets = (structs.replace(target, model=target.model.replace(STAR, matched)) for target in self.targets)
-        named = tuple(target for target in targets if target.model and target.provider.can_name(target.model))
+        whole = name[prefix.rfind("/") + 1 :]
+        models = (whole if target.model == STAR else target.model.replace(STAR, matched) for target in self.targets)
+        filled = (structs.replace(target, model=model) for target, model in zip(self.targets, models, strict=True))
+        named = tuple(target for target in filled if target.model and target.provider.can_name(target.model))
         return structs.replace(self, name=name, targets=named) if named else None
 
 
