@@ -21,21 +21,23 @@ NEW_KEY = "the-new-key-of-two"
 _TRIES = 16
 
 # What is found before the installed packages: the extra is missing, or broken, or only the part of it is there that
-# other packages bring along.
-SHIMS: Mapping[str, tuple[str, str]] = {
-    "it is not installed": ("sitecustomize.py", "import sys\nsys.modules['opentelemetry'] = None\n"),
-    "it is broken": ("opentelemetry/__init__.py", "raise ImportError('broken')\n"),
-    "it has no exporter": ("opentelemetry/__init__.py", ""),
+# other packages bring along; or all packages are, of some other version.
+_PACKAGES = ("", "/sdk", "/exporter", "/exporter/otlp", "/exporter/otlp/proto", "/exporter/otlp/proto/http")
+SHIMS: Mapping[str, Mapping[str, str]] = {
+    "it is not installed": {"sitecustomize.py": "import sys\nsys.modules['opentelemetry'] = None\n"},
+    "it is broken": {"opentelemetry/__init__.py": "raise ImportError('broken')\n"},
+    "it has no exporter": {"opentelemetry/__init__.py": ""},
+    "it cannot be imported": {f"opentelemetry{package}/__init__.py": "" for package in _PACKAGES},
 }
 
 
 @pytest.fixture(params=SHIMS.values(), ids=tuple(SHIMS))
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """That of a gateway that cannot import OpenTelemetry's exporter."""
-    name, text = request.param
-    shim = tmp_path / "shim" / name
-    shim.parent.mkdir(parents=True)
-    shim.write_text(text)
+    for name, text in request.param.items():
+        shim = tmp_path / "shim" / name
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        shim.write_text(text)
     return {"PYTHONPATH": str(tmp_path / "shim")}
 
 
@@ -88,8 +90,7 @@ def test_where_traces_cannot_be_sent_the_old_configuration_stays(
         gateway.signal(signal.SIGHUP)
         gateway.says("the configuration was not reloaded, the old one stays")
         (told,) = [line for line in gateway.output if "was not reloaded" in line]
-        assert "telemetry.otlp" in told
-        assert "penstock[otel]" in told
+        assert "telemetry.otlp: needs" in told
         assert_old()
         if workers > 1:
             victim = pids(gateway, workers)[0]
@@ -114,7 +115,7 @@ def test_it_does_not_start_where_traces_cannot_be_sent(
     gateway = Gateway(tmp_path, upstream, text, environment=environment)
     with ExitStack() as stack:
         stack.callback(gateway.stop)
-        with pytest.raises(AssertionError, match=r"telemetry\.otlp: needs an extra"):
+        with pytest.raises(AssertionError, match=r"telemetry\.otlp: needs"):
             gateway.start()
         assert gateway.wait() == 1
         assert "Traceback" not in "".join(gateway.output)

@@ -39,5 +39,5 @@ def missing_extras(ledger: LedgerSettings, telemetry: TelemetrySettings, problem
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package around it
+    except ImportError:  # of a package around it, which is not there or is broken
         return False
