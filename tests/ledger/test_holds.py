@@ -33,6 +33,7 @@ def test_every_worker_drops_a_hold_when_its_call_is_over(
     with Upstream() as upstream:
         text = settings(upstream.url, 0, **tables).replace("output = 2.0", "output = 1000.0")
         with Gateway(tmp_path, upstream, text, arguments=("--workers", "2")) as gateway:
+            gateway.says("/admin for")
             _check(gateway, Served(gateway))
 
 

@@ -34,6 +34,7 @@ def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_se
         Upstream() as upstream,
         Gateway(tmp_path, upstream, settings(upstream.url, 0, ledger={"redis": redis})) as gateway,
     ):
+        gateway.says("/admin for")
         admin = Served(gateway)
 
         def told(words: str, times: int) -> None:
@@ -58,6 +59,7 @@ def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_se
 
 def test_where_nothing_is_shared_there_is_no_such_series(tmp_path: Path) -> None:
     with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
+        gateway.says("/admin for")
         samples = scraped(Served(gateway))
         assert "penstock_limits_store_up" not in samples
         assert "penstock_limits_store_changes_total" not in samples
