@@ -19,6 +19,7 @@ CAPTURES = Path(__file__).parent.parent / "captures"
 # What would be too large to keep as a file.
 GENERATED: dict[str, bytes] = {
     "event-too-large": sse(begins(), says("So far so good."), says("!" * 1_000_000), finishes(), DONE),
+    "event-too-complex": sse(begins(), says("So far so good."), "{}" * 2_000, finishes(), DONE),
 }
 
 Row: TypeAlias = "tuple[str, Expected]"
@@ -176,6 +177,13 @@ EXPECTED: dict[str, Expected] = dict(
         failed("html-page", 1, "502 Bad Gateway 502 Bad Gateway The sluice is shut."),
         failed("binary", 1, "the bytes are gzip-compressed; decompress them first"),
         failed("event-too-large", 5, "an event exceeds 1000000 bytes", "So far so good."),
+        failed(
+            "event-too-complex",
+            5,
+            "an event holds more values, or more pieces of an answer, than are read",
+            "So far so good.",
+            repairs={"ignored-after-fault": (1, 7)},
+        ),
         failed("empty-stream", 5, "the stream ended without an answer"),
         failed("other-dialect", 1, "these are events of the Anthropic Messages dialect"),
         failed(

@@ -13,7 +13,7 @@ def scanned(*pieces: bytes) -> tuple[int, int, bool, bool]:
     scan = JsonScan()
     for piece in pieces:
         scan.feed(piece)
-    return scan.closed, scan.depth, scan.in_string, scan.whole
+    return min(scan.closed, 2), scan.depth, scan.in_string, scan.whole
 
 
 @pytest.mark.parametrize("seed", range(300))

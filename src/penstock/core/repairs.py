@@ -442,6 +442,12 @@ FAULTS: dict[str, Defect] = {
         "The stream has failed and no more of it is read.",
         "Memory per stream is bounded.",
     ),
+    "event-too-complex": Defect(
+        "An event holds too much to be read in 20 ms: thousands of choices, parts or glued objects, a hundred thousand "
+        "keys or brackets, numbers of hundreds of digits.",
+        "The stream has failed.",
+        "No event of one stream holds up the others.",
+    ),
     "empty-stream": Defect(
         "The stream ends without any answer: it is empty, or only comments, `[DONE]` or usage.",
         "The stream has failed.",

@@ -17,8 +17,9 @@ from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
 from penstock.core.text import LINE_ENDS_TO_SOME
 from penstock.core.usage import Usage
+from penstock.core.wire.complexity import SMALL, Outline, is_intricate, outline_of
 from penstock.core.wire.frame import Frame, Framed
-from penstock.core.wire.payload import MAX_DEPTH, decode, is_too_deep
+from penstock.core.wire.payload import MAX_DEPTH, TooComplexError, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
 from penstock.errors import ClosedReaderError, UnknownDialectError
 
@@ -333,12 +334,17 @@ class StreamReader:
             seen.line = out.line = item.line
             if isinstance(item, Frame):
                 self._framed += 1
-                taken = self._read_plain(item)
+                outline = outline_of(item.data) if len(item.data) > SMALL else None
+                if outline is not None and outline.is_costly():
+                    self._refuse_complex()
+                    taken = Taken.REFUSED
+                else:
+                    taken = self._read_plain(item)
                 if taken is Taken.AS_TEXT:
                     out.events += seen.events  # legal as they stand
                 else:
                     if taken is Taken.NOT and (self._framed > 1 or not self._read_head(item)):
-                        self._read_frame(item)
+                        self._read_frame(item, outline)
                     if self._framed == 1 and self._usual and self._begins(seen.events):
                         out.events += seen.events
                     else:
@@ -385,24 +391,38 @@ class StreamReader:
         start, begun = events[0], events[-1]
         return isinstance(start, Start) and isinstance(begun, ChoiceStart) and self._grammar.begin(start, begun.choice)
 
-    def _read_frame(self, frame: Frame) -> None:
+    def _read_frame(self, frame: Frame, outline: Outline | None) -> None:
         if frame.data.strip() == self._dialect.sentinel_bytes:  # too common to be tried as JSON first
             self._dialect.read_undecodable(frame.data, frame.event)
             return
-        if is_too_deep(frame.data):
+        if is_too_deep(frame.data, outline and outline.outside):
             self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
             return
         try:
             value = _JSON.decode(frame.data)
         except ValueError:
-            self._read_leniently(frame)
+            self._read_leniently(frame, outline)
         else:
-            self._dialect.read(value, event=frame.event)
+            if outline is not None and is_intricate([value]):
+                self._refuse_complex()
+            else:
+                self._dialect.read(value, event=frame.event)
 
-    def _read_leniently(self, frame: Frame) -> None:
-        payload = decode(frame.data, self._dialect.sentinel)
+    def _refuse_complex(self) -> None:
+        self._dialect.tell_held()
+        self._seen.fault("event-too-complex", "an event holds more values, or more pieces of an answer, than are read")
+
+    def _read_leniently(self, frame: Frame, outline: Outline | None) -> None:
+        try:
+            payload = decode(frame.data, self._dialect.sentinel, outline)
+        except TooComplexError:
+            self._refuse_complex()
+            return
         if payload is None:
             self._dialect.read_undecodable(frame.data, frame.event)
+            return
+        if outline is not None and is_intricate(payload.values):
+            self._refuse_complex()
             return
         for defect in payload.defects:
             self._seen.repair(defect)

@@ -9,10 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.openai_errors import read_error
+from penstock.core.wire.complexity import outline_of
 from penstock.gateway.unpacking import is_packed, unpacked
 
 # So much of an error is read, packed and unpacked.
 MAX_ERROR_BODY = 65_536
+# A larger one is not passed on as it is, only its words: to look for secrets in it would hold up other calls.
+_MAX_PASSED_ON = 4_096
 
 
 class ErrorBody(Struct, frozen=True):
@@ -33,7 +36,7 @@ def read_body(body: bytes, coding: str = "") -> ErrorBody:
             return ErrorBody(unreadable=why if body else "")
         body = clear.data
     try:
-        return _read_json(body, msgspec.json.decode(body))
+        return ErrorBody() if outline_of(body).is_costly() else _read_json(body, msgspec.json.decode(body))
     except (ValueError, RecursionError):
         text = body.decode(errors="replace").strip()
         return ErrorBody("" if text.startswith("<") else text)
@@ -55,10 +58,11 @@ def _read_json(body: bytes, parsed: object) -> ErrorBody:
             return ErrorBody()
         words = _words(first)
         error = {"type": "invalid_request_error", "param": None, "code": None} | first["error"] | {"message": words}
-        return ErrorBody(words, msgspec.json.encode({"error": error}))
+        return ErrorBody(words, msgspec.json.encode({"error": error}) if len(body) <= _MAX_PASSED_ON else b"")
     if not isinstance(parsed, dict):
         return ErrorBody()
-    return ErrorBody(_words(parsed), body if isinstance(parsed.get("error"), dict) else b"")
+    passed_on = isinstance(parsed.get("error"), dict) and len(body) <= _MAX_PASSED_ON
+    return ErrorBody(_words(parsed), body if passed_on else b"")
 
 
 def _words(parsed: dict[str, object]) -> str:

@@ -40,7 +40,7 @@ _LASTING = "local_unavailable"
 _TIMEOUTS = "timeout"
 # The provider's words are quoted, but not at any length; nor are they looked through at any length.
 _MAX_MESSAGE = 1000
-_MAX_READ = 20_000
+_MAX_READ = 5_000
 
 
 class Failure(Struct, frozen=True, kw_only=True):

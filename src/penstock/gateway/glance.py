@@ -23,6 +23,7 @@ _MAX_LOOKED_THROUGH = 16_000_000
 _MAX_ERROR = 65_536
 # What is no number in JSON, and a number for all that write and read it in Python.
 _NO_NUMBER = re.compile(rb"-?\b(?:NaN|Infinity)\b")
+_NO_NUMBERS = (b"-NaN", b"NaN", b"-Infinity", b"Infinity")
 # Where the answer stands: what has one of these is no error for having a message besides.
 _ANSWERS = ("data", "embeddings", "embedding")
 
@@ -53,27 +54,29 @@ def _failure_in(body: bytes, *, part: bool) -> Failure | None:
         cut = not body[-_MAX_ERROR:].rstrip().endswith(b"}")
         return from_transport(TRUNCATED, _CUT_SHORT) if cut else None
     try:
-        fields = _fields(body)
+        _check(body)
     except ValueError as error:
         if "truncated" in str(error):
             return from_transport(TRUNCATED, _CUT_SHORT)
         return from_transport(_BAD, "the answer is not valid JSON")
     except RecursionError:
         return from_transport(_BAD, "the answer is nested too deeply")
-    if not fields:
+    if body.lstrip()[1:].lstrip()[:1] == b"}":
         return from_transport(_EMPTY, "the answer has nothing in it")
     return _error_in(body) if len(body) <= _MAX_ERROR else None
 
 
-def _fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """The object that the body is, with nothing in it decoded."""
+def _check(body: bytes) -> None:
+    """Raise `ValueError` or `RecursionError` where the body is not one JSON value. Nothing in it is decoded."""
     try:
-        return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        msgspec.json.decode(body, type=msgspec.Raw)
     except ValueError:
-        mended = _NO_NUMBER.sub(b"0", body)
+        mended = body
+        for name in _NO_NUMBERS:  # in texts, too, which are not looked at
+            mended = mended.replace(name, b"null")
         if mended == body:
             raise
-        return msgspec.json.decode(mended, type=dict[str, msgspec.Raw])
+        msgspec.json.decode(mended, type=msgspec.Raw)
 
 
 def _error_in(body: bytes) -> Failure | None:

@@ -131,7 +131,10 @@ class _View(NamedTuple):
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """The text, with no secret in it."""
-    hidden = Secrets(secrets)
+    return _masked(text, Secrets(secrets))
+
+
+def _masked(text: str, hidden: Secrets) -> str:
     spans, begun = hidden.spans(text), hidden.begun(text, TELLING)
     if begun < len(text):
         spans = sorted([*spans, (begun, len(text))])
@@ -145,12 +148,16 @@ def masked(text: str, secrets: Iterable[str]) -> str:
 
 def masked_json(value: object, secrets: tuple[str, ...]) -> object:
     """A decoded JSON value, with no secret in it; raises `RecursionError` where it is too deep to be looked through."""
+    return _masked_json(value, Secrets(secrets), secrets)
+
+
+def _masked_json(value: object, hidden: Secrets, secrets: tuple[str, ...]) -> object:
     if isinstance(value, str):
-        return masked(value, secrets)
+        return _masked(value, hidden)
     if isinstance(value, dict):
-        return {masked(str(name), secrets): masked_json(item, secrets) for name, item in value.items()}
+        return {_masked(str(name), hidden): _masked_json(item, hidden, secrets) for name, item in value.items()}
     if isinstance(value, list):
-        return [masked_json(item, secrets) for item in value]
+        return [_masked_json(item, hidden, secrets) for item in value]
     if isinstance(value, int | float) and any(secret in str(value) for secret in secrets):
         return MASK
     return value

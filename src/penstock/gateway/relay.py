@@ -18,8 +18,11 @@ came. While they come in HTTP chunks that are cast in one mould, they need no pa
 How long all that may take is watched over by `timed.py`.
 """
 
+import asyncio
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from types import MappingProxyType
 
 from penstock.core.completion import Accumulator
@@ -71,6 +74,10 @@ class Relay(Timed):
     _odd = False
     _error_body = b""
     _unpacker: Unpacker | None = None
+    # What is being unpacked, and what is to be done when that is over: the body has ended, or has broken off.
+    _unpacked: Iterator[bytes] | None = None
+    _then: Callable[[], None] | None = None
+    _turn: asyncio.Handle | None = None
     _connection: Connection | None = None
     _tape: Tape | None = None
     _heard = 0  # how much of what is told at the end only
@@ -176,6 +183,10 @@ class Relay(Timed):
         """The body is complete, as far as HTTP can tell."""
         if self._phase == "over":
             return
+        if self._unpacked is not None:
+            self._connection = None  # it may serve another call by now
+            self._then = self.on_end
+            return
         if self._status >= 300:
             self._fail(from_status(self._status, self._headers, self._error_body))
         elif (tail := self._reader.tail) is None or not tail.done or not self._pass_on(tail):
@@ -184,6 +195,10 @@ class Relay(Timed):
     def on_error(self, error: UpstreamError) -> None:
         """The connection broke before the body was complete. What the reader has may still be a whole answer."""
         if self._phase == "over":
+            return
+        if self._unpacked is not None:
+            self._connection = None
+            self._then = partial(self.on_error, error)
             return
         if self._status and self._status < 300:
             events = self._reader.close()
@@ -219,8 +234,11 @@ class Relay(Timed):
         if self._paused:
             return
         self._go_on()
-        if self._connection is not None:
+        if self._unpacked is not None:
+            self._unpack_soon()
+        elif self._connection is not None:
             self._connection.resume()
+        if self._connection is not None:
             self._watch_time()
 
     def cancel(self, failure: Failure, ending: Ending = "cancelled") -> None:
@@ -444,13 +462,41 @@ class Relay(Timed):
     def _on_encoded(self, data: bytes) -> None:
         """A compressed piece, although none was asked for: unpack it a little at a time, so that no bomb goes off."""
         assert self._unpacker is not None
+        pieces = self._unpacker.pieces(data)
+        if self._unpacked is None:
+            self._unpacked = pieces
+            self._unpack()
+        else:
+            self._unpacked = chain(self._unpacked, pieces)
+
+    def _unpack_soon(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._unpack)
+
+    def _unpack(self) -> None:
+        """Read the next piece of what is unpacked. The others wait until the loop has served other calls, and until the
+        client takes more; meanwhile nothing more is read from the provider."""
+        self._turn = None
+        if self._unpacked is None or self._paused:
+            return
+        piece = b""
         try:
-            for piece in self._unpacker.pieces(data):
-                if self._phase == "over" or (self._answer is not None and not self._keeps(piece)):
-                    break
+            piece = next(self._unpacked, b"") if self._phase != "over" else b""
+            if piece and (self._answer is None or self._keeps(piece)):
                 self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
             self._fail(from_transport("upstream_bad_response", f"the answer cannot be decompressed: {error}"))
+        if piece and self._phase != "over":
+            if self._connection is not None:
+                self._connection.pause()
+            self._unpack_soon()
+            return
+        self._unpacked = None
+        if self._connection is not None and not self._paused:
+            self._connection.resume()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
 
 
 def _is_content(events: list[Event], *, usual: bool) -> bool:

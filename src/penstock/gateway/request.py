@@ -7,17 +7,33 @@ object, keys that are there twice, figures beyond reason.
 
 import json
 from collections.abc import Mapping
+from math import isinf
 from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
 
+from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.gateway.failure import Failure
 
+
+def _float(text: str) -> float:
+    """A float by Python's own reading, which takes the same time for all; msgspec's is slow near the largest ones."""
+    value = float(text)
+    if isinf(value):
+        raise msgspec.DecodeError("Number out of range")
+    return value
+
+
+_FIELDS = msgspec.json.Decoder(float_hook=_float)
 # The fields of a body, each as it is written there.
 _WRITTEN = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # Keys that must not be there twice.
 _ONCE = ("model", "stream", "messages", "n")
+# Bytes of a body that is read without being counted; and what a larger one may take to decode.
+_UNCOUNTED = 65_536
+_NANOSECONDS_PER_MB = 8_000_000
+_TOO_COMPLEX = "the body holds more values than a request of its size may have; send less structure, or longer texts"
 _MAX_CHOICES = 128
 # What a 64-bit number holds: some say so for "as many as there are".
 _MAX_TOKENS = 2**63 - 1
@@ -83,11 +99,12 @@ class EmbeddingsRequest(Struct, frozen=True):
 
 def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     """The request in a body; raises `RefusedError`."""
+    _check_complexity(body)
     try:
         body.decode()  # of what is kept as it is written, the parser does not ask whether it is UTF-8
         fields = _WRITTEN.decode(body)
         # What is read of them later must be readable: of what is kept as it is written, not all was looked at.
-        read = {name: msgspec.json.decode(fields[name]) for name in _READ if name in fields}
+        read = {name: _FIELDS.decode(fields[name]) for name in _READ if name in fields}
     except RecursionError:
         raise _refused("the body is nested too deep", code="invalid_json") from None
     except msgspec.ValidationError:
@@ -110,8 +127,9 @@ def _with_usage(options: object) -> dict[str, object]:
 
 def parse(body: bytes) -> ChatRequest:
     """The request in a body; raises `RefusedError`."""
+    _check_complexity(body)
     try:
-        fields = msgspec.json.decode(body)
+        fields = _FIELDS.decode(body)
         written = _WRITTEN.decode(body)
     except RecursionError:
         raise _refused("the body is nested too deep", code="invalid_json") from None
@@ -135,6 +153,17 @@ def parse(body: bytes) -> ChatRequest:
     return ChatRequest(model, bool(stream), bool(options and options.get("include_usage")), fields)
 
 
+def _check_complexity(body: bytes) -> None:
+    """Refuse a body that would take longer to read than other calls should wait: 15 ms for each megabyte."""
+    most = _most(body)
+    if len(body) > _UNCOUNTED and may_be_costly(body, most) and outline_of(body, most).is_costly():
+        raise _refused(_TOO_COMPLEX, code="request_too_complex")
+
+
+def _most(body: bytes) -> int:
+    return _NANOSECONDS_PER_MB * max(len(body), 1_000_000) // 1_000_000
+
+
 def _check_keys(body: bytes, written: dict[str, msgspec.Raw]) -> None:
     """Refuse a body in which a key that matters stands twice: two readers could take it for two different requests.
 
@@ -149,6 +178,8 @@ def _check_keys(body: bytes, written: dict[str, msgspec.Raw]) -> None:
     try:
         if _without_spaces(msgspec.json.encode(written)) == _without_spaces(body):
             return
+        if len(body) > _UNCOUNTED and outline_of(body, _most(body)).is_costly(leniently=True):
+            raise _refused(_TOO_COMPLEX, code="request_too_complex")
         json.loads(body, object_pairs_hook=keep, parse_int=str, parse_float=str)  # of any length
     except (ValueError, RecursionError):
         raise _refused("the body is not valid JSON", code="invalid_json") from None

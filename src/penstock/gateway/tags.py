@@ -6,9 +6,12 @@ gateway knows, and whatever looks like one.
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
-_MAX_TAGS = 16
+MAX_TAGS = 16
 _MAX_LENGTH = 200
+# So much of a text is looked through for secrets.
+_LOOKED_THROUGH = 16_384
 _MASK = "…"
 # The names of what holds a key, and how keys begin. Not any prefix: people's ids look the same, and are to be kept.
 SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
@@ -24,15 +27,19 @@ def kept_tags(given: Mapping[str, str], of_key: Mapping[str, str], secrets: Iter
     if not given:
         return of_key
     tags = {
-        kept_text(name, secrets): _MASK if SECRET_NAME.search(name) else kept_text(value, secrets)
-        for name, value in list(given.items())[:_MAX_TAGS]
+        kept_text(name, secrets): _MASK if SECRET_NAME.search(name[:_LOOKED_THROUGH]) else kept_text(value, secrets)
+        for name, value in islice(given.items(), MAX_TAGS)
     }
     return {**of_key, **tags}
 
 
 def kept_text(text: str, secrets: Iterable[str]) -> str:
     """A text of a client's, as it is kept."""
+    cut = len(text) > _LOOKED_THROUGH
+    text = text[:_LOOKED_THROUGH]
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, _MASK)
+    if cut:  # half a secret may stand at the end
+        text = text[: max(len(text) - max(map(len, secrets), default=0), 0)]
     return _SECRET.sub(_MASK, text[: 4 * _MAX_LENGTH])[:_MAX_LENGTH]

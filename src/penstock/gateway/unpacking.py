@@ -8,7 +8,8 @@ _GZIP = (16 + zlib.MAX_WBITS,)
 # What is called deflate has a head, or has none.
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
 _PLAIN = ("", "identity")
-_PIECE = 65_536
+# As much as is dealt with at a time of what comes in the clear (`http/client.py`).
+_PIECE = 4_096
 
 
 class Unpacked(NamedTuple):

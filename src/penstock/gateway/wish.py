@@ -1,6 +1,7 @@
 """Wish: what a request asks for, as far as it is to be accounted: tokens at most, a service tier, the client's tags."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import Struct
 
 from penstock.gateway.estimate import BESIDE_MESSAGES, estimate_input, estimate_messages
 from penstock.gateway.request import ChatRequest, EmbeddingsRequest
+from penstock.gateway.tags import MAX_TAGS
 
 # Of what is to be embedded, which is not read.
 _BYTES_PER_TOKEN = 4
@@ -67,4 +69,4 @@ def _text(value: object) -> str:
 def _tags(value: object) -> Mapping[str, str]:
     if not isinstance(value, dict) or not value:
         return {}
-    return {name: item for name, item in value.items() if isinstance(name, str) and isinstance(item, str)}
+    return dict(islice(((name, item) for name, item in value.items() if isinstance(item, str)), MAX_TAGS))

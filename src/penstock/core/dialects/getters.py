@@ -4,16 +4,26 @@ import json
 
 # Enough of a value to recognise it by.
 _SHOWN_CHARACTERS = 80
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def shown(value: object) -> str:
     """The value as JSON, shortened, for a person to read."""
-    return json.dumps(value, ensure_ascii=False, default=str)[:_SHOWN_CHARACTERS]
+    if not isinstance(value, dict | list):
+        return _ENCODER.encode(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)[:_SHOWN_CHARACTERS]
+    text = ""
+    for piece in _ENCODER.iterencode(value):  # not all of it: it may be a megabyte
+        text += piece
+        if len(text) >= _SHOWN_CHARACTERS:
+            break
+    return text[:_SHOWN_CHARACTERS]
 
 
 def text_of(value: object) -> str:
     """The value as text; empty for null."""
-    return value if isinstance(value, str) else "" if value is None else str(value)
+    if isinstance(value, str):
+        return value
+    return "" if value is None else shown(value) if isinstance(value, dict | list) else str(value)
 
 
 def integer_of(value: object) -> int | None:

@@ -59,6 +59,7 @@ class OpenAIChatReader:
         self._joiner = SurrogateJoiner()
         self._extras: dict[str, object] = {}
         self._choices: dict[int, ChoiceReader] = {}
+        self._callers: dict[int, ChoiceReader] = {}  # choices with tool calls that may be held
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Take in the JSON of one frame, and the name that the transport gave it."""
@@ -187,8 +188,9 @@ class OpenAIChatReader:
 
     def tell_held(self) -> None:
         """Tell the tool calls that were held: nothing more of them will come, or be heard."""
-        for choice in self._choices.values():
+        for choice in self._callers.values():
             choice.tell_held()
+        self._callers.clear()
 
     def close(self) -> None:
         """No more frames will come: tell what was held."""
@@ -234,6 +236,9 @@ class OpenAIChatReader:
 
     def _read_special(self, chunk: dict[str, object], event: str) -> bool:
         """An error, a heartbeat or another dialect's event; returns whether there is nothing more in it."""
+        if not chunk and event != "error":
+            self._sink.repair("keepalive-event", event)
+            return True
         error = read_error(chunk, event)
         if error is not None:
             self._fail("provider-error", *error)
@@ -315,6 +320,8 @@ class OpenAIChatReader:
             self._read_usage(usage)
         delta, finish = choice.pop("delta", None), choice.pop("finish_reason", None)
         reader.read(choice, delta, finish, surrogates=self._surrogates)
+        if reader.calls_tools:
+            self._callers[index] = reader
 
     def _index(self, index: object, place: int) -> int:
         self._sink.repair("choice-index-missing", shown(index))

@@ -88,6 +88,11 @@ class ChoiceReader:
         return self.started and self._message is None and not self.whole_message
 
     @property
+    def calls_tools(self) -> bool:
+        """Whether a tool was called."""
+        return self._calls is not None
+
+    @property
     def expects_end(self) -> bool:
         """Where speech is expected: whether a finish, and nothing beside it, is all that there is to tell."""
         return self._calls is None and self._finished is None

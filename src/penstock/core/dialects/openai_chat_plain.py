@@ -15,11 +15,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 
 class Taken(Enum):
-    """What the fast lane did with a frame."""
+    """What the fast lane did with a frame. A refused one is too complex for any lane."""
 
     NOT = 0
     AS_TEXT = 1
     AS_FINISH = 2
+    REFUSED = 3
 
 
 class PlainFunction(Struct, forbid_unknown_fields=True, gc=False):

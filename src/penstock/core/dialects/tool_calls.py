@@ -43,7 +43,7 @@ _KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 class _Call:
     """One call of a choice, as far as it is known."""
 
-    __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "scan", "size", "told")
+    __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "parsed", "scan", "size", "told")
 
     def __init__(self, number: int, index: int | None, kind: ToolKind) -> None:
         self.number = number
@@ -55,6 +55,8 @@ class _Call:
         self.told = False
         self.arguments: list[str] = []
         self.size = 0
+        self.parsed: tuple[int, object] | None = None
+        """The value of the arguments when they had so many characters, if anybody has asked."""
         self.extras: list[dict[str, object]] = []
 
     @property
@@ -88,7 +90,11 @@ class _Call:
         if not self.scan.whole or self.size > _MAX_HELD_CHARACTERS:
             return False
         known = "".join(self.arguments)
-        return arguments == known or _parsed(arguments) == _parsed(known) is not None
+        if arguments == known:
+            return True
+        if self.parsed is None or self.parsed[0] != len(known):
+            self.parsed = (len(known), _parsed(known))
+        return _parsed(arguments) == self.parsed[1] is not None
 
 
 class ToolCalls:
@@ -100,6 +106,9 @@ class ToolCalls:
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._contested: set[int] = set()
+        # The numbers of calls whose arguments are not whole, and of those that are not told.
+        self._partial: set[int] = set()
+        self._untold: set[int] = set()
 
     def read(self, piece: dict[str, object], sink: Sink) -> None:
         """Take in one item of `tool_calls`."""
@@ -139,9 +148,16 @@ class ToolCalls:
             return False
         if call.scan.whole or index in self._contested:
             return False
-        call.add(arguments)
+        self._extend(call, arguments)
         sink.events.append(ToolCallDelta(self._choice, call.number, arguments))
         return True
+
+    def _extend(self, call: _Call, arguments: str) -> None:
+        call.add(arguments)
+        if call.whole:
+            self._partial.discard(call.number)
+        else:
+            self._partial.add(call.number)
 
     def read_legacy(self, piece: dict[str, object], sink: Sink) -> None:
         """Take in a `function_call`: the one call of a choice, without index and id."""
@@ -163,9 +179,9 @@ class ToolCalls:
 
     def tell_held(self, sink: Sink) -> None:
         """Tell the calls that were held, if they have a name."""
-        for call in self._calls:
-            if not call.told and call.name:
-                self._tell(call, sink)
+        for number in sorted(self._untold):
+            if self._calls[number].name:
+                self._tell(self._calls[number], sink)
 
     def close(self, sink: Sink, *, finished: tuple[int, int] | None) -> None:
         """No more pieces will come: tell what was held, and which arguments are broken although the choice is finished.
@@ -189,7 +205,7 @@ class ToolCalls:
         last = self._calls[-1] if self._calls else None
         if last is None or id or (name and not (last.name == name and last.unfinished)):
             return "new call"
-        if any(not call.whole for call in self._calls if call is not last):
+        if len(self._partial) > (last.number in self._partial):
             return "unknown"
         if last.whole and arguments.strip():
             return "unknown"
@@ -215,9 +231,7 @@ class ToolCalls:
             return call  # its id comes late
         contested = call.index in self._contested
         if not name or not call.name:
-            stray = (
-                call.scan.closed and call.whole and arguments.strip() and any(not other.whole for other in self._calls)
-            )
+            stray = call.scan.closed and call.whole and arguments.strip() and self._partial
             return "unknown" if contested or stray else call
         if not id and name == call.name and call.id is not None and call.says(arguments):
             return call  # said again
@@ -245,6 +259,8 @@ class ToolCalls:
             self._tell(self._calls[-1], sink)
         call = _Call(len(self._calls), index, kind)
         self._calls.append(call)
+        self._partial.add(call.number)
+        self._untold.add(call.number)
         if index is not None:
             if index != call.number and index not in self._by_index:
                 sink.repair("tool-index-renumbered", f"{index} is {call.number}")
@@ -274,7 +290,7 @@ class ToolCalls:
 
     def _add(self, call: _Call, arguments: str, extras: dict[str, object], sink: Sink) -> None:
         if arguments:
-            call.add(arguments)
+            self._extend(call, arguments)
         if call.told:
             if extras:
                 sink.events.append(Extra("tool", extras, self._choice, call.number))
@@ -289,6 +305,7 @@ class ToolCalls:
             self._tell(call, sink)
 
     def _tell(self, call: _Call, sink: Sink) -> None:
+        self._untold.discard(call.number)
         if not call.name:
             call.told = True
             sink.fault("tool-call-unnamed", f"tool call {call.number} has no name: {shown(''.join(call.arguments))}")

@@ -14,16 +14,20 @@ Each step reads what the sender meant or nothing: none of them can change a valu
 
 import json
 import re
-from typing import NoReturn
 
 import msgspec
 from msgspec import Struct
 
+from penstock.core.wire.complexity import SMALL, Outline, outline_of
 from penstock.core.wire.scan import is_deeper, outside_strings
 
 # Deeper than any chunk, shallower than what makes a recursive function (repr, ==, an encoder) give up.
 MAX_DEPTH = 100
+# More values on one line are not what a sender meant.
+MOST_GLUED = 1_000
 _BETWEEN_VALUES = re.compile(r"(?:\s+|data:)*")
+_NOT_FINITE = (b"NaN", b"Infinity")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _HALF_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -35,16 +39,23 @@ class Payload(Struct, frozen=True):
     surrogates: bool = False
 
 
-def decode(data: bytes, sentinel: str = "") -> Payload | None:
-    """The JSON values in the data, or None where it cannot be read.
+class TooComplexError(Exception):
+    """It would take too long to read the data (`complexity.py`)."""
+
+
+def decode(data: bytes, sentinel: str = "", outline: Outline | None = None) -> Payload | None:
+    """The JSON values in the data, or None where it cannot be read; raises `TooComplexError`.
 
     The sentinel is a word that the dialect sends in place of a value. Glued to something it comes out as bytes, which
-    no JSON value is; alone it is nothing that this function reads.
+    no JSON value is; alone it is nothing that this function reads. The outline is that of the data, if it is known.
     """
+    outline = outline or outline_of(data)
+    if outline.is_costly():
+        raise TooComplexError
     try:
         return Payload([msgspec.json.decode(data)])
     except (ValueError, RecursionError):
-        return _decode_leniently(data, sentinel)
+        return _decode_leniently(data, sentinel, outline)
 
 
 def is_json(data: bytes) -> bool:
@@ -56,14 +67,14 @@ def is_json(data: bytes) -> bool:
     return True
 
 
-def is_too_deep(data: bytes) -> bool:
-    """Whether the data nests brackets beyond `MAX_DEPTH`."""
+def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
+    """Whether the data nests brackets beyond `MAX_DEPTH`. `outside` is what stands outside of its strings, if known."""
     if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
         return False
-    return is_deeper(outside_strings(data), MAX_DEPTH)
+    return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
 
 
-def _decode_leniently(data: bytes, sentinel: str) -> Payload | None:
+def _decode_leniently(data: bytes, sentinel: str, outline: Outline) -> Payload | None:
     defects = []
     try:
         text = data.decode()
@@ -71,12 +82,15 @@ def _decode_leniently(data: bytes, sentinel: str) -> Payload | None:
         text = data.decode(errors="replace")
         defects.append("invalid-utf8")
     surrogates = _HALF_SURROGATE.search(text) is not None
-    for lenience, decoder in _DECODERS:
+    if len(data) > SMALL and outline.is_costly(leniently=True, halves=surrogates):
+        raise TooComplexError
+    finite = not any(name in outline.outside for name in _NOT_FINITE)
+    for lenience, decoder in _DECODERS if _CONTROL.search(text) else _DECODERS[:1]:
         try:
             values, gluing = _split(text, decoder, sentinel)
         except (ValueError, RecursionError):  # ValueError: not JSON, or an integer too long to convert
             continue
-        return Payload(values, defects + lenience + gluing, surrogates)
+        return Payload(values, defects + lenience + ([] if finite else ["non-finite-number"]) + gluing, surrogates)
     return None
 
 
@@ -93,6 +107,8 @@ def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[ob
         else:
             value, end = decoder.raw_decode(text, start)
         values.append(value)
+        if len(values) > MOST_GLUED:
+            raise TooComplexError
         start = _skip(text, end)
         if len(values) > 1 and not isinstance(value, dict | bytes):
             raise ValueError("only objects are split: other values run into each other")
@@ -109,13 +125,7 @@ def _skip(text: str, start: int) -> int:
     return found.end()
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 _DECODERS: tuple[tuple[list[str], json.JSONDecoder], ...] = (
-    ([], json.JSONDecoder(parse_constant=_refuse_constant)),
-    (["non-finite-number"], json.JSONDecoder()),
-    (["raw-control-character"], json.JSONDecoder(strict=False, parse_constant=_refuse_constant)),
-    (["raw-control-character", "non-finite-number"], json.JSONDecoder(strict=False)),
+    ([], json.JSONDecoder()),
+    (["raw-control-character"], json.JSONDecoder(strict=False)),
 )

@@ -24,6 +24,8 @@ _LONG = 256
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 # Brackets as levels that they go up or down.
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
+_BLOCK = 4_096
+_ROUNDS = 4
 _AS_ROUND = bytes.maketrans(b"{[}]", b"(())")
 
 
@@ -109,6 +111,18 @@ class JsonScan(Struct, eq=False, gc=False):
         parts = data.split(b'"')
         brackets = b"".join(parts[self.in_string :: 2]).translate(None, _NO_BRACKETS)
         self.in_string ^= len(parts) % 2 == 0
+        for start in range(0, len(brackets), _BLOCK):
+            self._pass_brackets(brackets[start : start + _BLOCK])
+
+    def _pass_brackets(self, brackets: bytes) -> None:
+        """Count levels, and how often the outermost one is closed, as far as anybody asks: twice is too often."""
+        rest = brackets.translate(_AS_ROUND)
+        levels = rest.count(b"(") - rest.count(b")")
+        for _ in range(_ROUNDS):  # a pair in the midst of others closes nothing that was open
+            rest = rest.replace(b"()", b"")
+        if self.closed > 1 or self.depth > rest.count(b")"):
+            self.depth += levels
+            return
         depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self.depth))
         if min(depths) >= 0:  # then only a closing bracket leads to 0
             self.closed += depths[1:].count(0)
@@ -117,11 +131,16 @@ class JsonScan(Struct, eq=False, gc=False):
         self.depth = depths[-1]
 
 
-def outside_strings(data: bytes) -> bytes:
-    """What stands outside of the strings of a JSON text."""
+def unquoted(data: bytes) -> list[bytes]:
+    """A JSON text, cut at its quotes: by turns what stands outside of strings, and what they hold but for escapes."""
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(data.split(b'"')[::2])
+    return data.split(b'"')
+
+
+def outside_strings(data: bytes) -> bytes:
+    """What stands outside of the strings of a JSON text."""
+    return b"".join(unquoted(data)[::2])
 
 
 def is_deeper(outside: bytes, most: int) -> bool:

@@ -21,7 +21,7 @@ import re
 
 from penstock.core.events import Fault, Repair
 from penstock.core.wire.frame import Frame, Framed
-from penstock.core.wire.payload import decode, is_json
+from penstock.core.wire.payload import TooComplexError, decode, is_json
 from penstock.core.wire.scan import JsonScan
 
 _BLANK_LINES = frozenset((b"\n", b"\r\n", b"\r"))
@@ -142,7 +142,7 @@ class SseReader:
                 items.append(Repair("no-final-newline", *self._at))
         if not self._begun or self._dead:
             return items
-        if not self._whole() or not (self._scan.closed or decode(self._joined())):
+        if not self._whole() or not (self._scan.closed or self._is_readable()):
             self.cut = True
             return items
         self._dispatch(items)
@@ -299,6 +299,12 @@ class SseReader:
             self._scan.feed(value)
         self._scanned = len(self._data)
         return self._scan.whole
+
+    def _is_readable(self) -> bool:
+        try:
+            return decode(self._joined()) is not None
+        except TooComplexError:
+            return True  # and refused when it is read
 
     def _is_fragment(self, line: bytes) -> bool:
         """Whether an unterminated line is the beginning of a field's name, and so of an event that never came."""

@@ -315,6 +315,10 @@ export const FAULTS = {
   "wrong": "An event exceeds the cap (1 MB by default).",
   "done": "The stream has failed and no more of it is read."
  },
+ "event-too-complex": {
+  "wrong": "An event holds too much to be read in 20 ms: thousands of choices, parts or glued objects, a hundred thousand keys or brackets, numbers of hundreds of digits.",
+  "done": "The stream has failed."
+ },
  "empty-stream": {
   "wrong": "The stream ends without any answer: it is empty, or only comments, `[DONE]` or usage.",
   "done": "The stream has failed."

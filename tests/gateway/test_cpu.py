@@ -1,0 +1,166 @@
+"""No event, request or error holds the event loop for long, whatever its bytes are.
+
+`scripts/cpu-search` asks the same of 200,000 patterns, with the limits that are promised: 20 ms for an event of up to
+1 MB, 15 ms for each megabyte of a request. Here the limits are far wider, for machines that have other things to do.
+"""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable
+
+import pytest
+
+from penstock import Fault
+from penstock.core.wire.complexity import SMALL
+from tests.cpu import LARGEST_EVENT, MB, TURN, Cost, Pattern, Search, cost_of, cost_of_event, cost_of_request
+from tests.streams import (
+    DONE,
+    Json,
+    begins,
+    calls,
+    choice,
+    chunk,
+    completion,
+    delta,
+    finishes,
+    fold,
+    piece,
+    read,
+    says,
+    sse,
+)
+
+# Milliseconds. Without any limit on what an event may hold, most of the cases below took from 0.1 to 20 seconds.
+MOST = 120.0
+SIZES = {"event": LARGEST_EVENT, "request": 4 * MB, "error": 65_536}
+
+HARD: dict[str, Pattern] = {
+    f"{kind} of {unit[:20]!r} in {shell}": Pattern(kind, shell, unit, SIZES[kind], how)
+    for kind, shell, unit, how in (
+        ("event", "an event", b"{}", "streamed"),
+        ("event", "an event", b"[]", "streamed"),
+        ("event", "an event", b"{", "streamed"),
+        ("event", "an event", b'{"a":"\t"}', "streamed"),
+        ("event", "a list", b"{},", "streamed"),
+        ("event", "choices", b"{},", "streamed"),
+        ("event", "choices", b"0,", "streamed"),
+        ("event", "parts of content", b'{"type":"text","text":"a"},', "streamed"),
+        ("event", "parts of content", b'"a",', "unstreamed"),
+        ("event", "tool calls", b"{},", "streamed"),
+        ("event", "tool calls", b'{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},', "streamed"),
+        ("event", "arguments", b"{}", "streamed"),
+        ("event", "a field of a delta", b"1e308,", "streamed"),
+        ("event", "a field of a delta", b"1" * 4000 + b",", "streamed"),
+        ("event", "a field of a delta", b'"\\ud800",', "streamed"),
+        ("event", "an object in a delta", b'"\x00":0,', "unstreamed"),
+        ("event", "an error", b"0,", "streamed"),
+        ("event", "a choice's index", b"0,", "streamed"),
+        ("event", "a stream", b"{}\n", "streamed"),
+        ("event", "a stream", b"{}\n", "packed"),
+        ("event", "an array", b'"",', "alone"),
+        ("request", "metadata", b'"\x00":"y",', "streamed"),
+        ("request", "a field", b"1e308,", "streamed"),
+        ("request", "a field", b"[],", "streamed"),
+        ("request", "a field", b"1" * 4000 + b",", "streamed"),
+        ("request", "a key that stands twice", b"{},", "streamed"),
+        ("error", "words of an error body", b"%2541", "streamed"),
+        ("error", "an error body", b'"a",', "streamed"),
+        ("error", "an error body", b"1e308,", "streamed"),
+    )
+}
+
+
+def least(measure: Callable[[], Cost]) -> Cost:
+    """The least of three runs, or the first that is quick enough."""
+    costs = []
+    for _ in range(3):
+        costs.append(measure())
+        if costs[-1].ms < MOST:
+            break
+    return min(costs, key=lambda cost: cost.ms)
+
+
+@pytest.mark.parametrize("pattern", HARD.values(), ids=HARD)
+def test_what_was_made_to_take_long_does_not(pattern: Pattern) -> None:
+    cost = least(lambda: asyncio.run(cost_of(pattern)))
+    assert cost.ms < MOST, f"{pattern} takes {cost.ms:.0f} ms ({cost.outcome})"
+
+
+def test_a_search_finds_nothing_that_takes_long() -> None:
+    found = Search(seed=7)
+    asyncio.run(found.run(1_500))
+    for kind in ("event", "request", "error"):
+        for ms, pattern, outcome in found.ranking(kind):
+            if ms >= MOST:
+                cost = least(lambda pattern=pattern: asyncio.run(cost_of(pattern)))  # type: ignore[misc]
+                assert cost.ms < MOST, f"{pattern} takes {cost.ms:.0f} ms ({outcome})"
+
+
+PROBABILITY = {"token": " the", "logprob": -0.31725305, "bytes": [32, 116, 104, 101]}
+TEXT = 'He said: "[1, 2], {3}".\n' * 30_000
+ARGUMENTS = json.dumps([{"line": n, "text": 'a "quoted" word, [a list]'} for n in range(12_000)])
+IMAGE = "data:image/png;base64," + "iVBe3" * 190_000
+BODY: Json = {
+    "index": 0,
+    "message": {"role": "assistant", "content": TEXT},
+    "logprobs": {"content": [PROBABILITY] * 500},
+    "finish_reason": "stop",
+}
+LARGE: dict[str, bytes] = {
+    "a long text": sse(begins(), says(TEXT), finishes(), DONE),
+    "long arguments": sse(begins(), calls(piece(0, "a", "f", ARGUMENTS)), finishes("tool_calls"), DONE),
+    "log probabilities": sse(
+        begins(),
+        chunk(choice({"content": "a"}, logprobs={"content": [PROBABILITY] * 11_000})),
+        finishes(),
+        DONE,
+    ),
+    "many events in one read": sse(begins(), *(says("word ") for _ in range(6_000)), finishes(), DONE),
+    "a picture": sse(
+        begins(),
+        delta({"images": [{"image_url": {"url": IMAGE}}]}),
+        finishes(),
+        DONE,
+    ),
+    "a pretty body": json.dumps(chunk(BODY) | {"object": "chat.completion"}, indent=2).encode(),
+}
+
+
+@pytest.mark.parametrize("wire", LARGE.values(), ids=LARGE)
+def test_a_large_event_of_an_honest_provider_is_read(wire: bytes) -> None:
+    assert len(wire) > 700_000
+    answer = completion(wire)
+    assert (answer.ending, answer.fault) == ("completed", None)
+    assert fold(read(*(wire[at : at + TURN] for at in range(0, len(wire), TURN)))) == answer
+
+
+def test_a_large_request_of_an_honest_client_is_read() -> None:
+    messages = [{"role": "user", "content": TEXT}] * 5 + [
+        {"role": "user", "content": f"line {n}, and so on"} for n in range(5_000)
+    ]
+    tools = [
+        {"type": "function", "function": {"name": f"f{n}", "parameters": {"type": "object"}}} for n in range(1_000)
+    ]
+    body = json.dumps({"model": "m", "messages": messages, "tools": tools, "temperature": 0.7}).encode()
+    assert cost_of_request(body).outcome == "read"
+    tokens = json.dumps({"model": "m", "input": [[n * 37 % 50_000 for n in range(2_000)]] * 100}).encode()
+    assert cost_of_request(tokens, "embeddings").outcome == "read"
+
+
+def test_the_fault_is_named_and_does_not_depend_on_how_the_bytes_are_split() -> None:
+    wire = sse(begins(), says("Hi"), "{}" * 2_000, finishes(), DONE)
+    events = read(wire)
+    assert [event.code for event in events if isinstance(event, Fault)] == ["event-too-complex"]
+    assert read(*(wire[at : at + 1] for at in range(len(wire)))) == events
+    assert completion(sse(begins(), says("Hi"), "{}" * (SMALL // 2 - 100), finishes(), DONE)).fault is None
+
+
+@pytest.mark.parametrize("size", [TURN * 3, MB])
+def test_a_packed_stream_is_read_to_its_end(size: int) -> None:
+    """However much comes out of a few bytes: the relay unpacks it in turns, and its end comes after all of it."""
+    words = (size - 1_000) // len(sse(says("word ")))
+    wire = sse(*(says("word ") for _ in range(words)), finishes(), DONE)
+    assert len(gzip.compress(wire)) < len(wire) / 20
+    cost = least(lambda: asyncio.run(cost_of_event(wire, "packed")))
+    assert (cost.outcome, cost.ms < MOST) == ("completed", True)
