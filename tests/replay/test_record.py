@@ -407,7 +407,7 @@ def refused(tmp_path: Path, directory: str) -> str:
 def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for directory in ("file", "file/deeper"):
-        message = f"server.record: captures cannot be written to {directory}: it is a file; name another directory\n"
+        message = f"server.record: captures cannot be written to {directory}: it is a file; name another directory"
         assert message in refused(tmp_path, directory)
 
 
