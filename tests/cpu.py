@@ -26,7 +26,7 @@ from penstock.gateway.wish import of_chat, of_embeddings
 from penstock.http.client import Receiver
 from tests.streams import begins, sse
 
-TURN = 4_096
+TURN = 3_072  # as in `http/client.py`
 MB = 1_000_000
 LARGEST_EVENT = 990_000
 SECRETS = ("sk-a-provider-key-of-some-length", "another-header-that-is-secret")
@@ -324,15 +324,26 @@ _WAYS = {
     "request": ("streamed", "embeddings"),
     "error": ("streamed",),
 }
-_SMALL = {"event": (500, 1_000, 2_040, 2_040, 4_000), "request": (4_000, 16_000, 60_000), "error": (4_000, 65_536)}
+_SMALL = {"event": (400, 400, 800, 2_040), "request": (4_000, 16_000), "error": (4_000, 16_000)}
 _GROWN = {
     "event": (16_000, 64_000, 250_000, 500_000, LARGEST_EVENT),
     "request": (250_000, MB, 4 * MB),
     "error": (65_536,),
 }
+# Smaller ones are compared by what they would take at this size.
+_COMPARED = {"event": TURN, "request": MB, "error": 65_536}
 _ELITE = 60
 _GROW_EVERY = 2_000
 _GROWN_AT_ONCE = 4
+
+
+async def worst_size(pattern: Pattern) -> tuple[Pattern, Cost]:
+    """The size at which a pattern costs most, and what it costs then at least."""
+    found: list[tuple[Pattern, Cost]] = []
+    for size in (*_SMALL[pattern.kind][-1:], TURN, *_GROWN[pattern.kind]):
+        sized = replace(pattern, size=size)
+        found.append((sized, min([await cost_of(sized) for _ in range(3)], key=lambda cost: cost.ms)))
+    return max(found, key=lambda item: item[1].ms)
 
 
 class Search:
@@ -354,16 +365,17 @@ class Search:
                 await self._grow(until)
 
     def ranking(self, kind: str) -> list[tuple[float, Pattern, str]]:
-        """What costs most, of one kind."""
+        """What costs most, of one kind; at a size at which it was tried."""
         return sorted(self.worst[kind].values(), key=lambda found: -found[0])
 
     async def _try(self, pattern: Pattern) -> None:
         cost = await cost_of(pattern)
         self.tried += 1
-        key = (pattern.shell, pattern.unit, pattern.how)
+        key = self._key(pattern)
         worst = self.worst[pattern.kind]
-        if key not in worst or cost.ms > worst[key][0]:
-            worst[key] = (cost.ms, pattern, cost.outcome)
+        score = cost.ms * max(_COMPARED[pattern.kind] / pattern.size, 1)
+        if key not in worst or score > worst[key][0]:
+            worst[key] = (score, pattern, cost.outcome)
         if len(worst) > 4 * _ELITE:
             kept = sorted(worst.items(), key=lambda item: -item[1][0])[:_ELITE]
             self.worst[pattern.kind] = dict(kept)

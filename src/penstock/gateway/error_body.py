@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from penstock.core.dialects.openai_errors import read_error
 from penstock.core.wire.complexity import outline_of
+from penstock.core.wire.payload import is_json
 from penstock.gateway.unpacking import is_packed, unpacked
 
 # So much of an error is read, packed and unpacked.
@@ -35,20 +36,18 @@ def read_body(body: bytes, coding: str = "") -> ErrorBody:
             why = f", with a body that cannot be read: it is encoded as {coding}, which was not asked for"
             return ErrorBody(unreadable=why if body else "")
         body = clear.data
-    try:
-        return ErrorBody() if outline_of(body).is_costly() else _read_json(body, msgspec.json.decode(body))
-    except (ValueError, RecursionError):
-        text = body.decode(errors="replace").strip()
-        return ErrorBody("" if text.startswith("<") else text)
+    if not outline_of(body).is_costly():  # else it is a text, however much it looks like JSON
+        try:
+            return _read_json(body, msgspec.json.decode(body))
+        except (ValueError, RecursionError):
+            pass
+    text = body.decode(errors="replace").strip()
+    return ErrorBody("" if text.startswith("<") else text)
 
 
 def _is_in_the_clear(body: bytes) -> bool:
     """Whether it is JSON, whatever its headers say: proxies unpack bodies and forget to say so."""
-    try:
-        msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return is_json(body)
 
 
 def _read_json(body: bytes, parsed: object) -> ErrorBody:

@@ -9,7 +9,7 @@ _GZIP = (16 + zlib.MAX_WBITS,)
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
 _PLAIN = ("", "identity")
 # As much as is dealt with at a time of what comes in the clear (`http/client.py`).
-_PIECE = 4_096
+_PIECE = 3_072
 
 
 class Unpacked(NamedTuple):

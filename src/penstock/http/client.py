@@ -24,7 +24,7 @@ from penstock.http.limits import UpstreamLimits
 # A kept connection that was dead says so at once. One that ends later may well have seen the request.
 _STALE_S = 0.5
 # What is dealt with at a time. The worst that these bytes can be, a thousand tiny events, takes some 15 ms to read.
-_TURN = 4_096
+_TURN = 3_072
 
 
 class UpstreamError(Exception):

@@ -49,8 +49,9 @@ def decode(data: bytes, sentinel: str = "", outline: Outline | None = None) -> P
     The sentinel is a word that the dialect sends in place of a value. Glued to something it comes out as bytes, which
     no JSON value is; alone it is nothing that this function reads. The outline is that of the data, if it is known.
     """
-    outline = outline or outline_of(data)
-    if outline.is_costly():
+    if outline is None and len(data) > SMALL:
+        outline = outline_of(data)
+    if outline is not None and outline.is_costly():
         raise TooComplexError
     try:
         return Payload([msgspec.json.decode(data)])
@@ -74,7 +75,7 @@ def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
     return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
 
 
-def _decode_leniently(data: bytes, sentinel: str, outline: Outline) -> Payload | None:
+def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Payload | None:
     defects = []
     try:
         text = data.decode()
@@ -82,9 +83,12 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline) -> Payload |
         text = data.decode(errors="replace")
         defects.append("invalid-utf8")
     surrogates = _HALF_SURROGATE.search(text) is not None
-    if len(data) > SMALL and outline.is_costly(leniently=True, halves=surrogates):
+    if outline is not None and outline.is_costly(leniently=True, halves=surrogates):
         raise TooComplexError
-    finite = not any(name in outline.outside for name in _NOT_FINITE)
+    finite = not any(name in data for name in _NOT_FINITE)
+    if not finite:
+        outside = outside_strings(data)
+        finite = not any(name in outside for name in _NOT_FINITE)
     for lenience, decoder in _DECODERS if _CONTROL.search(text) else _DECODERS[:1]:
         try:
             values, gluing = _split(text, decoder, sentinel)
