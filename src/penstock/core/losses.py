@@ -1,0 +1,132 @@
+"""Losses: what a translation between two dialects drops or approximates, by name.
+
+A loss belongs to a pair of dialects and not to an answer: so it is no event. Whoever translates (a request writer, a
+response writer) keeps a list of `Loss`; the gateway reports them in the header `x-penstock-losses`, the ledger, metrics
+and the page. A loss that `changes_meaning` can give a client another answer than it asked for: strict mode
+(`x-penstock-strict: 1`) refuses it.
+
+`docs/reference/losses.md` is generated from this table.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+
+class Loss(Struct, frozen=True, gc=False):
+    """One thing that a translation could not carry: a row of `LOSSES`, and which field or value it was."""
+
+    code: str
+    detail: str = ""
+
+
+class LossRow(Struct, frozen=True):
+    """One row of the table: what happens, what is lost by it, and why that is acceptable."""
+
+    meaning: str
+    lost: str
+    acceptable: str
+    changes_meaning: bool = False
+
+
+LOSSES: dict[str, LossRow] = {
+    # Requests
+    "cache-hint-dropped": LossRow(
+        "A part of the request is marked for the provider's prompt cache, and the provider's API has no such mark.",
+        "The provider may cache less, or by its own rules.",
+        "A cache changes the cost of an answer, never its text.",
+    ),
+    "content-dropped": LossRow(
+        "A part of the conversation exists only in the client's API.",
+        "The model does not see that part.",
+        "Only parts that no other API can express are affected; the detail names them.",
+        changes_meaning=True,
+    ),
+    "error-flag-as-text": LossRow(
+        "A tool's result is marked as an error, and the provider's API has no such mark.",
+        "The mark; the result begins with the word `Error:` instead.",
+        "The model reads the result as text in either case.",
+    ),
+    "field-dropped": LossRow(
+        "A field of the request exists only in the client's API.",
+        "What the field asks for.",
+        "Most such fields ask for a service of one provider; the detail names them.",
+    ),
+    "max-tokens-assumed": LossRow(
+        "The provider's API demands a limit on the output, and the client set none.",
+        "Answers longer than the assumed limit end with the finish reason `length`.",
+        "The limit is the one configured for the provider, or the most that the model can write.",
+    ),
+    "option-refused-by-provider": LossRow(
+        "The provider is known to refuse a field that the client sent, so the field is removed.",
+        "What the field asks for; usage that the client asked for is still reported by Penstock.",
+        "With the field the provider would refuse the whole request.",
+    ),
+    "reasoning-dropped": LossRow(
+        "Earlier reasoning of the model cannot be sent to this provider.",
+        "The model does not see its earlier reasoning.",
+        "Providers discard earlier reasoning themselves in most conversations.",
+    ),
+    "result-media-moved": LossRow(
+        "A tool's result holds an image or a file, and the provider's API allows only text there.",
+        "Nothing: the media follow in a message of the user.",
+        "The model sees the same content one message later.",
+    ),
+    "sampling-dropped": LossRow(
+        "The provider's API lacks a sampling setting that the client sent.",
+        "The setting.",
+        "Sampling settings shift probabilities; every answer they allow is still possible.",
+    ),
+    "server-tool-dropped": LossRow(
+        "The client offers a tool that its own provider would execute, and the target has no such tool.",
+        "The model cannot use the tool.",
+        "The model answers without it, as it may with it.",
+        changes_meaning=True,
+    ),
+    "stop-dropped": LossRow(
+        "The provider's API has no stop sequences, or fewer than the client sent.",
+        "The answer goes on where the client wanted it to end.",
+        "The client receives more text, never less.",
+        changes_meaning=True,
+    ),
+    "tool-option-dropped": LossRow(
+        "A tool carries an option that the provider's API lacks.",
+        "The option; the tool itself stays.",
+        "The model can still call the tool.",
+    ),
+    # Answers
+    "citation-dropped": LossRow(
+        "A citation has no place in the client's API.",
+        "The citation; the text that it belongs to stays.",
+        "The text is complete without it.",
+    ),
+    "media-dropped": LossRow(
+        "The model sent an image, sound or video, and the client's API has no place for it.",
+        "The media.",
+        "The text of the answer stays, and the loss is reported.",
+        changes_meaning=True,
+    ),
+    "seal-dropped": LossRow(
+        "The provider sealed its reasoning with a proof, and the client's API has no place for the proof.",
+        "The client cannot send this reasoning back to the provider.",
+        "Providers answer without earlier reasoning; the answer itself is whole.",
+    ),
+    "server-activity-hidden": LossRow(
+        "The provider executed a tool itself, and the client's API cannot express that.",
+        "The call and its result; the text that the model made of them stays.",
+        "The client has no part in such a call, and must not execute it again.",
+    ),
+}
+
+
+def changes_meaning(losses: Iterable[Loss]) -> list[str]:
+    """The codes, each once, of the losses that can change what the client gets."""
+    return sorted({loss.code for loss in losses if LOSSES[loss.code].changes_meaning})
+
+
+def counted(losses: Iterable[Loss]) -> dict[str, int]:
+    """How often each code occurs."""
+    counts: dict[str, int] = {}
+    for loss in losses:
+        counts[loss.code] = counts.get(loss.code, 0) + 1
+    return counts
