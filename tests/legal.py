@@ -1,15 +1,20 @@
 """The legal order of events, checked the simple way: what `core/events.py` promises of every stream whatever."""
 
 from penstock import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
     ChoiceStart,
     End,
     Event,
     Extra,
     Fault,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Seal,
     Start,
     TextDelta,
     ToolCallDelta,
@@ -29,6 +34,7 @@ def violations(events: list[Event]) -> list[str]:
     begun: set[int] = set()
     finished: set[int] = set()
     calls: dict[int, int] = {}
+    blocks: dict[int, dict[int, bool]] = {}
     started = failed = False
     for event in events:
         match event:
@@ -50,7 +56,9 @@ def violations(events: list[Event]) -> list[str]:
                 if not text:
                     broken.append("empty delta")
                 broken.extend(_speech(choice, begun, finished))
-            case ToolCallStart(choice, call):
+            case ToolCallStart(choice, call, block=block):
+                if block is not None:
+                    broken.extend(_block_start(blocks.setdefault(choice, {}), block, is_call=True))
                 if call != calls.get(choice, 0):
                     broken.append(f"call {call} of choice {choice} is out of order")
                 calls[choice] = call + 1
@@ -59,7 +67,17 @@ def violations(events: list[Event]) -> list[str]:
                 if call >= calls.get(choice, 0) or not arguments:
                     broken.append(f"arguments of choice {choice} for call {call}, which has not begun, or none")
                 broken.extend(_speech(choice, begun, finished))
+            case BlockStart(choice, block):
+                broken.extend(_block_start(blocks.setdefault(choice, {}), block, is_call=False))
+                broken.extend(_speech(choice, begun, finished))
+            case BlockEnd(choice, block):
+                if blocks.get(choice, {}).pop(block, None) is None:
+                    broken.append(f"block {block} of choice {choice} ends, though it is not open")
+            case MediaDelta(choice) | Seal(choice) | Annotation(choice):
+                broken.extend(_speech(choice, begun, finished))
             case Finish(choice, reason):
+                if blocks.get(choice):
+                    broken.append(f"choice {choice} finishes with open blocks")
                 if choice not in begun or choice in finished or not reason:
                     broken.append(f"choice {choice} finishes out of order")
                 finished.add(choice)
@@ -76,6 +94,12 @@ def violations(events: list[Event]) -> list[str]:
         if failed and not isinstance(event, Fault | UsageReport | End):
             broken.append(f"{type(event).__name__} after the fault")
     return broken
+
+
+def _block_start(open_blocks: dict[int, bool], block: int, *, is_call: bool) -> list[str]:
+    others = not all(open_blocks.values())
+    open_blocks[block] = is_call
+    return [f"block {block} begins while another one is open"] if others else []
 
 
 def _speech(choice: int, begun: set[int], finished: set[int]) -> list[str]:

@@ -1,10 +1,26 @@
 """Completion: the whole answer, and the Accumulator that folds a stream of events into it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.content import (
+    Citation,
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    ReasoningSeal,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+)
 from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
     ChoiceStart,
     End,
     Ending,
@@ -12,51 +28,117 @@ from penstock.core.events import (
     Extra,
     Fault,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Seal,
     Start,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
-    ToolKind,
     UsageReport,
 )
 from penstock.core.repairs import Level, level_of
 from penstock.core.usage import Usage
 
+REASONING_FIELD = "reasoning_content"
+"""What most providers of the chat dialect call the reasoning."""
+_OfChoice: TypeAlias = (
+    ReasoningDelta
+    | RefusalDelta
+    | ToolCallStart
+    | ToolCallDelta
+    | BlockStart
+    | BlockEnd
+    | Seal
+    | Annotation
+    | MediaDelta
+    | Finish
+)
 # Strings inside extras that arrive in pieces, by key; any other string is replaced by the later one.
 _ADDED_UP = frozenset(("data", "transcript", "reasoning", "reasoning_content", "thinking"))
 
 
-class ToolCall(Struct, frozen=True):
-    """A call that the model wants made. `arguments` is JSON text exactly as the model wrote it, whole or not."""
+@dataclass(frozen=True, slots=True, init=False)
+class Choice:
+    """One of the parallel answers: its parts, in the order in which they were said.
 
-    id: str | None
-    name: str
-    arguments: str
-    kind: ToolKind = "function"
-    extras: dict[str, object] = {}
-
-
-class Choice(Struct, frozen=True):
-    """One of the parallel answers. `finish_reason` is None where the provider never finished it.
-
-    `reasoning_field` is the provider's name for the reasoning. Provider fields with no meaning to us are in `extras`
-    where they came beside the message, in `message_extras` where they came in it.
+    `text`, `reasoning`, `refusal` and `tool_calls` are views of the parts. `finish_reason` is None where the provider
+    never finished the choice. Provider fields with no meaning to us are in `extras` where they came beside the
+    message, in `message_extras` where they came in it.
     """
 
     index: int
-    role: str = "assistant"
-    text: str = ""
-    reasoning: str = ""
-    refusal: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    finish_reason: str | None = None
-    native_finish_reason: str | None = None
-    reasoning_field: str = "reasoning_content"
-    extras: dict[str, object] = {}
-    message_extras: dict[str, object] = {}
+    role: str
+    parts: tuple[Part, ...]
+    finish_reason: str | None
+    native_finish_reason: str | None
+    stop_sequence: str | None
+    finish_details: dict[str, object] | None
+    extras: dict[str, object]
+    message_extras: dict[str, object]
+
+    def __init__(  # noqa: PLR0913 - one parameter per field and per view
+        self,
+        index: int,
+        role: str = "assistant",
+        text: str = "",
+        reasoning: str = "",
+        refusal: str = "",
+        tool_calls: tuple[ToolCall, ...] = (),
+        finish_reason: str | None = None,
+        native_finish_reason: str | None = None,
+        reasoning_field: str = REASONING_FIELD,
+        extras: dict[str, object] | None = None,
+        message_extras: dict[str, object] | None = None,
+        *,
+        parts: tuple[Part, ...] | None = None,
+        stop_sequence: str | None = None,
+        finish_details: dict[str, object] | None = None,
+    ) -> None:
+        """`parts` take precedence; without them the choice has one part per view that is given."""
+        if parts is None:
+            given: list[Part] = [ReasoningPart(reasoning, field=reasoning_field)] if reasoning else []
+            given += [TextPart(text)] if text else []
+            given += [RefusalPart(refusal)] if refusal else []
+            parts = (*given, *tool_calls)
+        keep = object.__setattr__
+        keep(self, "index", index)
+        keep(self, "role", role)
+        keep(self, "parts", parts)
+        keep(self, "finish_reason", finish_reason)
+        keep(self, "native_finish_reason", native_finish_reason)
+        keep(self, "stop_sequence", stop_sequence)
+        keep(self, "finish_details", finish_details)
+        keep(self, "extras", {} if extras is None else extras)
+        keep(self, "message_extras", {} if message_extras is None else message_extras)
+
+    @property
+    def text(self) -> str:
+        """All text of the choice."""
+        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def reasoning(self) -> str:
+        """All reasoning of the choice: the reasoning itself, or its summary where that is all there is."""
+        return "".join(part.text or "\n\n".join(part.summary) for part in self.parts if isinstance(part, ReasoningPart))
+
+    @property
+    def refusal(self) -> str:
+        """Why the model does not answer, in its own words."""
+        return "".join(part.text for part in self.parts if isinstance(part, RefusalPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the client is to make, in order. Calls that the provider executes itself are left out."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall) and not part.server)
+
+    @property
+    def reasoning_field(self) -> str:
+        """The provider's name for the reasoning."""
+        fields = [part.field for part in self.parts if isinstance(part, ReasoningPart) and part.field]
+        return fields[-1] if fields else REASONING_FIELD
 
 
 class RepairCount(Struct, frozen=True):
@@ -98,11 +180,15 @@ class Completion(Struct, frozen=True):
 
 
 class Accumulator:
-    """Folds events into a completion, which can be asked for at any moment."""
+    """Folds events into a completion, which can be asked for at any moment.
 
-    def __init__(self) -> None:
+    `dialect` is that of the answer; it is noted in parts that only this dialect knows.
+    """
+
+    def __init__(self, dialect: str = "") -> None:
+        self._dialect = dialect
         self._start = Start("", "", None)
-        self._choices: dict[int, _ChoiceParts] = {}
+        self._choices: dict[int, _ChoiceBuilder] = {}
         self._usage: Usage | None = None
         self._fault: Fault | None = None
         self._end: End | None = None
@@ -114,14 +200,10 @@ class Accumulator:
         choices = self._choices
         for event in events:
             if type(event) is TextDelta:
-                parts = choices.get(event.choice) or self._choice(event.choice)
-                parts.text.append(event.text)
+                choice = choices.get(event.choice) or self._choice(event.choice)
+                (choice.text_pieces or choice.open_text()).append(event.text)
             elif type(event) is ToolCallDelta:
                 choices[event.choice].calls[event.call].arguments.append(event.arguments)
-            elif type(event) is ReasoningDelta:
-                parts = choices.get(event.choice) or self._choice(event.choice)
-                parts.reasoning.append(event.text)
-                parts.reasoning_field = event.native
             elif type(event) is Extra and event.place == "chunk":
                 self._extras.update(event.fields)
             else:
@@ -153,19 +235,7 @@ class Accumulator:
             case ChoiceStart(choice, role):
                 self._choice(choice).role = role
             case TextDelta(choice, text):
-                self._choice(choice).text.append(text)
-            case ReasoningDelta(choice, text, native):
-                parts = self._choice(choice)
-                parts.reasoning.append(text)
-                parts.reasoning_field = native
-            case RefusalDelta(choice, text):
-                self._choice(choice).refusal.append(text)
-            case ToolCallStart(choice, call):
-                self._choice(choice).calls[call] = _CallParts(event)
-            case ToolCallDelta(choice, call, arguments):
-                self._choice(choice).calls[call].arguments.append(arguments)
-            case Finish(choice):
-                self._choice(choice).finish = event
+                self._choice(choice).open_text().append(text)
             case UsageReport(usage):
                 self._usage = usage
             case Extra():
@@ -177,6 +247,8 @@ class Accumulator:
                 self._fault = event
             case End():
                 self._end = event
+            case _:
+                self._choice(event.choice).add(event)
 
     def _add_extra(self, extra: Extra) -> None:
         match extra:
@@ -190,49 +262,204 @@ class Accumulator:
             case Extra(_, fields):
                 self._extras.update(fields)
 
-    def _choice(self, index: int) -> "_ChoiceParts":
-        parts = self._choices.get(index)
-        if parts is None:
-            parts = self._choices[index] = _ChoiceParts()
-        return parts
+    def _choice(self, index: int) -> "_ChoiceBuilder":
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _ChoiceBuilder(self._dialect)
+        return choice
 
 
-class _CallParts:
+class _TextBuilder:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.citations: list[Citation] = []
+
+    def part(self) -> Part:
+        return TextPart("".join(self.pieces), tuple(self.citations))
+
+
+class _RefusalBuilder:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def part(self) -> Part:
+        return RefusalPart("".join(self.pieces))
+
+
+class _ReasoningBuilder:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.summary: dict[int, list[str]] = {}
+        self.seals: list[ReasoningSeal] = []
+        self.field = ""
+
+    def part(self) -> Part:
+        summary = tuple("".join(self.summary[number]) for number in sorted(self.summary))
+        return ReasoningPart("".join(self.pieces), summary, tuple(self.seals), self.field)
+
+
+class _MediaBuilder:
+    def __init__(self, start: BlockStart | None) -> None:
+        self.mime = ""
+        self.pieces: list[str] = []
+        self.data = (start.data if start is not None else None) or {}
+
+    def part(self) -> Part:
+        kind = self.mime.partition("/")[0]
+        url = self.data.get("url")
+        return MediaPart(
+            kind="audio" if kind == "audio" else "video" if kind == "video" else "image" if kind == "image" else "file",
+            mime=self.mime,
+            data="".join(self.pieces),
+            url=url if isinstance(url, str) else "",
+        )
+
+
+class _CallBuilder:
     def __init__(self, start: ToolCallStart) -> None:
         self.start = start
         self.arguments: list[str] = []
         self.extras: dict[str, object] = {}
 
+    def part(self) -> Part:
+        start = self.start
+        return ToolCall(
+            start.id,
+            start.name,
+            "".join(self.arguments),
+            start.kind,
+            dict(self.extras),
+            start.namespace,
+            start.server,
+        )
 
-class _ChoiceParts:
-    def __init__(self) -> None:
+
+class _OpaqueBuilder:
+    def __init__(self, dialect: str, start: BlockStart) -> None:
+        self._part = OpaquePart(dialect, start.type, start.data or {})
+
+    def part(self) -> Part:
+        return self._part
+
+
+_Builder: TypeAlias = _TextBuilder | _RefusalBuilder | _ReasoningBuilder | _MediaBuilder | _CallBuilder | _OpaqueBuilder
+
+
+class _ChoiceBuilder:
+    """The parts of one choice under construction.
+
+    Deltas of one kind that follow each other are one part, unless a block ends between them. A tool call is a part of
+    its own, to which its arguments are added whatever stands between them.
+    """
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
         self.role = "assistant"
-        self.text: list[str] = []
-        self.reasoning: list[str] = []
-        self.refusal: list[str] = []
-        self.calls: dict[int, _CallParts] = {}
-        self.finish: Finish | None = None
-        self.reasoning_field = "reasoning_content"
+        self._builders: list[_Builder] = []
+        self._blocks: dict[int, _Builder] = {}
+        self._open: _Builder | None = None
+        self.text_pieces: list[str] | None = None
+        """Where text goes while a part of text is open. (A shortcut: most events are text.)"""
+        self.calls: dict[int, _CallBuilder] = {}
+        self._finish: Finish | None = None
         self.extras: dict[str, object] = {}
         self.message_extras: dict[str, object] = {}
 
+    def open_text(self) -> list[str]:
+        """Begin a part of text, unless one is open."""
+        builder = self._open
+        if not isinstance(builder, _TextBuilder):
+            builder = _TextBuilder()
+            self._begin(builder, None)
+        self.text_pieces = builder.pieces
+        return builder.pieces
+
+    def add(self, event: _OfChoice) -> None:
+        """Take in any event of this choice but text."""
+        match event:
+            case ReasoningDelta(_, text, native, part):
+                reasoning = self._reasoning()
+                reasoning.field = native
+                (reasoning.pieces if part is None else reasoning.summary.setdefault(part, [])).append(text)
+            case RefusalDelta(_, text):
+                refusal = self._open
+                if not isinstance(refusal, _RefusalBuilder):
+                    refusal = _RefusalBuilder()
+                    self._begin(refusal, None)
+                refusal.pieces.append(text)
+            case ToolCallStart(_, call):
+                builder = self.calls[call] = _CallBuilder(event)
+                self._begin(builder, event.block)
+            case ToolCallDelta(_, call, arguments):
+                self.calls[call].arguments.append(arguments)
+            case BlockStart():
+                self._begin(self._builder_of(event), event.block)
+            case BlockEnd(_, block):
+                if self._blocks.get(block) is self._open:
+                    self._open = self.text_pieces = None
+            case Seal(_, block, scheme, value, redacted):
+                sealed = self._blocks.get(block)
+                if not isinstance(sealed, _ReasoningBuilder):
+                    sealed = self._reasoning()
+                sealed.seals.append(ReasoningSeal(scheme, value, redacted))
+            case Annotation(_, block, url, title, quote, start, end, data):
+                cited = self._blocks.get(block)
+                if not isinstance(cited, _TextBuilder):
+                    self.open_text()
+                    cited = self._open
+                assert isinstance(cited, _TextBuilder)
+                cited.citations.append(Citation(url, title, quote, start, end, data))
+            case MediaDelta(_, block, mime, data):
+                media = self._blocks.get(block)
+                if not isinstance(media, _MediaBuilder):
+                    media = _MediaBuilder(None)
+                    self._begin(media, block)
+                media.mime = mime or media.mime
+                media.pieces.append(data)
+            case Finish():
+                self._finish = event
+
     def choice(self, index: int) -> Choice:
+        """The choice as far as it is known."""
+        finish = self._finish
         return Choice(
-            index=index,
-            role=self.role,
-            text="".join(self.text),
-            reasoning="".join(self.reasoning),
-            refusal="".join(self.refusal),
-            tool_calls=tuple(
-                ToolCall(call.start.id, call.start.name, "".join(call.arguments), call.start.kind, dict(call.extras))
-                for _, call in sorted(self.calls.items())
-            ),
-            finish_reason=self.finish.reason if self.finish else None,
-            native_finish_reason=self.finish.native if self.finish else None,
-            reasoning_field=self.reasoning_field,
+            index,
+            self.role,
+            finish_reason=finish.reason if finish else None,
+            native_finish_reason=finish.native if finish else None,
             extras=_settled(self.extras),
             message_extras=_settled(self.message_extras),
+            parts=tuple(builder.part() for builder in self._builders),
+            stop_sequence=finish.stop_sequence if finish else None,
+            finish_details=finish.details if finish else None,
         )
+
+    def _begin(self, builder: _Builder, block: int | None) -> None:
+        self._builders.append(builder)
+        self._open = builder
+        self.text_pieces = None
+        if block is not None:
+            self._blocks[block] = builder
+
+    def _reasoning(self) -> _ReasoningBuilder:
+        builder = self._open
+        if not isinstance(builder, _ReasoningBuilder):
+            builder = _ReasoningBuilder()
+            self._begin(builder, None)
+        return builder
+
+    def _builder_of(self, start: BlockStart) -> _Builder:
+        match start.kind:
+            case "text":
+                return _TextBuilder()
+            case "reasoning":
+                return _ReasoningBuilder()
+            case "refusal":
+                return _RefusalBuilder()
+            case "media":
+                return _MediaBuilder(start)
+            case "result" | "opaque":
+                return _OpaqueBuilder(self._dialect, start)
 
 
 class _Pieces(list[str]):

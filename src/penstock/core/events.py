@@ -6,6 +6,8 @@ A legal sequence, which `core/grammar.py` alone guarantees:
     ( ChoiceStart                                 once per choice, before its deltas
     | TextDelta | ReasoningDelta | RefusalDelta   what the model says, in order
     | ToolCallStart | ToolCallDelta               calls are numbered 0, 1, … within their choice
+    | BlockStart | BlockEnd                       where a block of content begins and ends, if the dialect says so
+    | Seal | Annotation | MediaDelta              what belongs to a block beside its text
     | Extra )*                                    provider fields with no meaning to us
     Fault?                                        the provider failed, or its bytes cannot be read
     Finish*                                       at most one per choice, when all it says has been said
@@ -13,6 +15,12 @@ A legal sequence, which `core/grammar.py` alone guarantees:
     End                                           how it ended, always, and always last
 
 `Repair` may stand anywhere before `End`. Events are values: they compare with `==` and never change.
+
+**Blocks.** Most dialects send an answer as an ordered list of content blocks; chat completions send parallel channels
+(text, reasoning, tool calls) without borders. Readers of block dialects emit `BlockStart` and `BlockEnd`; the chat
+reader does not, and `core/blocks.py` adds the borders where a writer needs them. `ToolCallStart` is the start of its
+own block: no `BlockStart` precedes it. At most one block of a choice is open at a time, except for tool calls. A delta
+belongs to the open block of its kind. A `Seal` may name a block that is closed already.
 (`gc=False`: they hold parsed JSON at most, which has no cycles for the collector to find.)
 """
 
@@ -26,14 +34,19 @@ from penstock.core.usage import Usage
 Ending: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out"]
 ToolKind: TypeAlias = Literal["function", "custom", "function_call"]
 Place: TypeAlias = Literal["chunk", "choice", "delta", "tool"]
+BlockKind: TypeAlias = Literal["text", "reasoning", "refusal", "result", "media", "opaque"]
 
 
 class Start(Struct, frozen=True, gc=False):
-    """The answer begins: its id, the model that gives it, and when (Unix seconds), as far as the provider said."""
+    """The answer begins: its id, the model that gives it, and when (Unix seconds), as far as the provider said.
+
+    `tier` is the service tier that answers, in the provider's word, where the dialect has a field for it.
+    """
 
     id: str
     model: str
     created: int | None
+    tier: str | None = None
 
 
 class ChoiceStart(Struct, frozen=True, gc=False):
@@ -51,11 +64,15 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """The model thinks aloud. `native` is the field that the provider puts such text into."""
+    """The model thinks aloud. `native` is the field that the provider puts such text into.
+
+    `part` is None for the reasoning itself; for a summary of it, the number of the summary's part.
+    """
 
     choice: int
     text: str
     native: str = "reasoning_content"
+    part: int | None = None
 
 
 class RefusalDelta(Struct, frozen=True, gc=False):
@@ -66,13 +83,20 @@ class RefusalDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
-    """The model begins to call a tool. `id` is None where the provider gave none."""
+    """The model begins to call a tool. `id` is None where the provider gave none.
+
+    `namespace` groups tools of equal names. A `server` call is executed by the provider itself, not by the client.
+    `block` is the number of the call's block, in dialects that number blocks.
+    """
 
     choice: int
     call: int
     id: str | None
     name: str
     kind: ToolKind = "function"
+    namespace: str | None = None
+    server: bool = False
+    block: int | None = None
 
 
 class ToolCallDelta(Struct, frozen=True, gc=False):
@@ -84,11 +108,74 @@ class ToolCallDelta(Struct, frozen=True, gc=False):
 
 
 class Finish(Struct, frozen=True, gc=False):
-    """A choice is whole. `native` is the provider's own word where it sent one beside, or instead of, `reason`."""
+    """A choice is whole. `native` is the provider's own word where it sent one beside, or instead of, `reason`.
+
+    `stop_sequence` is the one that ended the answer, where the provider names it; `details` is the provider's own
+    object that explains the reason (a refusal's category, for example).
+    """
 
     choice: int
     reason: str
     native: str | None = None
+    stop_sequence: str | None = None
+    details: dict[str, object] | None = None
+
+
+class BlockStart(Struct, frozen=True, gc=False):
+    """A block of content begins. Tool calls begin with `ToolCallStart` instead.
+
+    `type` is the dialect's own word for the block. `data` is its native JSON: whole for the kinds `result` and
+    `opaque`, which never stream; for the others, the fields that have no event of their own.
+    """
+
+    choice: int
+    block: int
+    kind: BlockKind
+    id: str | None = None
+    type: str = ""
+    data: dict[str, object] | None = None
+
+
+class BlockEnd(Struct, frozen=True, gc=False):
+    """A block of content, or a tool call that has a block, is whole."""
+
+    choice: int
+    block: int
+
+
+class Seal(Struct, frozen=True, gc=False):
+    """Opaque proof of reasoning (a signature, encrypted content), to be sent back unchanged with the next request.
+
+    `scheme` says whose it is: only its issuer can check it. `redacted`: no readable text belongs to it.
+    """
+
+    choice: int
+    block: int
+    scheme: str
+    value: str
+    redacted: bool = False
+
+
+class Annotation(Struct, frozen=True, gc=False):
+    """A citation in the text of a block. `start` and `end` count characters; `data` is the provider's own object."""
+
+    choice: int
+    block: int
+    url: str = ""
+    title: str = ""
+    quote: str = ""
+    start: int | None = None
+    end: int | None = None
+    data: dict[str, object] | None = None
+
+
+class MediaDelta(Struct, frozen=True, gc=False):
+    """A piece of an image, a sound or a video, in base64; pieces of one block are concatenated."""
+
+    choice: int
+    block: int
+    mime: str
+    data: str
 
 
 class UsageReport(Struct, frozen=True, gc=False):
@@ -149,6 +236,11 @@ Event: TypeAlias = (
     | RefusalDelta
     | ToolCallStart
     | ToolCallDelta
+    | BlockStart
+    | BlockEnd
+    | Seal
+    | Annotation
+    | MediaDelta
     | Finish
     | UsageReport
     | Extra

@@ -10,18 +10,27 @@ promises:
 4. One `UsageReport`, merged by the rule in `core/usage.py`, at the end.
 5. One `Fault`, the first. After it nothing is told but usage and repairs.
 6. One `End`, last: `completed` only if a choice began, every choice that began is finished, and the bytes were not cut.
+7. Of the blocks of a choice one is open at a time, tool calls excepted: the start of another one ends it, and a finish
+   ends all. (That a provider left a block open is for the dialect's reader to report.)
 """
 
+from msgspec import structs
+
 from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
     ChoiceStart,
     End,
     Event,
     Extra,
     Fault,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Seal,
     Start,
     TextDelta,
     ToolCallDelta,
@@ -31,8 +40,8 @@ from penstock.core.events import (
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
 
-_MIDST = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, Extra))
-_SPEECH = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
+_MIDST = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, MediaDelta, Seal, Annotation, Extra))
+_SPEECH = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta, BlockStart, MediaDelta)
 _NO_START = Start("", "", None)
 # Extras that come before the answer begins wait for its Start; a provider that sends nothing else is not waited for.
 _MAX_WAITING_EXTRAS = 16
@@ -55,6 +64,7 @@ class Grammar:
         self._choices: dict[int, Finish | None] = {}
         self._callers: dict[int, str] = {}
         self._finish_places: dict[int, tuple[int, int]] = {}  # where the finish of each choice was seen
+        self._open_blocks: dict[int, dict[int, bool]] = {}  # by choice: the open blocks; True for tool calls
 
     @property
     def whole(self) -> bool:
@@ -114,6 +124,7 @@ class Grammar:
         if self.fault is None:
             for finish in self._choices.values():
                 if finish is not None:
+                    self._end_blocks(finish.choice, sink, calls=True)
                     sink.events.append(self._reconciled(finish, sink))
         if self.usage is not None:
             usage = self.usage.with_total()
@@ -147,16 +158,34 @@ class Grammar:
                 self._waiting.append(event)
                 if len(self._waiting) > _MAX_WAITING_EXTRAS:
                     self._tell_start(sink)
+            case BlockEnd(choice, block):
+                if self._open_blocks.get(choice, {}).pop(block, None) is not None:
+                    sink.events.append(event)
             case _:
-                if isinstance(event, ToolCallStart):
+                if isinstance(event, ToolCallStart) and not event.server:  # a client has no part in the others
                     self._callers[event.choice] = "function_call" if event.kind == "function_call" else "tool_calls"
                 if isinstance(event, _SPEECH) and self._choices.get(event.choice) is not None:
                     sink.repair("content-after-finish")
+                if isinstance(event, BlockStart | ToolCallStart) and event.block is not None:
+                    self._see_block(event.choice, event.block, sink, is_call=isinstance(event, ToolCallStart))
                 sink.events.append(event)
+
+    def _see_block(self, choice: int, block: int, sink: Sink, *, is_call: bool) -> None:
+        self._end_blocks(choice, sink, calls=False)
+        self._open_blocks.setdefault(choice, {})[block] = is_call
+
+    def _end_blocks(self, choice: int, sink: Sink, *, calls: bool) -> None:
+        """End the open blocks of a choice; those of tool calls only with `calls`."""
+        blocks = self._open_blocks.get(choice, {})
+        for block in [block for block, is_call in blocks.items() if calls or not is_call]:
+            del blocks[block]
+            sink.events.append(BlockEnd(choice, block))
 
     def _see_start(self, seen: Start, sink: Sink) -> None:
         known = self._start
-        self._start = merged = Start(known.id or seen.id, known.model or seen.model, known.created or seen.created)
+        self._start = merged = Start(
+            known.id or seen.id, known.model or seen.model, known.created or seen.created, known.tier or seen.tier
+        )
         if not self._started:
             return
         if seen.id and seen.id != merged.id:
@@ -190,7 +219,7 @@ class Grammar:
         if reason is None or finish.reason != "stop":
             return finish
         sink.events.append(Repair("finish-stop-with-tools", *self._finish_places[finish.choice]))
-        return Finish(finish.choice, reason, finish.native or finish.reason)
+        return structs.replace(finish, reason=reason, native=finish.native or finish.reason)
 
     def _see_usage(self, usage: Usage, sink: Sink) -> None:
         if usage.blank:

@@ -448,6 +448,8 @@ class StreamWriter:
     ) -> None:
         _check(dialect)
         self._writer = WRITERS[dialect](id=id, model=model, created=created, include_usage=include_usage)
+        self.losses = self._writer.losses
+        """What the client's dialect cannot express of the events written so far."""
         self.pass_on = self._writer.pass_on
         """The bytes of a usual ending as it came; empty where they will not do."""
 

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from penstock.core.completion import Choice, Completion, ToolCall
+from penstock.core.completion import Choice, Completion
+from penstock.core.content import ToolCall
 from penstock.core.dialects.openai_chat_writer import usage_body
 
 # Padding against eavesdroppers who measure the pieces of a stream; a whole answer has no pieces.

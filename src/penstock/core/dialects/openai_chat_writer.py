@@ -7,7 +7,9 @@
 3. With `include_usage` the usage has a chunk of its own, `choices: []`, and every other chunk says `usage: null`.
    Without it no chunk has usage.
 4. `[DONE]` is last, and only after a completed stream. Any other ending is told as an error.
-5. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
+5. Chat has no blocks: their borders are not written. Summaries of reasoning are written as reasoning, a blank line
+   between two of their parts. What has no place in a chunk is a `Loss`.
+6. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
 """
 
 from collections.abc import Iterable
@@ -16,15 +18,20 @@ import msgspec
 
 from penstock.core.dialects.openai_chat_tail import Tail
 from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
     ChoiceStart,
     End,
     Event,
     Extra,
     Fault,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Seal,
     Start,
     TextDelta,
     ToolCallDelta,
@@ -32,6 +39,7 @@ from penstock.core.events import (
     ToolKind,
     UsageReport,
 )
+from penstock.core.losses import Loss
 from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
 
@@ -69,6 +77,10 @@ class OpenAIChatWriter:
         self._noted: list[Iterable[Event]] = []
         self._out: list[bytes] = []
         self._extras: dict[str, object] = {}
+        self._hidden_calls: set[tuple[int, int]] = set()
+        self._summaries: dict[int, int] = {}
+        self.losses: list[Loss] = []
+        """What a client of this dialect cannot be given."""
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events."""
@@ -99,12 +111,13 @@ class OpenAIChatWriter:
         match event:  # what most streams bring here comes first
             case TextDelta(choice, text):
                 self._open(_SPEECH, choice)["content"] = text
-            case ReasoningDelta(choice, text, native):
+            case ReasoningDelta(choice, text, native, part):
                 delta = self._open(_SPEECH, choice)
                 if native != "reasoning_details":  # those travel as an extra, which holds the text too
-                    delta[native] = text
+                    delta[native] = text if part is None else self._summary(choice, part, text)
             case ToolCallDelta(choice, call, arguments):
-                self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
+                if (choice, call) not in self._hidden_calls:
+                    self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
             case Extra():
                 self._write_extra(event)
             case Finish(choice, reason, native):
@@ -118,13 +131,24 @@ class OpenAIChatWriter:
                 self._name(event)
             case ChoiceStart(choice, role):
                 self._open(_CHOICE_START, choice)["role"] = role
+            case ToolCallStart(choice, call, server=True):
+                self._hidden_calls.add((choice, call))
+                self.losses.append(Loss("server-activity-hidden", event.name))
             case ToolCallStart(choice, call):
                 self._kinds[choice, call] = event.kind
                 self._open(_SPEECH, choice).update(self._call_start(event))
             case RefusalDelta(choice, text):
                 self._open(_SPEECH, choice)["refusal"] = text
-            case Repair():
-                pass  # ours to count, not the client's to see
+            case Annotation(choice):
+                self._open(_SPEECH, choice)["annotations"] = [_citation_body(event)]
+            case BlockStart(kind="result" | "opaque"):
+                self.losses.append(Loss("server-activity-hidden", event.type))
+            case Seal():
+                self.losses.append(Loss("seal-dropped", event.scheme))
+            case MediaDelta():
+                self.losses.append(Loss("media-dropped", event.mime))
+            case Repair() | BlockStart() | BlockEnd():
+                pass  # repairs are ours to count, not the client's to see; chat has no blocks
             case Fault():
                 self._write_error(_fault_body(event))
 
@@ -149,6 +173,12 @@ class OpenAIChatWriter:
         self._choice["finish_reason"] = reason
         if native is not None:
             self._choice["native_finish_reason"] = native
+
+    def _summary(self, choice: int, part: int, text: str) -> str:
+        """A piece of a summary, with a blank line before it where it begins another part."""
+        before = self._summaries.get(choice, part)
+        self._summaries[choice] = part
+        return text if part == before else f"\n\n{text}"
 
     def _write_extra(self, extra: Extra) -> None:
         match extra:
@@ -226,6 +256,15 @@ class OpenAIChatWriter:
             return {"function_call": {"arguments": arguments} | extras}
         body = {("input" if kind == "custom" else "arguments"): arguments}
         return {"tool_calls": [{"index": call, kind: body} | extras]}
+
+
+def _citation_body(citation: Annotation) -> dict[str, object]:
+    """A citation in the words of chat completions."""
+    source = {"url": citation.url, "title": citation.title, "start_index": citation.start, "end_index": citation.end}
+    return {
+        "type": "url_citation",
+        "url_citation": {key: value for key, value in source.items() if value not in ("", None)},
+    }
 
 
 def usage_body(usage: Usage) -> dict[str, object]:

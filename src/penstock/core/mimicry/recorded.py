@@ -15,15 +15,20 @@ from msgspec import Struct
 
 from penstock.core.completion import Choice, Completion
 from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
     ChoiceStart,
     End,
     Event,
     Extra,
     Fault,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
     Repair,
+    Seal,
     Start,
     TextDelta,
     ToolCallDelta,
@@ -143,8 +148,8 @@ def gather(events: Iterable[Event]) -> Recorded:
                 recorded.fault = event
             case End():
                 recorded.end = event
-            case Extra():
-                pass  # of nothing that is known
+            case Extra() | BlockStart() | BlockEnd() | Seal() | Annotation() | MediaDelta():
+                pass  # nothing that a chat chunk has a place for
     recorded.groups.append(group)
     return recorded
 

@@ -1,0 +1,258 @@
+"""Borders between blocks: what chat streams leave out, made explicit; and answers of ordered parts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import (
+    Accumulator,
+    Annotation,
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    Citation,
+    End,
+    Event,
+    Finish,
+    MediaDelta,
+    MediaPart,
+    OpaquePart,
+    ReasoningDelta,
+    ReasoningPart,
+    ReasoningSeal,
+    RefusalDelta,
+    Seal,
+    Start,
+    StreamReader,
+    StreamWriter,
+    TextDelta,
+    TextPart,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStart,
+)
+from penstock.core.blocks import MAX_WAITING, Blocks
+from penstock.core.grammar import Grammar
+from penstock.core.sink import Sink
+
+BEGIN: list[Event] = [Start("id", "model", 1), ChoiceStart(0, "assistant")]
+FINISH: list[Event] = [Finish(0, "stop"), End("completed")]
+
+
+def call(number: int, name: str = "f") -> ToolCallStart:
+    return ToolCallStart(0, number, f"call_{number}", name)
+
+
+def arguments(number: int, text: str) -> ToolCallDelta:
+    return ToolCallDelta(0, number, text)
+
+
+def start(block: int, kind: str) -> BlockStart:
+    return BlockStart(0, block, kind)  # type: ignore[arg-type]
+
+
+def in_block(event: ToolCallStart, block: int) -> ToolCallStart:
+    return ToolCallStart(event.choice, event.call, event.id, event.name, block=block)
+
+
+def ordered(*events: Event) -> list[Event]:
+    return [event for event in Blocks().order([*events, Finish(0, "stop")]) if not isinstance(event, Finish)]
+
+
+CASES: dict[str, tuple[list[Event], list[Event]]] = {
+    "text": (
+        [TextDelta(0, "a"), TextDelta(0, "b")],
+        [start(0, "text"), TextDelta(0, "a"), TextDelta(0, "b"), BlockEnd(0, 0)],
+    ),
+    "reasoning, then text": (
+        [ReasoningDelta(0, "hm"), TextDelta(0, "a")],
+        [
+            *(start(0, "reasoning"), ReasoningDelta(0, "hm"), BlockEnd(0, 0)),
+            *(start(1, "text"), TextDelta(0, "a"), BlockEnd(0, 1)),
+        ],
+    ),
+    "text around a call": (
+        [TextDelta(0, "a"), call(0), arguments(0, "{}"), TextDelta(0, "b")],
+        [
+            *(start(0, "text"), TextDelta(0, "a"), BlockEnd(0, 0)),
+            *(in_block(call(0), 1), arguments(0, "{}"), BlockEnd(0, 1)),
+            *(start(2, "text"), TextDelta(0, "b"), BlockEnd(0, 2)),
+        ],
+    ),
+    "two calls, one after the other": (
+        [call(0), arguments(0, '{"a":'), arguments(0, "1}"), call(1), arguments(1, "{}")],
+        [
+            *(in_block(call(0), 0), arguments(0, '{"a":'), arguments(0, "1}"), BlockEnd(0, 0)),
+            *(in_block(call(1), 1), arguments(1, "{}"), BlockEnd(0, 1)),
+        ],
+    ),
+    "a call without arguments ends where the next begins": (
+        [call(0), call(1)],
+        [in_block(call(0), 0), BlockEnd(0, 0), in_block(call(1), 1), BlockEnd(0, 1)],
+    ),
+    "interleaved calls come one after the other": (
+        [call(0), arguments(0, '{"a":'), call(1), arguments(1, "{"), arguments(0, "1}"), arguments(1, "}")],
+        [
+            *(in_block(call(0), 0), arguments(0, '{"a":'), arguments(0, "1}"), BlockEnd(0, 0)),
+            *(in_block(call(1), 1), arguments(1, "{"), arguments(1, "}"), BlockEnd(0, 1)),
+        ],
+    ),
+    "a call that is never whole ends with its choice": (
+        [call(0), arguments(0, '{"a":'), TextDelta(0, "b")],
+        [
+            *(in_block(call(0), 0), arguments(0, '{"a":'), BlockEnd(0, 0)),
+            *(start(1, "text"), TextDelta(0, "b"), BlockEnd(0, 1)),
+        ],
+    ),
+    "a refusal": (
+        [RefusalDelta(0, "no")],
+        [start(0, "refusal"), RefusalDelta(0, "no"), BlockEnd(0, 0)],
+    ),
+    "what has borders already": (
+        [start(3, "text"), TextDelta(0, "a"), BlockEnd(0, 3)],
+        [start(3, "text"), TextDelta(0, "a"), BlockEnd(0, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), CASES.values(), ids=CASES)
+def test_borders(events: list[Event], expected: list[Event]) -> None:
+    assert ordered(*events) == expected
+
+
+def test_a_call_that_holds_up_too_much_is_overtaken() -> None:
+    long = arguments(1, "x" * MAX_WAITING)
+    told = Blocks().order([call(0), arguments(0, "{"), call(1), long, arguments(1, "y")])
+    assert told == [in_block(call(0), 0), arguments(0, "{"), in_block(call(1), 1), long, arguments(1, "y")]
+
+
+SAID = st.one_of(
+    st.builds(TextDelta, st.just(0), st.text(max_size=3)),
+    st.builds(ReasoningDelta, st.just(0), st.text(max_size=3)),
+    st.builds(RefusalDelta, st.just(0), st.text(max_size=3)),
+    st.builds(arguments, st.integers(0, 2), st.sampled_from(['{"a":', "1}", "{}", '"', "x"])),
+)
+
+
+@given(st.lists(SAID, max_size=12))
+def test_borders_change_no_answer(said: list[Event]) -> None:
+    begun: set[int] = set()
+    events: list[Event] = list(BEGIN)
+    for event in said:
+        if isinstance(event, ToolCallDelta) and event.call not in begun:
+            begun.add(event.call)
+            events.append(call(event.call))
+        events.append(event)
+    events += FINISH
+    plain, bordered, blocks = Accumulator(), Accumulator(), Blocks()
+    plain.extend(events)
+    with_borders = [told for event in events for told in blocks.order([event])]
+    bordered.extend(with_borders)
+    before, after = plain.completion.choices[0], bordered.completion.choices[0]
+    names = ("text", "reasoning", "refusal", "tool_calls", "finish_reason")
+    assert {name: getattr(before, name) for name in names} == {name: getattr(after, name) for name in names}
+    open_blocks: set[int] = set()
+    numbers: list[int] = []
+    for event in with_borders:
+        if isinstance(event, BlockStart | ToolCallStart) and event.block is not None:
+            open_blocks.add(event.block)
+            numbers.append(event.block)
+        elif isinstance(event, BlockEnd):
+            open_blocks.remove(event.block)
+        elif isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
+            assert len(open_blocks) == 1
+    assert not open_blocks
+    assert numbers == list(range(len(numbers)))
+
+
+def folded(*events: Event) -> tuple[object, ...]:
+    answer = Accumulator("test")
+    answer.extend([*BEGIN, *events])
+    return answer.completion.choices[0].parts
+
+
+def test_an_answer_is_its_parts_in_order() -> None:
+    parts = folded(
+        *(start(0, "reasoning"), ReasoningDelta(0, "hm"), BlockEnd(0, 0)),
+        *(start(1, "text"), TextDelta(0, "a"), Annotation(0, 1, "http://b", "B"), BlockEnd(0, 1)),
+        *(in_block(call(0), 2), arguments(0, "{}"), BlockEnd(0, 2)),
+        Seal(0, 0, "issuer", "proof"),
+        *(start(3, "text"), TextDelta(0, "c"), BlockEnd(0, 3)),
+        *(start(4, "text"), TextDelta(0, "d"), BlockEnd(0, 4)),
+        *(start(5, "media"), MediaDelta(0, 5, "image/png", "AA"), MediaDelta(0, 5, "image/png", "BB")),
+        BlockStart(0, 6, "result", type="search_result", data={"hits": 1}),
+    )
+    assert parts == (
+        ReasoningPart("hm", seals=(ReasoningSeal("issuer", "proof"),), field="reasoning_content"),
+        TextPart("a", (Citation("http://b", "B"),)),
+        ToolCall("call_0", "f", "{}"),
+        TextPart("c"),
+        TextPart("d"),
+        MediaPart(kind="image", mime="image/png", data="AABB"),
+        OpaquePart("test", "search_result", {"hits": 1}),
+    )
+
+
+def test_a_summary_of_reasoning_is_the_reasoning_where_there_is_no_other() -> None:
+    answer = Accumulator()
+    answer.extend(
+        [*BEGIN, ReasoningDelta(0, "a", part=0), ReasoningDelta(0, "b", part=1), ReasoningDelta(0, "c", part=1)]
+    )
+    choice = answer.completion.choices[0]
+    assert choice.parts == (ReasoningPart(summary=("a", "bc"), field="reasoning_content"),)
+    assert choice.reasoning == "a\n\nbc"
+
+
+def test_a_call_that_the_provider_executes_is_no_call_for_the_client() -> None:
+    answer = Accumulator()
+    answer.extend([*BEGIN, ToolCallStart(0, 0, "s", "web_search", server=True, block=0), arguments(0, "{}")])
+    choice = answer.completion.choices[0]
+    assert choice.tool_calls == ()
+    assert [part.name for part in choice.parts if isinstance(part, ToolCall)] == ["web_search"]
+
+
+def test_the_grammar_ends_blocks_that_a_provider_left_open() -> None:
+    grammar, sink = Grammar(), Sink()
+    seen: list[Event] = [
+        *BEGIN,
+        *(start(0, "text"), TextDelta(0, "a")),
+        *(start(1, "reasoning"), ReasoningDelta(0, "b")),
+        *(in_block(call(0), 2), in_block(call(1), 3), BlockEnd(0, 2), BlockEnd(0, 2)),
+        Finish(0, "tool_calls"),
+    ]
+    grammar.order(seen, sink)
+    grammar.close(sink, cut=False)
+    assert sink.take() == [
+        *BEGIN,
+        *(start(0, "text"), TextDelta(0, "a"), BlockEnd(0, 0)),
+        *(start(1, "reasoning"), ReasoningDelta(0, "b"), BlockEnd(0, 1)),
+        *(in_block(call(0), 2), in_block(call(1), 3), BlockEnd(0, 2), BlockEnd(0, 3)),
+        Finish(0, "tool_calls"),
+        End("completed"),
+    ]
+
+
+def test_a_chat_stream_is_written_without_blocks_and_says_what_it_lost() -> None:
+    writer = StreamWriter(id="id", model="model", created=1)
+    wire = writer.write(
+        [
+            *BEGIN,
+            *(start(0, "reasoning"), ReasoningDelta(0, "a", part=0), ReasoningDelta(0, "b", part=1)),
+            *(Seal(0, 0, "issuer", "proof"), BlockEnd(0, 0)),
+            *(ToolCallStart(0, 0, "s", "web_search", server=True, block=1), arguments(0, "{}"), BlockEnd(0, 1)),
+            *(start(2, "text"), TextDelta(0, "c"), Annotation(0, 2, "http://d", "D"), BlockEnd(0, 2)),
+            *(start(3, "media"), MediaDelta(0, 3, "image/png", "AA"), BlockEnd(0, 3)),
+            *FINISH,
+        ]
+    )
+    assert [(loss.code, loss.detail) for loss in writer.losses] == [
+        ("seal-dropped", "issuer"),
+        ("server-activity-hidden", "web_search"),
+        ("media-dropped", "image/png"),
+    ]
+    reader, answer = StreamReader(), Accumulator()
+    answer.extend([*reader.feed(wire), *reader.close()])
+    choice = answer.completion.choices[0]
+    assert (choice.reasoning, choice.text, choice.tool_calls) == ("a\n\nb", "c", ())
+    cited = {"type": "url_citation", "url_citation": {"url": "http://d", "title": "D"}}
+    assert choice.message_extras == {"annotations": [cited]}
