@@ -1,0 +1,143 @@
+"""JsonMembers: the outermost members of a JSON object as they are written, to be edited in place.
+
+A request that is forwarded to a provider of the client's own dialect is not written anew: that would reorder, reformat
+and lose what we do not know (and break signatures and cache keys). Members are replaced, added or removed; every other
+byte stays as the client wrote it.
+
+Most bodies are *compact*: no white space between their members, no name twice. Such a body is exactly what the encoder
+makes of its members, so it is edited by encoding them with other values. In any other body, where each member stands
+follows from the lengths of the values, which the JSON decoder knows: only what is *between* values is looked at.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+_VALUES = msgspec.json.Decoder(dict[str, Raw])
+_OPENING = re.compile(rb"\s*\{\s*")
+_KEY = re.compile(rb'"(?:[^"\\]|\\.)*"\s*:\s*', re.DOTALL)
+_BETWEEN = re.compile(rb"\s*,\s*")
+
+
+class Member(Struct, frozen=True, gc=False):
+    """One member: its name, where its key begins, and where its value begins and ends."""
+
+    name: str
+    key: int
+    value: int
+    end: int
+
+
+class JsonMembers:
+    """The members of the JSON object that a body is. Raises `ValueError` if it is none, `RecursionError` if too deep.
+
+    `values` are the values as they are written, by name; of a name that stands twice, the last one.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.values = _VALUES.decode(body)
+        self.compact = msgspec.json.encode(self.values) == body
+        """Whether its members, encoded again, are the same bytes: each name stands once, with no space around it."""
+        self._members: list[Member] | None = None
+
+    @property
+    def members(self) -> list[Member]:
+        """Every member, in the order in which it is written."""
+        if self._members is None:
+            self._members = self._located() or _scanned(self.body)
+        return self._members
+
+    def repeated(self) -> set[str]:
+        """The names that stand more than once: two readers could take such a body for two different requests."""
+        if self.compact:
+            return set()
+        names = [member.name for member in self.members]
+        return {name for name in names if names.count(name) > 1} if len(names) != len(self.values) else set()
+
+    def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
+        """The body with these values in place of what it has, or without the member where the value is None."""
+        if self.compact:
+            values = self.values | {name: Raw(value) for name, value in changes.items() if value is not None}
+            for name in [name for name, value in changes.items() if value is None]:
+                values.pop(name, None)
+            return msgspec.json.encode(values)
+        body = self.body
+        pieces: list[bytes] = []
+        first, last = len(body), 0
+        before: Member | None = None
+        for member in self.members:
+            first = min(first, member.key)
+            last = member.end
+            value = changes[member.name] if member.name in changes else body[member.value : member.end]
+            if value is not None:
+                if pieces:
+                    pieces.append(body[before.end : member.key] if before is not None else b",")
+                pieces += (body[member.key : member.value], value)
+            before = member
+        for name, value in changes.items():
+            if value is not None and name not in self.values:
+                pieces += (b"," if pieces else b"", msgspec.json.encode(name), b":", value)
+        if not self.members:
+            first = last = body.index(b"{") + 1
+        return b"".join((body[:first], *pieces, body[last:]))
+
+    def _located(self) -> list[Member]:
+        """Where the members stand, by the lengths of their values; nothing where a name stands twice."""
+        body = self.body
+        members: list[Member] = []
+        opening = _OPENING.match(body)
+        position = opening.end() if opening is not None else 0
+        for name, raw in self.values.items():
+            if members:
+                between = _BETWEEN.match(body, position)
+                if between is None:
+                    return []
+                position = between.end()
+            key = _KEY.match(body, position)
+            size = len(memoryview(raw))
+            if key is None or body[key.end() : key.end() + size] != raw:
+                return []
+            members.append(Member(name, key.start(), key.end(), key.end() + size))
+            position = key.end() + size
+        return members if body[position:].strip() == b"}" else []
+
+
+def _scanned(body: bytes) -> list[Member]:
+    """The same for any body, at the price of reading it once more: a name may stand twice."""
+    text = body.decode()
+    decoder = json.JSONDecoder(parse_int=str, parse_float=str)  # of any length
+    members: list[Member] = []
+    # Offsets count characters here; those of bytes are added up piece by piece.
+    place = _Place(text)
+    position = _end_of(r"\s*\{\s*", text, 0)
+    while text[position] != "}":
+        if members:
+            position = _end_of(r"\s*,\s*", text, position)
+        name, end = decoder.raw_decode(text, position)
+        value = _end_of(r"\s*:\s*", text, end)
+        _, after = decoder.raw_decode(text, value)
+        members.append(Member(name, place.to(position), place.to(value), place.to(after)))
+        position = after if text[after] == "," else _end_of(r"\s*", text, after)
+    return members
+
+
+class _Place:
+    """Counts the bytes before a character, for places that only grow."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._characters = self._bytes = 0
+
+    def to(self, character: int) -> int:
+        self._bytes += len(self._text[self._characters : character].encode())
+        self._characters = character
+        return self._bytes
+
+
+def _end_of(pattern: str, text: str, position: int) -> int:
+    found = re.compile(pattern).match(text, position)
+    return found.end() if found is not None else position
