@@ -1,0 +1,321 @@
+"""The OpenAI chat dialect, requests read: the fields of a body → `Request`.
+
+Reading never fails: a message, a part or a tool of a shape that is not known is kept as an `OpaquePart`, or in
+`extras`. Leading `system` and `developer` messages are the system prompt; later ones keep their place as turns. Results
+of tools that follow each other are one turn of the user.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from penstock.core.dialects.getters import integer_of, text_of
+from penstock.core.request import ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice, Turn
+
+NAME = "openai_chat"
+Json: TypeAlias = dict[str, object]
+AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
+
+_SYSTEM_ROLES = ("system", "developer")
+_SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
+# Where the reasoning of earlier turns may stand.
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+
+
+def read_request(fields: Mapping[str, object]) -> Request:
+    """The request that a body with these fields is."""
+    rest = dict(fields)
+    system, turns = _read_messages(_list(rest.pop("messages", None)))
+    tools = [_read_tool(tool) for tool in _objects(rest.pop("tools", None))]
+    tools += [_read_function(function, {}) for function in _objects(rest.pop("functions", None))]
+    choice = _read_choice(rest.pop("tool_choice", None)) or _read_function_choice(rest.pop("function_call", None))
+    caps = [integer_of(rest.pop(name, None)) for name in ("max_completion_tokens", "max_tokens")]
+    stop = rest.pop("stop", None)
+    for name in ("stream_options", "function_call"):
+        rest.pop(name, None)
+    metadata = rest.pop("metadata", None)
+    parallel = rest.pop("parallel_tool_calls", None)
+    return Request(
+        dialect=NAME,
+        model=text_of(rest.pop("model", None)),
+        stream=rest.pop("stream", None) is True,
+        system=tuple(system),
+        turns=tuple(turns),
+        tools=tuple(tools),
+        tool_choice=choice,
+        parallel_calls=parallel if isinstance(parallel, bool) else None,
+        max_output=next((cap for cap in caps if cap is not None), None),
+        choices=integer_of(rest.pop("n", None)) or 1,
+        stop=(stop,) if isinstance(stop, str) else tuple(word for word in _list(stop) if isinstance(word, str)),
+        sampling=_read_sampling(rest),
+        format=_read_format(rest.pop("response_format", None)),
+        reasoning=_read_reasoning(rest),
+        tier=text_of(rest.pop("service_tier", None)),
+        user=text_of(rest.pop("user", None)),
+        metadata={key: value for key, value in _object(metadata).items() if isinstance(value, str)},
+        cache_key=text_of(rest.pop("prompt_cache_key", None)),
+        extras={key: value for key, value in rest.items() if value is not None},
+    )
+
+
+def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Turn]]:
+    system: list[Part] = []
+    turns: list[Turn] = []
+    for message in messages:
+        fields = dict(message) if isinstance(message, dict) else {"content": message}
+        role = fields.pop("role", None)
+        if role in _SYSTEM_ROLES:
+            parts = _read_content(fields.pop("content", None))
+            if turns:
+                turns.append(Turn("system", tuple(parts), extras={"role": role} if role == "developer" else {}))
+            else:
+                system += parts
+        elif role == "assistant":
+            turns.append(_read_answer(fields))
+        elif role in ("tool", "function"):
+            result = _read_result(fields)
+            last = turns[-1] if turns else None
+            if last is not None and last.role == "user" and all(isinstance(part, ToolResult) for part in last.parts):
+                turns[-1] = Turn("user", (*last.parts, result))
+            else:
+                turns.append(Turn("user", (result,)))
+        else:
+            content, name = _read_content(fields.pop("content", None)), text_of(fields.pop("name", None))
+            turns.append(Turn("user", tuple(content), name, _without_nulls(fields)))
+    return system, turns
+
+
+def _read_content(content: object) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    return [_read_part(part) for part in _list(content)]
+
+
+def _read_part(part: object) -> Part:
+    if isinstance(part, str):
+        return TextPart(part)
+    fields = _object(part)
+    match fields:
+        case {"type": "text", "text": str(text), **rest}:
+            return TextPart(text, extras=rest)
+        case {"type": "refusal", "refusal": str(text)}:
+            return RefusalPart(text)
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            image = _object(fields["image_url"])
+            return _read_image(url, {key: value for key, value in image.items() if key != "url"})
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
+            return MediaPart(kind="audio", mime=AUDIO_TYPES.get(form, f"audio/{form}"), data=data)
+        case {"type": "file", "file": dict(file)}:
+            return _read_file(file)
+        case {"type": str(type), **rest}:
+            return OpaquePart(NAME, type, rest)
+        case _:
+            return OpaquePart(NAME, "", {"value": part})
+
+
+def _read_image(url: str, extras: Json) -> MediaPart:
+    mime, data = _data_url(url)
+    if data:
+        return MediaPart(kind="image", mime=mime, data=data, extras=extras)
+    return MediaPart(kind="image", url=url, extras=extras)
+
+
+def _read_file(file: Json) -> MediaPart:
+    mime, data = _data_url(text_of(file.get("file_data")))
+    return MediaPart(
+        kind="file",
+        mime=mime,
+        data=data or text_of(file.get("file_data")),
+        file_id=text_of(file.get("file_id")),
+        name=text_of(file.get("filename")),
+    )
+
+
+def _data_url(url: str) -> tuple[str, str]:
+    """The type and the base64 data of a `data:` URL; nothing for any other."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return "", ""
+    return head.removeprefix("data:").removesuffix(";base64").partition(";")[0], data
+
+
+def _read_answer(fields: Json) -> Turn:
+    """A turn of the assistant: its reasoning first, then what it said, then its calls."""
+    parts: list[Part] = []
+    for name in _REASONING_FIELDS:
+        text = fields.get(name)
+        if isinstance(text, str):
+            fields.pop(name)
+            if text:
+                parts.append(ReasoningPart(text, field=name))
+                break
+    parts += _read_content(fields.pop("content", None))
+    refusal = fields.pop("refusal", None)
+    if isinstance(refusal, str) and refusal:
+        parts.append(RefusalPart(refusal))
+    parts += [_read_call(call) for call in _objects(fields.pop("tool_calls", None))]
+    function = _object(fields.pop("function_call", None))
+    if function:
+        called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
+        parts.append(ToolCall(None, called, arguments, "function_call"))
+    return Turn("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
+
+
+def _read_call(call: Json) -> Part:
+    match call:
+        case {"type": "custom", "custom": {"name": str(name), "input": str(text)}}:
+            return ToolCall(text_of(call.get("id")) or None, name, text, "custom")
+        case {"function": {"name": str(name), **function}, **rest}:
+            arguments = function.get("arguments")
+            extras = {key: value for key, value in rest.items() if key not in ("id", "type", "index")}
+            written = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
+            return ToolCall(text_of(call.get("id")) or None, name, written, extras=extras)
+        case _:
+            return OpaquePart(NAME, "tool_call", call)
+
+
+def _read_result(fields: Json) -> ToolResult:
+    return ToolResult(
+        text_of(fields.get("tool_call_id")),
+        tuple(_read_content(fields.get("content"))),
+        name=text_of(fields.get("name")),
+    )
+
+
+def _read_tool(tool: Json) -> Tool:
+    match tool:
+        case {"type": "function", "function": dict(function), **rest}:
+            return _read_function(function, dict(rest))
+        case {"type": "custom", "custom": {"name": str(name), **custom}}:
+            return Tool(
+                name=name,
+                description=text_of(custom.get("description")),
+                kind="custom",
+                format=_object(custom.get("format")) or None,
+            )
+        case _:
+            type = text_of(tool.get("type"))
+            settings = {key: value for key, value in tool.items() if key not in ("type", "name")}
+            return Tool(name=text_of(tool.get("name")) or type, kind="server", type=type, extras=settings)
+
+
+def _read_function(function: Json, extras: Json) -> Tool:
+    strict = function.get("strict")
+    schema = function.get("parameters")
+    return Tool(
+        name=text_of(function.get("name")),
+        description=text_of(function.get("description")),
+        schema=schema if isinstance(schema, dict) else None,
+        strict=strict if isinstance(strict, bool) else None,
+        extras=extras,
+    )
+
+
+def _read_choice(choice: object) -> ToolChoice | None:
+    match choice:
+        case "auto":
+            return ToolChoice("auto")
+        case "none":
+            return ToolChoice("none")
+        case "required" | "any":
+            return ToolChoice("required")
+        case {"type": "allowed_tools", "allowed_tools": {"tools": [*tools]}}:
+            return ToolChoice("allowed", tuple(name for tool in tools if (name := _chosen_name(tool))))
+        case dict():
+            name = _chosen_name(choice)
+            return ToolChoice("tool", (name,)) if name else None
+        case _:
+            return None
+
+
+def _read_function_choice(choice: object) -> ToolChoice | None:
+    match choice:
+        case {"name": str(name)}:
+            return ToolChoice("tool", (name,))
+        case _:
+            return _read_choice(choice)
+
+
+def _chosen_name(tool: object) -> str:
+    match tool:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}} | {"name": str(name)}:
+            return name
+        case _:
+            return ""
+
+
+def _read_sampling(rest: Json) -> Sampling:
+    """The sampling settings, taken out of the fields; one that is no number stays there."""
+    given: dict[str, object] = {}
+    for name in _SAMPLING:
+        value = rest.get(name)
+        if isinstance(value, dict) if name == "logit_bias" else _is_number(value):
+            given[name] = rest.pop(name)
+    if isinstance(rest.get("logprobs"), bool):
+        given["logprobs"] = rest.pop("logprobs")
+        given["top_logprobs"] = integer_of(rest.pop("top_logprobs", None))
+    return msgspec.convert(given, Sampling, strict=False)
+
+
+def _read_format(form: object) -> ResponseFormat | None:
+    match form:
+        case {"type": "json_object"}:
+            return ResponseFormat("json")
+        case {"type": "json_schema", "json_schema": dict(described)}:
+            schema, strict = described.get("schema"), described.get("strict")
+            return ResponseFormat(
+                "schema",
+                text_of(described.get("name")),
+                schema if isinstance(schema, dict) else None,
+                strict if isinstance(strict, bool) else None,
+                text_of(described.get("description")),
+            )
+        case _:
+            return None
+
+
+def _read_reasoning(rest: Json) -> ReasoningSettings | None:
+    effort = rest.pop("reasoning_effort", None)
+    settings = rest.pop("reasoning", None)
+    if isinstance(settings, dict):
+        enabled = settings.get("enabled")
+        return ReasoningSettings(
+            effort=text_of(settings.get("effort")) or text_of(effort) or None,
+            budget=integer_of(settings.get("max_tokens")),
+            enabled=enabled if isinstance(enabled, bool) else None,
+            summary="none" if settings.get("exclude") is True else None,
+        )
+    if not isinstance(effort, str):
+        return None
+    return ReasoningSettings(effort=effort, enabled=False if effort == "none" else None)
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Json]:
+    return [item for item in _list(value) if isinstance(item, dict)]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _without_nulls(fields: Json) -> Json:
+    return {name: value for name, value in fields.items() if value is not None}
