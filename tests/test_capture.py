@@ -180,7 +180,7 @@ def test_a_file_that_is_cut_off_in_its_header_is_of_no_use() -> None:
 # Files that are wrong.
 
 WRONG = {
-    "another version": (FILE.replace("capture 1", "capture 2"), "line 1: this is version '2' of the format"),
+    "another version": (FILE.replace("capture 1", "capture 3"), "line 1: this is version '3' of the format"),
     "no version": ("penstock capture \n{}\n\n", "line 1: this is version '' of the format"),
     "other line ends": (FILE.replace("\n", "\r\n"), "line 1: the lines end with CR LF"),
     "no JSON": (FILE.replace('"call"', "call"), "line 2: the header is not as it should be: JSON is malformed"),
@@ -277,3 +277,13 @@ def test_no_damage_makes_it_raise_anything_else(chance: random.Random) -> None:
                 file[at:at] = bytes(chance.randrange(256) for _ in range(3))
     with suppress(CaptureError):
         parse(bytes(file))
+
+
+def test_a_capture_that_knows_its_dialect_is_format_2() -> None:
+    capture = Capture(
+        CaptureHeader(model="m", dialect="openai_chat"), (Read(0.5, b"data: {}\n\n"),), Closing(0.6, "complete")
+    )
+    file = dump(capture)
+    assert file.startswith(b"penstock capture 2\n")
+    assert parse(file) == capture
+    assert dump(Capture(CaptureHeader(model="m"), ())).startswith(b"penstock capture 1\n")

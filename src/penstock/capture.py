@@ -13,7 +13,8 @@ r"""The capture: what an upstream really sent, read by read, with the times. `do
     é\xe2
     --- 0.498120 s, complete
 
-1. The first line names the format and its version. A JSON object follows, then a blank line.
+1. The first line names the format and its version. A JSON object follows, then a blank line. Version 2 may name the
+   dialect of the stream in that object; a capture without a dialect is written as version 1.
 2. Each read is a line with its time and size, and then its bytes as they came. Behind bytes that do not end with a
    newline stands one that does not count. A read whose time nobody knows has none.
 3. Bytes that are not text (no UTF-8, or control characters) are written `\xNN`, and so is a backslash before an `x`;
@@ -30,7 +31,7 @@ from msgspec import Meta, Struct
 
 from penstock.errors import CaptureError
 
-VERSION = 1
+VERSIONS = (1, 2)
 _MAGIC = b"penstock capture "
 _MARK = re.compile(
     rb"--- (?:(?P<at>\d{1,9}(?:\.\d{1,9})?) s, )?"
@@ -67,10 +68,17 @@ class CaptureHeader(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     attempt: Annotated[int, Meta(ge=1)] = 1
     provider: str = ""
     model: str = ""
+    dialect: str = ""
     request: CaptureRequest | None = None
     status: Annotated[int, Meta(ge=200, le=999)] | None = None
     head_s: Annotated[float, Meta(ge=0)] | None = None
     headers: dict[str, str] = {}
+
+
+class _Dialect(Struct):
+    """A header, as far as it decides the version of the format."""
+
+    dialect: str = ""
 
 
 class Read(Struct, frozen=True, gc=False):
@@ -113,7 +121,8 @@ class CaptureWriter:
         """The beginning of the file. The header may be JSON already; raises `msgspec.DecodeError` where it is not."""
         encoded = header if isinstance(header, bytes) else msgspec.json.encode(header)
         pretty = msgspec.json.format(encoded, indent=2).decode()
-        return b"%b%d\n%b\n\n" % (_MAGIC, VERSION, _NOT_TEXT.sub(_escape_in_json, pretty).encode())
+        version = 2 if msgspec.json.decode(encoded, type=_Dialect).dialect else 1
+        return b"%b%d\n%b\n\n" % (_MAGIC, version, _NOT_TEXT.sub(_escape_in_json, pretty).encode())
 
     def read(self, read: Read) -> bytes:
         """One read."""
@@ -197,8 +206,9 @@ class _Parser:
         if first.endswith(b"\r"):
             raise CaptureError(1, "the lines end with CR LF: an editor, or git's autocrlf, has changed the bytes")
         version = first.removeprefix(_MAGIC)
-        if version != b"%d" % VERSION:
-            message = f"this is version {_shown(version)} of the format, and this Penstock reads version {VERSION}"
+        if version not in [b"%d" % known for known in VERSIONS]:
+            known = " and ".join(map(str, VERSIONS))
+            message = f"this is version {_shown(version)} of the format, and this Penstock reads versions {known}"
             raise CaptureError(1, f"{message}; a newer Penstock may read it")
         end = self._data.find(b"\n\n", self._at)
         if end < 0:
