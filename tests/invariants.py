@@ -5,8 +5,8 @@ from random import Random
 from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
-from penstock.core.dialects.openai_chat_habit import Habit
-from penstock.core.dialects.openai_chat_plain import Taken
+from penstock.core.dialects.openai_chat.habit import Habit
+from penstock.core.dialects.openai_chat.plain import Taken
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
 from penstock.core.wire.frame import Frame
 from tests.legal import violations

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import Accumulator, Completion, StreamReader
-from penstock.core.dialects.emulated_tools import EmulatedToolReader, ToolsError, emulate
+from penstock.core.dialects.openai_chat.emulated_tools import EmulatedToolReader, ToolsError, emulate
 from penstock.core.events import Event, ToolCallDelta, ToolCallStart
 from tests.streams import begins, finishes, says, sse
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import ReasoningDelta, Start, StreamReader, TextDelta
-from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.core.dialects.openai_chat.habit import Habit
 from penstock.core.wire.frame import Framed
 from tests.invariants import LongWay, accustomed
 from tests.streams import DONE, ENVELOPE, Json, begins, bill, by_event, counts, delta, dumps, finishes, read, says, sse

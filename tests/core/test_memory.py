@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from penstock import StreamReader, StreamWriter
-from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.core.dialects.openai_chat.habit import Habit
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
 
 ANSWERS = 20_000

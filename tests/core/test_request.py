@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock import MediaPart, OpaquePart, ReasoningPart, RefusalPart, TextPart, ToolCall, ToolResult
-from penstock.core.dialects.openai_chat_request import read_request
-from penstock.core.dialects.openai_chat_request_writer import write_request
+from penstock.core.dialects.openai_chat.request import read_request
+from penstock.core.dialects.openai_chat.request_writer import write_request
 from penstock.core.losses import LOSSES, Loss
 from penstock.core.request import (
     ReasoningSettings,

@@ -20,7 +20,7 @@ from penstock import (
     Usage,
     UsageReport,
 )
-from penstock.core.dialects.openai_chat_choice import REASONING_FIELDS
+from penstock.core.dialects.openai_chat.choice import REASONING_FIELDS
 from penstock.core.events import ToolKind
 from tests.legal import violations
 from tests.streams import read

@@ -6,12 +6,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from penstock.core.dialects.openai_chat import OpenAIChatReader
-from penstock.core.dialects.openai_chat_habit import Beginning, Habit
-from penstock.core.dialects.openai_chat_mould import Mould
-from penstock.core.dialects.openai_chat_plain import Taken
-from penstock.core.dialects.openai_chat_tail import Tail
-from penstock.core.dialects.openai_chat_writer import OpenAIChatWriter
+from penstock.core.dialects.openai_chat.habit import Beginning, Habit
+from penstock.core.dialects.openai_chat.mould import Mould
+from penstock.core.dialects.openai_chat.plain import Taken
+from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
+from penstock.core.dialects.openai_chat.tail import Tail
+from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
 from penstock.core.events import ChoiceStart, Event, Fault, ReasoningDelta, Repair, Start, TextDelta
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink

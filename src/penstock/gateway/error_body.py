@@ -8,7 +8,7 @@
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.openai_errors import read_error
+from penstock.core.dialects.openai_chat.errors import read_error
 from penstock.core.wire.complexity import outline_of
 from penstock.core.wire.payload import is_json
 from penstock.gateway.unpacking import is_packed, unpacked

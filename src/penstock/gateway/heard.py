@@ -1,7 +1,7 @@
 """Heard: a reader that keeps what the model says, beside the one that reads it. It costs the fast lane."""
 
 from penstock.core.completion import Accumulator, Completion
-from penstock.core.dialects.openai_chat_tail import Tail
+from penstock.core.dialects.openai_chat.tail import Tail
 from penstock.core.events import Event
 from penstock.core.stream import Failed, Reader
 

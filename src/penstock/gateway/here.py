@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.core.dialects.emulated_tools import (
+from penstock.core.dialects.openai_chat.emulated_tools import (
     EmulatedToolReader,
     ToolsError,
     emulate,

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from penstock.core.dialects.emulated_tools import ToolsError
+from penstock.core.dialects.openai_chat.emulated_tools import ToolsError
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway import refusals
 from penstock.gateway.call import Attempt, Call

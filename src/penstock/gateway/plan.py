@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.core.dialects.openai_chat.habit import Habit
 from penstock.gateway.config import Config, Route, Target
 from penstock.gateway.prices import Quote
 from penstock.gateway.sides import Connection, Patience

@@ -26,7 +26,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from penstock.core.completion import Accumulator
-from penstock.core.dialects.openai_chat_tail import Tail
+from penstock.core.dialects.openai_chat.tail import Tail
 from penstock.core.events import (
     End,
     Ending,

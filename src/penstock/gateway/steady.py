@@ -8,7 +8,7 @@ anything else goes back to the parser, which stands where the shortcut began. So
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from penstock.core.dialects.openai_chat_mould import Mould
+from penstock.core.dialects.openai_chat.mould import Mould
 from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.relay import Relay
 

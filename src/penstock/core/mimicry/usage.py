@@ -2,7 +2,7 @@
 
 from msgspec import structs
 
-from penstock.core.dialects.openai_usage import SPELLINGS
+from penstock.core.dialects.openai_chat.usage import SPELLINGS
 from penstock.core.mimicry.manner import Field, UsageManner
 from penstock.core.usage import Usage
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from msgspec import structs
 
 from penstock.core.completion import Accumulator
-from penstock.core.dialects.openai_chat_body import write_body
+from penstock.core.dialects.openai_chat.body import write_body
 from penstock.core.sabotage.script import ERROR_BODY, Piece, Script
 from penstock.core.stream import StreamReader
 

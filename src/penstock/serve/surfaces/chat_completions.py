@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.openai_chat_body import write_body
+from penstock.core.dialects.openai_chat.body import write_body
 from penstock.gateway.pipeline import Gateway
 from penstock.gateway.request import ChatRequest, parse
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines

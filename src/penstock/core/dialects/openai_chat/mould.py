@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 from msgspec import UNSET
 
-from penstock.core.dialects.openai_chat_plain import PLAIN_CHUNK
+from penstock.core.dialects.openai_chat.plain import PLAIN_CHUNK
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
 
 # How many hexadecimal digits the size of a chunk has; nearly all have three.

@@ -15,7 +15,7 @@ from penstock.core.content import (
     ToolCall,
     ToolResult,
 )
-from penstock.core.dialects.openai_chat_request import AUDIO_TYPES, NAME, Json
+from penstock.core.dialects.openai_chat.request import AUDIO_TYPES, NAME, Json
 from penstock.core.losses import Loss
 from penstock.core.request import ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice, Turn
 

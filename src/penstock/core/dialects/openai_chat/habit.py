@@ -2,7 +2,7 @@
 
 The first chunk of an answer is that of the answer before, but for its id, the second in which it was made, what made it
 and some padding; and so are the chunks of its first words. Once that is proved of one answer, the beginning of the next
-one is read by its bytes, and the mould of its words (`openai_chat_mould.py`) is known before they come. An answer that
+one is read by its bytes, and the mould of its words (`openai_chat/mould.py`) is known before they come. An answer that
 begins so, and goes on so, needs no framer, no decoder and no grammar.
 """
 
@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import structs
 
-from penstock.core.dialects.openai_chat_mould import Mould
-from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, HeadChunk, PlainChunk, extras_of
+from penstock.core.dialects.openai_chat.mould import Mould
+from penstock.core.dialects.openai_chat.plain import HEAD_CHUNK, PLAIN_CHUNK, HeadChunk, PlainChunk, extras_of
 from penstock.core.events import ChoiceStart, Event, Extra, ReasoningDelta, Start, TextDelta
 
 _Chunk = TypeVar("_Chunk", HeadChunk, PlainChunk)

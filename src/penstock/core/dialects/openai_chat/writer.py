@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.dialects.openai_chat_tail import Tail
+from penstock.core.dialects.openai_chat.tail import Tail
 from penstock.core.events import (
     Annotation,
     BlockEnd,

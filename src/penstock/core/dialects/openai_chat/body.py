@@ -4,7 +4,7 @@ import msgspec
 
 from penstock.core.completion import Choice, Completion
 from penstock.core.content import ToolCall
-from penstock.core.dialects.openai_chat_writer import usage_body
+from penstock.core.dialects.openai_chat.writer import usage_body
 
 # Padding against eavesdroppers who measure the pieces of a stream; a whole answer has no pieces.
 _PADDING = frozenset(("obfuscation",))

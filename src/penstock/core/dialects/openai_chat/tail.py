@@ -11,8 +11,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.core.dialects.openai_chat_plain import belongs
-from penstock.core.dialects.openai_usage import read_usage
+from penstock.core.dialects.openai_chat.plain import belongs
+from penstock.core.dialects.openai_chat.usage import read_usage
 from penstock.core.events import End, Event, Extra, Finish, UsageReport
 from penstock.core.sink import Sink
 from penstock.core.usage import ABSURD_TOKENS, Tokens

@@ -14,13 +14,13 @@ calls, `Finish`; and the usage last. Rules for the whole file:
 from msgspec import UNSET
 
 from penstock.core.dialects.getters import integer_of, shown, text_of
-from penstock.core.dialects.openai_chat_choice import TEXT_FIELDS, ChoiceReader
-from penstock.core.dialects.openai_chat_habit import Beginning
-from penstock.core.dialects.openai_chat_mould import Mould, mould_of
-from penstock.core.dialects.openai_chat_plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, belongs, extras_of
-from penstock.core.dialects.openai_chat_tail import Tail
-from penstock.core.dialects.openai_errors import is_heartbeat, read_error
-from penstock.core.dialects.openai_usage import read_usage
+from penstock.core.dialects.openai_chat.choice import TEXT_FIELDS, ChoiceReader
+from penstock.core.dialects.openai_chat.errors import is_heartbeat, read_error
+from penstock.core.dialects.openai_chat.habit import Beginning
+from penstock.core.dialects.openai_chat.mould import Mould, mould_of
+from penstock.core.dialects.openai_chat.plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, belongs, extras_of
+from penstock.core.dialects.openai_chat.tail import Tail
+from penstock.core.dialects.openai_chat.usage import read_usage
 from penstock.core.events import Event, Extra, ReasoningDelta, Start, TextDelta, UsageReport
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
