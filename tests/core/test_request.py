@@ -17,7 +17,6 @@ from penstock.core.request import (
     Tool,
     ToolChoice,
     Turn,
-    size_of,
 )
 
 PDF = "data:application/pdf;base64,"
@@ -244,10 +243,3 @@ def test_what_chat_cannot_say_is_declared(fields: dict[str, Any], expected: list
     write_request(Request(dialect="other", model="m", **fields), losses)
     assert losses == expected
     assert all(loss.code in LOSSES for loss in losses)
-
-
-def test_a_request_is_measured() -> None:
-    content = [{"type": "text", "text": "äx"}, {"type": "image_url", "image_url": {"url": "u"}}]
-    messages = [{"role": "system", "content": "abc"}, {"role": "user", "content": content}]
-    size = size_of(read_request({"messages": messages}))
-    assert (size.turns, size.ascii, size.other_bytes, size.media, size.schema_bytes) == (2, 4, 2, 1, 0)

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.estimate import Ratios, estimate_input
-from penstock.gateway.request import ChatRequest
-from penstock.gateway.wish import of_chat
+from penstock.core.dialects.openai_chat.estimate import estimate_input
+from penstock.core.dialects.openai_chat.request import read_request
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.input_estimate import estimate_request
+from penstock.gateway.estimate import Ratios
+from penstock.gateway.wish import of_request
 from tests.promptness import in_time, prompt
 
 ENGLISH = "The quick brown fox jumps over the lazy dog while nobody is looking. "
@@ -69,12 +72,22 @@ def test_a_request_has_about_so_many_tokens(fields: dict[str, Any], least: int, 
     assert least <= estimate_input(fields) <= most
 
 
-@pytest.mark.parametrize("name", [name for name, (fields, _, _) in REQUESTS.items() if "messages" in fields])
+CHATS = [name for name, (fields, _, _) in REQUESTS.items() if "messages" in fields]
+
+
+@pytest.mark.parametrize("name", [name for name in CHATS if name != "half a character"])  # which no body can hold
 def test_a_chat_is_taken_for_that_many(name: str) -> None:
     fields = REQUESTS[name][0]
     for more in ({}, {"user": "somebody"}):
-        request = ChatRequest("m", stream=True, include_usage=False, fields={**fields, **more})
-        assert of_chat(request, {}).input == estimate_input(fields)
+        body = msgspec.json.encode({"model": "m", **fields, **more})
+        request = surface_dialect("openai_chat").read_request(body, {}, "/chat/completions")
+        assert of_request(request, None).input == estimate_input(fields)
+
+
+@pytest.mark.parametrize("name", [name for name in CHATS if name != "a schema"])  # which is none of chat's
+def test_the_neutral_request_has_about_as_many(name: str) -> None:
+    fields, least, most = REQUESTS[name]
+    assert 0.8 * least <= estimate_request(read_request(fields)) <= 1.2 * most
 
 
 NONSENSE: tuple[dict[str, Any], ...] = (

@@ -8,9 +8,9 @@ from math import inf
 import pytest
 
 from penstock import Completion, StreamReader, StreamWriter
+from penstock.core.failure import Failure
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import BOUNDS, MAX_STALLS
 from penstock.gateway.sides import Patience
 from penstock.gateway.steady import SteadyRelay

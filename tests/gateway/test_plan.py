@@ -56,10 +56,11 @@ def found(plans: Plans, name: str) -> tuple[Plan, ...]:
 
 def test_each_target_of_a_route_has_its_plan(tmp_path: Path) -> None:
     acme, able = found(Plans(config(tmp_path), "streamed", recorded=True), "both")
-    assert (acme.provider, acme.model, acme.secrets, acme.ask_for_usage) == ("acme", "a", ("sk-acme-0123456789",), True)
-    assert (able.provider, able.model, able.secrets, able.ask_for_usage) == ("able", "b", (), False)
+    assert (acme.provider, acme.model, acme.secrets) == ("acme", "a", ("sk-acme-0123456789",))
+    assert (able.provider, able.model, able.secrets) == ("able", "b", ())
+    assert (acme.destination.include_usage, able.destination.include_usage) == (True, False)
     assert acme.among == able.among == (acme.target, able.target)
-    assert acme.overrides == able.overrides == {"temperature": 0}
+    assert acme.destination.overrides == able.destination.overrides == {"temperature": 0}
     assert repr(acme) == "Plan('acme/a')"
     assert (acme.record, acme.patience.drain_s, able.patience.drain_s) == ("", 7, 0)
 

@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.request import RefusedError, parse, parse_embeddings
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.request import ClientRequest
+from penstock.gateway.request import parse_embeddings
 
 ONCE = ("model", "stream", "messages", "n")
 SPACES = st.sampled_from(("", "", " ", "\n  ", "\t\r\n"))
 TEXTS = st.one_of(st.text(max_size=10), st.sampled_from(('"model"', '"stream": true', "\\u006eo", "é", "\x7f", "{")))
 NESTED = st.lists(st.tuples(st.sampled_from(ONCE), st.integers()), max_size=3)
+
+
+def parse(body: bytes) -> ClientRequest:
+    return surface_dialect("openai_chat").read_request(body, {}, "/chat/completions")
 
 
 def escaped(key: str) -> str:
@@ -51,7 +58,7 @@ def test_a_key_that_matters_stands_there_once(written: tuple[bytes, list[str]]) 
 def refusal(read: Callable[[bytes], object], body: bytes) -> tuple[str, str | None] | None:
     try:
         read(body)
-    except RefusedError as refused:
+    except RequestError as refused:
         return refused.failure.code, refused.failure.param
     return None
 
@@ -59,7 +66,7 @@ def refusal(read: Callable[[bytes], object], body: bytes) -> tuple[str, str | No
 @pytest.mark.parametrize("read", [parse, parse_embeddings])
 @given(body=st.one_of(st.binary(max_size=40), st.text('{}[]":,1e9.-\\u0truefalsn ', max_size=40).map(str.encode)))
 def test_what_is_no_request_is_refused(read: Callable[[bytes], object], body: bytes) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(RequestError):
         read(body)
 
 

@@ -6,9 +6,9 @@ from types import MappingProxyType
 
 from msgspec import structs
 
+from penstock.core.failure import Failure
 from penstock.gateway.breakers import MOST_TARGETS, REMEMBERED_S, SIZE, BreakerTable
 from penstock.gateway.config import Provider, Retries, Secret, Target, Timeouts
-from penstock.gateway.failure import Failure
 from penstock.gateway.routing import Health
 from penstock.serve.shared_memory import SharedMemory
 

@@ -8,43 +8,46 @@ from typing import NamedTuple
 
 import pytest
 
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.request import ClientRequest
 from penstock.gateway.call import Call
 from penstock.gateway.config import load
 from penstock.gateway.ledger import NoLedger
 from penstock.gateway.pipeline import Attempts, Gateway, Upstream
-from penstock.gateway.request import ChatRequest, parse
 from penstock.gateway.routing import Health
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.providers.provider import Provider
 from penstock.serve.responses import error_page
-from penstock.serve.surfaces.chat_completions import ChatClient
+from penstock.serve.surfaces.answers import AnswerClient
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface
 
 WORDS = "what-the-client-says"
 
 
-class Defective(Surface[ChatRequest]):
+class Defective(Surface[ClientRequest]):
     """A surface with a defect: where it reads a request, where it looks for an answer, or behind its beginning."""
 
     def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None], place: str) -> None:
-        read = _misread if place == "reads" else parse
-        super().__init__(calls, over, read, ChatClient, _answer_in_part if place == "streams" else _answer_not)
+        self.name = "chat"
+        self._misreads = place == "reads"
+        super().__init__(calls, over, AnswerClient, _answer_in_part if place == "streams" else _answer_not)
+
+    def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
+        if self._misreads:
+            raise LookupError(body)
+        return surface_dialect(self.dialect).read_request(body, request.headers, request.path)
 
 
-def _answer_not(_gateway: Gateway, _call: Call, request: ChatRequest, _client: ChatClient) -> Attempts | None:
+def _answer_not(_gateway: Gateway, _call: Call, request: ClientRequest, _client: AnswerClient) -> Attempts | None:
     raise KeyError(request.fields["messages"])
 
 
-def _answer_in_part(gateway: Gateway, call: Call, request: ChatRequest, client: ChatClient) -> Attempts | None:
+def _answer_in_part(gateway: Gateway, call: Call, request: ClientRequest, client: AnswerClient) -> Attempts | None:
     client.begin()
     return _answer_not(gateway, call, request, client)
-
-
-def _misread(body: bytes) -> ChatRequest:
-    raise LookupError(body)
 
 
 class Outcome(NamedTuple):

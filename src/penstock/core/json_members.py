@@ -51,6 +51,13 @@ class JsonMembers:
             self._members = self._located() or _scanned(self.body)
         return self._members
 
+    @property
+    def is_regular(self) -> bool:
+        """Whether each name stands once, so that the members are found without reading the body once more."""
+        if self._members is None:
+            self._members = self._located() or None
+        return self._members is not None
+
     def repeated(self) -> set[str]:
         """The names that stand more than once: two readers could take such a body for two different requests."""
         if self.compact:

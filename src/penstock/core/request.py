@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.core.content import MediaPart, OpaquePart, Part, ReasoningPart, TextPart, ToolCall, ToolResult
+from penstock.core.content import Part
 from penstock.core.json_members import JsonMembers
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
@@ -115,18 +115,8 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     extras: dict[str, object] = {}
 
 
-class RequestSize(Struct, frozen=True, gc=False, kw_only=True):
-    """How large the input of a request is, as far as tokens are estimated from it: characters, and what is no text."""
-
-    turns: int = 0
-    ascii: int = 0
-    """Characters of text in ASCII."""
-    other_bytes: int = 0
-    """Bytes, in UTF-8, of all other text."""
-    media: int = 0
-    """Images, sounds and files."""
-    schema_bytes: int = 0
-    """Bytes of tools, schemas and calls, as JSON."""
+MAX_TAGS = 16
+"""Of the client's own metadata, so many are kept as tags."""
 
 
 class ClientRequest(Struct, eq=False, kw_only=True):
@@ -137,63 +127,18 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     stream: bool
     members: JsonMembers
     """The body, to be forwarded with edits."""
+    fields: Mapping[str, object]
+    """Its members, decoded: only its own dialect knows what they mean."""
     include_usage: bool = False
     """Whether a streamed answer must report usage."""
-    max_output: int | None = None
-    """Tokens that all choices of the answer may have together; None where the client does not say."""
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
-    figures: Mapping[str, bool | int | float] = {}
-    """Settings of the request that are numbers or flags, for traces: nothing that anybody said."""
-    measure: Callable[[], RequestSize]
-    """Measures the input, without reading all of it where it is long."""
+    estimate: Callable[[], int]
+    """Estimates the tokens of the input, without reading all of it where it is long."""
     read: Callable[[], Request]
     """Reads the whole of it."""
 
-
-def size_of(request: Request) -> RequestSize:
-    """How large the input of a request is."""
-    counter = _Counter()
-    for part in request.system:
-        counter.add(part)
-    for turn in request.turns:
-        for part in turn.parts:
-            counter.add(part)
-    schemas = [tool.schema for tool in request.tools] + [request.format.schema if request.format else None]
-    described = sum(len(tool.name) + len(tool.description) for tool in request.tools)
-    return RequestSize(
-        turns=len(request.turns) + bool(request.system),
-        ascii=counter.ascii,
-        other_bytes=counter.other_bytes,
-        media=counter.media,
-        schema_bytes=counter.schema_bytes + described + sum(len(str(schema)) for schema in schemas if schema),
-    )
-
-
-class _Counter:
-    ascii = other_bytes = media = schema_bytes = 0
-
-    def add(self, part: Part) -> None:
-        match part:
-            case TextPart(text) | ReasoningPart(text):
-                self.add_text(text)
-            case MediaPart():
-                self.media += 1
-            case ToolCall(_, name, arguments):
-                self.schema_bytes += len(name) + len(arguments)
-            case ToolResult(_, parts):
-                for inner in parts:
-                    self.add(inner)
-            case OpaquePart(_, _, data):
-                self.schema_bytes += len(str(data))
-            case _:
-                self.add_text(part.text)
-
-    def add_text(self, text: str) -> None:
-        if text.isascii():
-            self.ascii += len(text)
-        else:
-            ascii = len(text.encode("ascii", "ignore"))
-            self.ascii += ascii
-            self.other_bytes += len(text.encode("utf-8", "replace")) - ascii
+    def figures(self) -> dict[str, bool | int | float]:
+        """The settings that are numbers or flags, by their names in the client's dialect: nothing that anybody said."""
+        return {name: value for name, value in self.fields.items() if isinstance(value, bool | int | float)}

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
+from penstock.core.dialects.dialect import AnswerFacts, FrameReader
 from penstock.core.dialects.openai_chat.habit import Beginning, Habit
 from penstock.core.dialects.openai_chat.mould import Mould
 from penstock.core.dialects.openai_chat.plain import Taken
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.tail import Tail
-from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
+from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 from penstock.core.events import ChoiceStart, Event, Fault, ReasoningDelta, Repair, Start, TextDelta
 from penstock.core.grammar import Grammar
 from penstock.core.sink import Sink
@@ -21,11 +22,9 @@ from penstock.core.wire.complexity import SMALL, Outline, is_intricate, outline_
 from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import MAX_DEPTH, TooComplexError, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
-from penstock.errors import ClosedReaderError, UnknownDialectError
+from penstock.errors import ClosedReaderError
 
 _JSON = msgspec.json.Decoder()
-READERS = {"openai_chat": OpenAIChatReader}
-WRITERS = {"openai_chat": OpenAIChatWriter}
 # Above any chunk seen (the longest of thousands of recorded streams is 12 KB), far below what hurts.
 MAX_EVENT = 1_000_000
 # After so many frames that are not plain in a row, the fast lane looks at one in so many only.
@@ -131,14 +130,15 @@ class StreamReader:
     _ready = False
     _framer: Sniffer
     _seen: Sink
-    _dialect: OpenAIChatReader
+    _dialect: FrameReader
+    _fast: OpenAIChatReader | None  # the same, where it has a fast path
     _grammar: Grammar
     _out: Sink
 
     def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, habit: Habit | None = None) -> None:
-        _check(dialect)
+        self.dialect = dialect
         self.max_event = max_event
-        self._name = dialect
+        self._upstream = upstream_dialect(dialect)
         self._habit = habit
 
     @property
@@ -237,7 +237,7 @@ class StreamReader:
         if begun is not None:
             start = begun.start
             return Tail((start.id, start.model, start.created), begun.extras, begun.choice.choice)
-        return self._dialect.tail() if self._grammar.expects_end else None
+        return self._fast.tail() if self._fast is not None and self._grammar.expects_end else None
 
     def close(self) -> list[Event]:
         """The bytes are over: return the last events, the `End` among them."""
@@ -261,7 +261,7 @@ class StreamReader:
         if cut and self.done:
             self._out.repair("data-after-done", "the bytes stop in the middle of an event")
             cut = False  # when all has been said
-        if not cut and not self.done and self.framing == "sse" and self._grammar.whole:
+        if not cut and not self.done and self._dialect.sentinel and self.framing == "sse" and self._grammar.whole:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
@@ -298,13 +298,15 @@ class StreamReader:
         self._ready = True
         self._framer = Sniffer(self.max_event)
         self._seen = Sink()
-        self._dialect = READERS[self._name](self._seen)
+        self._dialect = self._upstream.frame_reader(self._seen)
+        self._fast = self._dialect if isinstance(self._dialect, OpenAIChatReader) else None
+        self._sentinel = self._dialect.sentinel.encode()
         self._grammar = Grammar()
         self._out = Sink()
         beginning, self._beginning = self._beginning, None
-        if beginning is not None:
+        if beginning is not None and self._fast is not None:
             self._framer.skip(1, beginning.size)
-            self._dialect.begin(beginning)
+            self._fast.begin(beginning)
             self._begins(beginning.events)
 
     def _catch_up(self, mould: Mould) -> None:
@@ -312,8 +314,8 @@ class StreamReader:
         if not self._ready:
             self._prepare()
         frames, size, last = mould.hand_over()
-        if frames:
-            self._dialect.spoke(mould.said(""))
+        if frames and self._fast is not None:
+            self._fast.spoke(mould.said(""))
             offset, line = self._framer.skip(frames, size)
             self._seen.offset = self._out.offset = offset - last
             self._seen.line = self._out.line = line - 2
@@ -322,8 +324,8 @@ class StreamReader:
     def _make_mould(self, data: bytes, item: Framed, said: Event) -> None:
         """Make the mould in which the last event of a healthy read was cast."""
         event = b"data:%b\n" % item.data if isinstance(item, Frame) else b""
-        if event and data.endswith(event):
-            self.mould = self._dialect.mould(event, said)
+        if event and data.endswith(event) and self._fast is not None:
+            self.mould = self._fast.mould(event, said)
         if self._first and self._habit is not None and self.mould is not None and self._framed == self._plain + 1:
             self._habit.learn(self._first, self.mould)
 
@@ -356,7 +358,7 @@ class StreamReader:
                 out.repair("data-after-done", item.message[:80])  # rubbish, when all has been said
             else:
                 if isinstance(item, Fault):
-                    self._dialect.tell_held()
+                    self._dialect.flush()
                 self._grammar.order([*seen.take(), item], out)
                 if self._grammar.fault is not None:
                     self._note_failure()
@@ -367,13 +369,16 @@ class StreamReader:
 
     def _read_plain(self, frame: Frame) -> Taken:
         """The fast lane; returns whether it took the frame."""
+        fast = self._fast
+        if fast is None:
+            return Taken.NOT
         if self._misses > _MAX_MISSES and self._framed % _MAX_MISSES:
             return Taken.NOT  # this stream has other things in its chunks; look again now and then
-        if not self._grammar.expects_text or not self._dialect.expects_text or frame.event:
+        if not self._grammar.expects_text or not fast.expects_text or frame.event:
             return Taken.NOT
         if len(frame.data) < _LEAST_PLAIN:
             return Taken.NOT
-        taken = self._dialect.read_plain(frame.data)
+        taken = fast.read_plain(frame.data)
         if taken is Taken.NOT:
             self._misses += 1
         else:
@@ -383,7 +388,7 @@ class StreamReader:
 
     def _read_head(self, frame: Frame) -> bool:
         """The fast lane for the first frame; returns whether it took it."""
-        self._usual = not frame.event and self._dialect.read_head(frame.data)
+        self._usual = self._fast is not None and not frame.event and self._fast.read_head(frame.data)
         return self._usual
 
     def _begins(self, events: list[Event]) -> bool:
@@ -392,7 +397,7 @@ class StreamReader:
         return isinstance(start, Start) and isinstance(begun, ChoiceStart) and self._grammar.begin(start, begun.choice)
 
     def _read_frame(self, frame: Frame, outline: Outline | None) -> None:
-        if frame.data.strip() == self._dialect.sentinel_bytes:  # too common to be tried as JSON first
+        if self._sentinel and frame.data.strip() == self._sentinel:  # too common to be tried as JSON first
             self._dialect.read_undecodable(frame.data, frame.event)
             return
         if is_too_deep(frame.data, outline and outline.outside):
@@ -409,7 +414,7 @@ class StreamReader:
                 self._dialect.read(value, event=frame.event)
 
     def _refuse_complex(self) -> None:
-        self._dialect.tell_held()
+        self._dialect.flush()
         self._seen.fault("event-too-complex", "an event holds more values, or more pieces of an answer, than are read")
 
     def _read_leniently(self, frame: Frame, outline: Outline | None) -> None:
@@ -446,12 +451,26 @@ class StreamWriter:
         model: str = "",
         created: int = 0,
     ) -> None:
-        _check(dialect)
-        self._writer = WRITERS[dialect](id=id, model=model, created=created, include_usage=include_usage)
+        facts = AnswerFacts(call_id="", id=id, model=model, created=created, include_usage=include_usage)
+        self._use(dialect, facts)
+
+    @classmethod
+    def for_call(cls, dialect: str, facts: AnswerFacts) -> Self:
+        """A writer that knows all about the call that it answers."""
+        writer = cls.__new__(cls)
+        writer._use(dialect, facts)
+        return writer
+
+    def _use(self, dialect: str, facts: AnswerFacts) -> None:
+        self.dialect = dialect
+        self._include_usage = facts.include_usage
+        self._writer = surface_dialect(dialect).writer(facts)
         self.losses = self._writer.losses
         """What the client's dialect cannot express of the events written so far."""
-        self.pass_on = self._writer.pass_on
-        """The bytes of a usual ending as it came; empty where they will not do."""
+        self.heartbeat = self._writer.heartbeat
+        """Bytes that keep a client waiting; may be empty."""
+        self.fail = self._writer.fail
+        """The last bytes of a stream that has begun and cannot be completed, by the failure that says why."""
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events; whole, so that they can be sent at once."""
@@ -461,6 +480,10 @@ class StreamWriter:
         """The bytes that tell the last events; those of a usual ending, where they came so and may go on so."""
         return (tail and self.pass_on(tail)) or self._writer.write(events)
 
+    def pass_on(self, tail: Tail) -> bytes:
+        """The bytes of a usual ending as it came; empty where they will not do."""
+        return tail.write(include_usage=self._include_usage)
+
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""
         self._writer.note(events)
@@ -469,8 +492,3 @@ class StreamWriter:
 def _has_odd_line_ends(data: bytes) -> bool:
     """Whether the data holds characters that are line ends to some clients only; CR LF is none to a few."""
     return _CR in data or (not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME))
-
-
-def _check(dialect: str) -> None:
-    if dialect not in READERS:
-        raise UnknownDialectError(f"there is no dialect {dialect!r}; choose one of {', '.join(READERS)}")

@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from penstock.core.completion import Completion
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import (
     Ending,
     Event,
@@ -20,9 +21,11 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.failure import Failure
+from penstock.core.losses import Loss
 from penstock.core.price import STANDARD, ServiceTier
+from penstock.core.request import Request
 from penstock.core.usage import Tokens, Usage
-from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
@@ -66,6 +69,8 @@ class Attempt(Struct, eq=False):
     provider: str
     model: str
     secrets: tuple[str, ...] = ()
+    dialect: str = DEFAULT_DIALECT
+    """What the provider speaks."""
     priced: PricedModel | None = None
     """What its tokens cost, as it was when the attempt began; None where nobody knows."""
     tier: ServiceTier = STANDARD
@@ -169,14 +174,16 @@ class Call(Struct, eq=False):
     stream: bool
     started: float
     surface: str = "chat"
+    dialect: str = DEFAULT_DIALECT
+    """What the client speaks."""
     trace: Trace | None = None
     """Whose part it is, where traces are kept."""
     span: str = ""
     """Its own name in that trace."""
     parameters: Mapping[str, bool | int | float] = {}
     """How the client wants to be answered: figures, and nothing that it says."""
-    messages: object = None
-    """What the client says, where somebody is to be told."""
+    request: Request | None = None
+    """What the client asks, where traces are to have it."""
     read_s: float = 0.0
     """When its request was there, by the clock that measures short times."""
     overhead_s: float | None = None
@@ -210,6 +217,8 @@ class Call(Struct, eq=False):
     first_event_s: float | None = None
     total_s: float = 0.0
     repairs: dict[str, int] = {}
+    losses: list[Loss] = []
+    """What translations between the client's dialect and the provider's could not carry."""
 
     @property
     def usage(self) -> Usage | Tokens | None:

@@ -19,9 +19,11 @@
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import Fault
+from penstock.core.failure import Failure
 from penstock.gateway.error_body import read_body
 from penstock.gateway.mask import masked, masked_json
 from penstock.upstream.replay import NO_CAPTURE
@@ -38,53 +40,19 @@ OURS = ("gateway_", "local_")
 # What asking again does not mend.
 _LASTING = "local_unavailable"
 _TIMEOUTS = "timeout"
-# The provider's words are quoted, but not at any length; nor are they looked through at any length.
-_MAX_MESSAGE = 1000
+# The provider's words are not looked through at any length.
 _MAX_READ = 5_000
 
 
-class Failure(Struct, frozen=True, kw_only=True):
-    """Why there is no answer."""
-
-    code: str
-    message: str
-    status: int = 502
-    kind: str = "upstream_error"
-    param: str | None = None
-    # Whether another target may do better; and whether the same client may, if it asks again.
-    retryable: bool = True
-    passing: bool = True
-    retry_after: str = ""
-    # The status of a provider; and its error, where that is passed on as it is.
-    upstream_status: int = 0
-    body: bytes = b""
-
-    def without(self, secrets: tuple[str, ...]) -> "Failure":
-        """The same, with no secret in it: providers quote keys. Cut only afterwards, or half a key would stay."""
-        return structs.replace(
-            self,
-            message=masked(self.message[:_MAX_READ], secrets),
-            param=self.param and masked(self.param, secrets),
-            retry_after=masked(self.retry_after, secrets),
-            body=_without(self.body, secrets),
-        )
-
-    def error(self, request_id: str) -> dict[str, object]:
-        """The error object, in OpenAI's envelope without the envelope."""
-        error: dict[str, object] = {
-            "message": self.message[:_MAX_MESSAGE],
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-            "request_id": request_id,
-        }
-        if self.upstream_status:
-            error["upstream"] = {"status": self.upstream_status}
-        return error
-
-    def frame(self, request_id: str) -> bytes:
-        """The error as the last frame of a stream."""
-        return b"data: " + msgspec.json.encode({"error": self.error(request_id)}) + b"\n\n"
+def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
+    """The same, with no secret in it: providers quote keys. Cut only afterwards, or half a key would stay."""
+    return structs.replace(
+        failure,
+        message=masked(failure.message[:_MAX_READ], secrets),
+        param=failure.param and masked(failure.param, secrets),
+        retry_after=masked(failure.retry_after, secrets),
+        body=_without(failure.body, secrets),
+    )
 
 
 def from_transport(code: str, message: str, retry_after: str = "") -> Failure:
@@ -117,9 +85,9 @@ def from_fault(fault: Fault) -> Failure:
     )
 
 
-def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """The failure that an HTTP status of a provider is."""
-    error = read_body(body, headers.get("content-encoding", ""))
+def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: str = DEFAULT_DIALECT) -> Failure:
+    """The failure that an HTTP status of a provider of this dialect is."""
+    error = read_body(body, headers.get("content-encoding", ""), dialect)
     words = error.words or f"the provider answered {status}{error.unreadable}"
     retry_after = headers.get("retry-after", "")
     if status in (401, 403):
@@ -152,6 +120,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes) -> Failure
         retryable=False,
         upstream_status=status,
         body=error.envelope,
+        dialect=dialect,
     )
 
 

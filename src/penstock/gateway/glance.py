@@ -8,9 +8,10 @@ import re
 
 import msgspec
 
-from penstock.core.dialects.openai_chat.errors import read_error
+from penstock.core.error_shapes import read_error
 from penstock.core.events import Fault
-from penstock.gateway.failure import Failure, from_fault, from_transport
+from penstock.core.failure import Failure
+from penstock.gateway.failure import from_fault, from_transport
 from penstock.gateway.unpacking import can_unpack, is_packed, unpacked
 
 TRUNCATED = "upstream_truncated"

@@ -4,33 +4,33 @@ While a call waits for its turn its client hears a heartbeat, as it does while a
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from penstock.core.dialects.openai_chat.emulated_tools import (
+from penstock.core.failure import Failure
+from penstock.core.stream import Reader
+from penstock.gateway.sides import Client
+from penstock.upstream.emulated_tools import (
     EmulatedToolReader,
     ToolsError,
     emulate,
     has_system,
     with_system,
 )
-from penstock.core.stream import Reader
-from penstock.gateway.failure import Failure
-from penstock.gateway.relay import HEARTBEAT
-from penstock.gateway.sides import Client
 from penstock.upstream.local import Local, Turn
 
 
-async def take_turn(local: Local, client: Client, wait_s: float, heartbeat_s: float) -> Turn:
-    """Wait so long for a turn; raises `UpstreamError`."""
+async def take_turn(local: Local, client: Client, heartbeat: Callable[[], bytes], wait_s: float, beat_s: float) -> Turn:
+    """Wait so long for a turn, while the client gets a heartbeat every `beat_s`; raises `UpstreamError`."""
     while True:
         waiting = asyncio.get_running_loop().create_task(local.turn(wait_s))
         try:
-            while not (await asyncio.wait({waiting}, timeout=heartbeat_s))[0]:
+            while not (await asyncio.wait({waiting}, timeout=beat_s))[0]:
                 if client.stream:
                     client.begin()
-                    client.write(HEARTBEAT)
+                    client.write(heartbeat())
         except asyncio.CancelledError:
             waiting.cancel()
             waiting.add_done_callback(_give_back)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from penstock.core.failure import Failure
 from penstock.core.price import ServiceTier
 from penstock.gateway.accounting import entry_of, open_entry, orphan
 from penstock.gateway.accounts import Accounts
@@ -20,7 +21,6 @@ from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Provider
 from penstock.gateway.entry import Entry
 from penstock.gateway.estimate import Ratios, estimate_sound
-from penstock.gateway.failure import Failure
 from penstock.gateway.plan import Plan
 from penstock.gateway.prices import PriceBook, PricedModel
 from penstock.gateway.reservation import Reservations

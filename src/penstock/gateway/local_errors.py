@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from penstock.gateway.failure import Failure
-from penstock.gateway.request import RefusedError
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.failure import Failure
 
 _MAX_LOGPROBS = 20  # as OpenAI has it; each event names so many tokens
 _WITH_SCHEMAS = ("response_format", "tools")
@@ -49,13 +49,13 @@ _REQUEST_TO_BLAME = re.compile(
 
 
 def check(fields: dict[str, Any], model: str) -> None:
-    """Raise `RefusedError` where a field is not what a model on this machine can take."""
+    """Raise `RequestError` where a field is not what a model on this machine can take."""
     for name, (is_right, wanted) in _CHECKS.items():
         value = fields.get(name)
         if value is not None and not is_right(value):
             shown = _shown(value)
             words = f"`{name}` must be {wanted}" + ("" if shown in wanted else f", not {shown}")
-            raise RefusedError(_refusal(words, name))
+            raise RequestError(_refusal(words, name))
     for place, message in enumerate(fields["messages"]):
         _check_message(message, place, model)
 
@@ -139,7 +139,7 @@ def _check_message(message: object, place: int, model: str) -> None:
         raise _misplaced(f"`messages[{place}].tool_calls` must be a list of calls, each with a `function`")
 
 
-def _wrong_part(part: object, place: str, model: str) -> RefusedError:
+def _wrong_part(part: object, place: str, model: str) -> RequestError:
     """What is wrong with a part of a message that is no text."""
     if not isinstance(part, dict):
         return _misplaced(f"`{place}` must be an object, not {_shown(part)}")
@@ -148,7 +148,7 @@ def _wrong_part(part: object, place: str, model: str) -> RefusedError:
         return _misplaced(f"`{place}.text` must be a string, not {_shown(part.get('text'))}")
     message = f"{model} takes text only, and the type of `{place}` is {_shown(kind)}"
     refusal = _refusal(message, "messages", "local_text_only")
-    return RefusedError(structs.replace(refusal, retryable=True, passing=False))  # another target may take it
+    return RequestError(structs.replace(refusal, retryable=True, passing=False))  # another target may take it
 
 
 def _is_call(call: object) -> bool:
@@ -194,8 +194,8 @@ def _kind(word: str) -> str:
     return _KINDS_OF_LLAMA.get(word, word)
 
 
-def _misplaced(message: str) -> RefusedError:
-    return RefusedError(_refusal(message, "messages"))
+def _misplaced(message: str) -> RequestError:
+    return RequestError(_refusal(message, "messages"))
 
 
 def _refusal(message: str, param: str | None, code: str = "invalid_request") -> Failure:

@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.events import Ending
+from penstock.core.failure import Failure
 from penstock.core.usage import Usage
 from penstock.gateway.call import Call
-from penstock.gateway.failure import Failure, from_status, from_transport
+from penstock.gateway.failure import from_status, from_transport, redacted
 from penstock.gateway.glance import TRUNCATED, look_through
 from penstock.gateway.sides import Connection, Patience
 from penstock.http.client import UpstreamError
@@ -131,7 +132,7 @@ class Passage:
         self._attempt.seconds = self._loop.time() - self._begun
         self._attempt.ending = ending if isinstance(outcome, Failure) else "completed"
         if isinstance(outcome, Failure):
-            outcome = outcome.without(self._attempt.secrets)
+            outcome = redacted(outcome, self._attempt.secrets)
             self._attempt.code = outcome.code
         connection, self._connection = self._connection, None
         if connection is not None:

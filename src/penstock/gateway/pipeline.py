@@ -11,14 +11,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import structs
 
-from penstock.core.dialects.openai_chat.emulated_tools import ToolsError
+from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
+from penstock.core.failure import Failure
+from penstock.core.request import ClientRequest
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway import refusals
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Target
-from penstock.gateway.failure import Failure, from_transport
+from penstock.gateway.failure import from_transport
 from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.leaked_keys import LeakedKeys
@@ -27,14 +30,15 @@ from penstock.gateway.local_errors import check, in_our_words
 from penstock.gateway.passage import Passage, Whole
 from penstock.gateway.plan import AskedConnection, Endpoint, Plan, Plans
 from penstock.gateway.relay import Relay
-from penstock.gateway.request import ChatRequest, EmbeddingsRequest, RefusedError
+from penstock.gateway.request import EmbeddingsRequest
 from penstock.gateway.routing import Health, in_order
 from penstock.gateway.sides import Client
 from penstock.gateway.steady import SteadyRelay
 from penstock.gateway.tape import Asked, Recorder, Tape
 from penstock.gateway.trace import HEADER, new_span
-from penstock.gateway.wish import Wish, of_chat, of_embeddings
+from penstock.gateway.wish import Wish, of_embeddings, of_request
 from penstock.http.client import UpstreamError
+from penstock.upstream.emulated_tools import ToolsError
 from penstock.upstream.local import Local
 
 
@@ -105,17 +109,17 @@ class Gateway:
         """Whether what models say is kept, as long as it comes, for whoever reads along."""
 
     def check_model(self, model: str) -> None:
-        """Raise `RefusedError` if a model's name has an API key in it. What has plans was checked before."""
+        """Raise `RequestError` if a model's name has an API key in it. What has plans was checked before."""
         if model in self._streamed or model in self._whole or model in self._embeddings:
             return
         if self._leaked_keys.has_key(model):
-            raise RefusedError(refusals.key_in_model())
+            raise RequestError(refusals.key_in_model())
 
-    def answer(self, call: Call, request: ChatRequest, client: CallClient) -> "Attempts | None":
-        """The attempts that will answer a chat, which are to be begun; None if it was refused at once."""
+    def answer(self, call: Call, request: ClientRequest, client: CallClient) -> "Attempts | None":
+        """The attempts that will answer a request, which are to be begun; None if it was refused at once."""
         if call.trace is not None:
             call.parameters = request.figures()
-            call.messages = request.fields["messages"] if self.config.telemetry.content else None
+            call.request = request.read() if self.config.telemetry.content else None
         plans = self._admit(call, client, self._streamed if request.stream else self._whole)
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
 
@@ -260,7 +264,7 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         self._probe = gateway.health.tried(plan.target)
         if not call.attempts:
             call.overhead_s = time.perf_counter() - call.read_s
-        attempt = Attempt(plan.provider, plan.model, plan.secrets)
+        attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect)
         if call.trace is not None and gateway.config.telemetry.propagate:
             attempt.span = new_span()
         call.attempts.append(attempt)
@@ -333,18 +337,21 @@ class AnyAttempts(ABC, Generic[Side, Request]):
             self._gateway.health.broke(self._plan.target, failure)
 
 
-class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
+class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     """The attempts at a chat."""
 
     def _wish(self) -> Wish:
-        return of_chat(self._request, self._plan.overrides)
+        plan = self._plan
+        return of_request(self._request, plan.upstream.limits(self._request, plan.destination))
 
     def _ask(self) -> None:
         plan = self._plan
         if plan.here:
             self._run(self._ask_here())
             return
-        relay = self._relay(StreamReader(plan.dialect, max_event=plan.max_event, habit=plan.habit), self._on_outcome)
+        habit = plan.habit if plan.dialect == self._request.dialect else None
+        reader = StreamReader(plan.dialect, max_event=plan.max_event, habit=habit)
+        relay = self._relay(reader, self._writer(), self._on_outcome)
         endpoint = plan.endpoint
         if endpoint is None:
             endpoint = plan.endpoint = self._gateway.endpoint(plan.target)
@@ -365,7 +372,7 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
 
     def _send(self, relay: Relay, endpoint: Endpoint, connection: AskedConnection) -> None:
         call, plan = self._call, self._plan
-        body = self._request.for_target(plan.model, plan.overrides, ask_for_usage=plan.ask_for_usage)
+        body = self._written().body
         tape = self._gateway.tape(call, plan, body, relay) if plan.record else None
         relay.attach(connection, tape)
         request = endpoint.request(body)
@@ -377,15 +384,16 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
         """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
         plan, call = self._plan, self._call
         local = self._gateway.here[plan.provider]
-        fields = self._request.for_model_here(plan.model, plan.overrides)
+        fields: dict[str, Any] = msgspec.json.decode(self._written().body)
+        writer = self._writer()
         try:
             check(fields, plan.target.name)
-        except RefusedError as error:
+        except RequestError as error:
             self._on_outcome_here(error.failure)
             return
         try:
             wait_s, beat_s = plan.target.timeouts.first_event_s, self._gateway.config.server.heartbeat_s
-            turn = await take_turn(local, self._client, wait_s, beat_s)
+            turn = await take_turn(local, self._client, writer.heartbeat, wait_s, beat_s)
         except UpstreamError as error:
             call.attempts[-1].code = error.code
             self._on_outcome(from_transport(error.code, error.message, error.retry_after))
@@ -397,7 +405,7 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
             self._on_outcome_here(unusable_tools(error))
             return
         reader = StreamReader(plan.dialect, max_event=plan.max_event)
-        relay = self._relay(adapted.reader(reader, call.id), self._on_outcome_here)
+        relay = self._relay(adapted.reader(reader, call.id), writer, self._on_outcome_here)
         tape = self._gateway.tape(call, plan, adapted.body, relay)
         relay.attach(turn.connection, tape)
         turn.ask(adapted.body, relay if tape is None else tape)
@@ -409,17 +417,30 @@ class ChatAttempts(AnyAttempts[CallClient, ChatRequest]):
             self._call.attempts[-1].code = failure.code
         self._on_outcome(failure)
 
-    def _relay(self, reader: Reader, on_outcome: Callable[[Failure | None], None]) -> Relay:
-        call, plan, client = self._call, self._plan, self._client
-        writer = StreamWriter(
-            include_usage=self._request.include_usage,
-            id=f"chatcmpl-{call.id}",
-            model=plan.model,
+    def _written(self) -> OutgoingRequest:
+        """The request for the target, as it is sent. What it loses is noted."""
+        plan = self._plan
+        written = plan.upstream.write_request(self._request, plan.destination)
+        if written.losses:
+            self._call.losses = list(written.losses)
+        return written
+
+    def _writer(self) -> StreamWriter:
+        """What writes the answer for the client."""
+        facts = AnswerFacts(
+            call_id=self._call.id,
+            model=self._plan.model,
             created=int(time.time()),
+            include_usage=self._request.include_usage,
+            input_estimate=self._call.input_estimate,
         )
+        return StreamWriter.for_call(self._request.dialect, facts)
+
+    def _relay(self, reader: Reader, writer: StreamWriter, on_outcome: Callable[[Failure | None], None]) -> Relay:
+        call, plan, client = self._call, self._plan, self._client
         if self._gateway.keeps:
             call.attempts[-1].keep()
-        if call.messages is not None:
+        if call.request is not None:
             call.attempts[-1].heard = reader = Heard(reader)
         relay = SteadyRelay(call, client, reader, writer, plan.patience, on_outcome)
         client.attach(relay)
@@ -454,7 +475,7 @@ class EmbeddingAttempts(AnyAttempts[WholeClient, EmbeddingsRequest]):
 
     def _send(self, passage: Passage, endpoint: Endpoint, connection: AskedConnection) -> None:
         passage.attach(connection)
-        body = self._request.for_target(self._plan.model, self._plan.overrides)
+        body = self._request.for_target(self._plan.model, self._plan.destination.overrides)
         connection.send(self._traced(endpoint.request(body)), passage)
 
     def _on_whole(self, outcome: Failure | Whole) -> None:

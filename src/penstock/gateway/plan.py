@@ -4,11 +4,14 @@ Who answers to a name, where and how, is settled by the configuration alone; a r
 for each way of asking: a chat that is streamed, one that is not, and embeddings.
 """
 
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.dialects.dialect import Destination, UpstreamDialect
 from penstock.core.dialects.openai_chat.habit import Habit
+from penstock.core.dialects.registry import upstream_dialect
 from penstock.gateway.config import Config, Route, Target
 from penstock.gateway.prices import Quote
 from penstock.gateway.sides import Connection, Patience
@@ -54,13 +57,14 @@ class Plan(Struct, eq=False, kw_only=True):
     model: str
     secrets: tuple[str, ...]
     """What nobody may be told of an attempt."""
-    overrides: dict[str, object]
-    """Fields of the request that the route overrides."""
+    destination: Destination
+    """Whom requests are written for."""
     here: bool
     """Whether it is a model on this machine, which has no endpoint."""
     dialect: str
+    upstream: UpstreamDialect
+    """How requests are written, and answers read."""
     max_event: int
-    ask_for_usage: bool
     patience: Patience
     record: str
     """Where captures of its answers go; empty for nowhere."""
@@ -117,11 +121,16 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             provider=provider.name,
             model=target.model,
             secrets=provider.secrets(),
-            overrides=dict(route.set),
+            destination=Destination(
+                model=target.model,
+                overrides=MappingProxyType(dict(route.set)),
+                include_usage=provider.include_usage,
+                stream=True if provider.embedded else None,  # only so does it notice at once that a client has left
+            ),
             here=provider.embedded,
             dialect=provider.dialect,
+            upstream=upstream_dialect(provider.dialect),
             max_event=max(route.max_event, _MAX_BODY) if whole_body else route.max_event,
-            ask_for_usage=provider.include_usage,
             patience=self._patience(target),
             record=directory if self._recorded else "",
         )

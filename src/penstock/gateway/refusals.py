@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from penstock.gateway.failure import Failure
+from penstock.core.failure import Failure
 
 
 def unknown_model(model: str, meant: Sequence[str]) -> Failure:

@@ -41,11 +41,12 @@ from penstock.core.events import (
     ToolCallStart,
     UsageReport,
 )
+from penstock.core.failure import Failure
 from penstock.core.stream import Reader, StreamWriter
 from penstock.core.usage import Usage
 from penstock.gateway.call import NOTED, SPOKEN, Call, size_of
 from penstock.gateway.error_body import MAX_ERROR_BODY
-from penstock.gateway.failure import Failure, from_fault, from_status, from_transport
+from penstock.gateway.failure import from_fault, from_status, from_transport, redacted
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
 from penstock.gateway.tape import Tape
 from penstock.gateway.timed import Timed
@@ -62,7 +63,6 @@ _TOO_LARGE = "upstream_event_too_large"
 _MAX_HELD = 65_536
 # Who may have the provider wait: a client that is slow, and who tells how much may be said. Bits of one number.
 _CLIENT, _LIMIT = 1, 2
-HEARTBEAT = b": penstock\n\n"
 
 
 class Relay(Timed):
@@ -110,6 +110,7 @@ class Relay(Timed):
         self._client = client
         self._reader = reader
         self._writer = writer
+        self._forwards = writer.dialect == attempt.dialect  # else every event is translated
         if not client.stream:
             self._answer = Accumulator()
         self._on_outcome = on_outcome
@@ -154,7 +155,7 @@ class Relay(Timed):
             return
         reader = self._reader
         events = reader.feed(data)
-        if not reader.untouched:
+        if not reader.untouched or not self._forwards:
             if (tail := reader.tail) is None:
                 self._on_events(events, last=last)
             elif not last or not tail.done:  # else it is heard when the bytes are over, which is at once
@@ -188,7 +189,7 @@ class Relay(Timed):
             self._then = self.on_end
             return
         if self._status >= 300:
-            self._fail(from_status(self._status, self._headers, self._error_body))
+            self._fail(from_status(self._status, self._headers, self._error_body, self._attempt.dialect))
         elif (tail := self._reader.tail) is None or not tail.done or not self._pass_on(tail):
             self._take(self._reader.close())
 
@@ -208,7 +209,7 @@ class Relay(Timed):
                 return
             self._call.watch(events)
         if self._status >= 300:
-            self._fail(from_status(self._status, self._headers, self._error_body))
+            self._fail(from_status(self._status, self._headers, self._error_body, self._attempt.dialect))
             return
         ending: Ending = "truncated" if error.code in _CUTS else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
@@ -278,7 +279,7 @@ class Relay(Timed):
 
     def _beat(self) -> None:
         self._client.begin()
-        self._client.write(HEARTBEAT)
+        self._client.write(self._writer.heartbeat())
 
     def _on_events(self, events: list[Event], *, last: bool) -> None:
         if events:
@@ -300,6 +301,8 @@ class Relay(Timed):
         """Pass the usual ending on as it came, if nobody but the client is to be told of it."""
         attempt = self._attempt
         if self._phase != "streaming" or self._call.on_text is not None or attempt.heard is not None:
+            return False
+        if not self._forwards:
             return False
         data = self._writer.pass_on(tail)
         if not data:
@@ -376,7 +379,7 @@ class Relay(Timed):
         self._commit()
         self._finish("completed")
         if self._answer is None:
-            self._client.end(self._held + self._writer.write_end(self._reader.tail, events))
+            self._client.end(self._held + self._writer.write_end(self._reader.tail if self._forwards else None, events))
         else:
             self._answer.extend(events)
             self._client.answer(self._answer.completion)
@@ -396,7 +399,7 @@ class Relay(Timed):
         if self._phase == "over":
             return
         committed = self._phase == "streaming"
-        failure = failure.without(self._attempt.secrets)
+        failure = redacted(failure, self._attempt.secrets)
         self._attempt.code = failure.code
         self._attempt.answered = self._is_answered(failure, ending)
         if self._attempt.said and (usage := self._reported()) is not None:
@@ -406,7 +409,7 @@ class Relay(Timed):
         if committed:
             self._call.code = self._call.code or failure.code
             self._on_outcome(failure)
-            self._client.end(failure.frame(self._call.id))
+            self._client.end(self._writer.fail(failure))
         else:
             self._on_outcome(failure)
 

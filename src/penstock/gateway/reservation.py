@@ -12,13 +12,13 @@ from functools import partial
 
 from msgspec import structs
 
+from penstock.core.failure import Failure
 from penstock.core.price import Price, cost_of
 from penstock.core.usage import Tokens
 from penstock.gateway.accounts import Accounts
 from penstock.gateway.admission import Answer, Demand, Denial, Gauge
 from penstock.gateway.call import Call
 from penstock.gateway.estimate import Ratios, estimate_sound
-from penstock.gateway.failure import Failure
 from penstock.gateway.prices import PricedModel
 from penstock.gateway.wish import Wish
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from penstock.core.failure import Failure
 from penstock.gateway.breakers import (
     BREAKS,
     COOLS_UNTIL,
@@ -27,7 +28,6 @@ from penstock.gateway.breakers import (
     BreakerTable,
 )
 from penstock.gateway.config import Provider, Retries, Secret, Target
-from penstock.gateway.failure import Failure
 from penstock.gateway.plan import Plan
 
 # So many failures in a row, and a target cools down.

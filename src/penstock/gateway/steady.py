@@ -28,6 +28,8 @@ class SteadyRelay(Relay):
         connection = self._connection
         if connection is None or self._tape is not None or self._answer is not None or self._call.on_text is not None:
             return ()
+        if not self._forwards:
+            return ()
         return connection.chunks if self._reader.max_event >= _LONGEST_READ else ()
 
     def _begin(self) -> bool:

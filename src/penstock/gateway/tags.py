@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-MAX_TAGS = 16
+from penstock.core.request import MAX_TAGS
+
 _MAX_LENGTH = 200
 # So much of a text is looked through for secrets.
 _LOOKED_THROUGH = 16_384

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from typing import Literal
 
 from penstock.core.events import Ending
-from penstock.gateway.failure import Failure, from_transport
+from penstock.core.failure import Failure
+from penstock.gateway.failure import from_transport
 from penstock.gateway.gaps import BOUNDS, Gaps
 from penstock.gateway.sides import Patience
 

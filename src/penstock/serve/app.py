@@ -12,11 +12,12 @@ from urllib.parse import parse_qs
 
 from msgspec import structs
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
+from penstock.core.failure import Failure
 from penstock.core.sabotage import parse_fault
 from penstock.gateway.breakers import SIZE, BreakerTable
 from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
-from penstock.gateway.failure import Failure
 from penstock.gateway.keys import Key, KeyRing, configured
 from penstock.gateway.ledger import Ledger, NoLedger
 from penstock.gateway.pipeline import Gateway, Upstream
@@ -41,7 +42,7 @@ from penstock.serve.responses import error_page, refused, request_ids, respond_f
 from penstock.serve.shared_memory import SharedMemory
 from penstock.serve.shelf import prepare
 from penstock.serve.siblings import Routes, Siblings
-from penstock.serve.surfaces.chat_completions import ChatCompletions, Playground
+from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.traces import Traces, require_exporter
@@ -91,11 +92,13 @@ class App:
         self._request_ids = request_ids()
         self._recorder: Recorder | None = None
         self._calls: dict[SurfaceClient, None] = {}
-        self._surfaces: dict[str, ChatCompletions | Embeddings] = {
-            "/chat/completions": ChatCompletions(self._calls, self._over),
-            "/embeddings": Embeddings(self._calls, self._over),
+        self._surfaces: dict[str, Answers | Embeddings] = {
+            dialect.surface.path: Answers(name, self._calls, self._over)
+            for name, dialect in DIALECTS.items()
+            if dialect.surface is not None
         }
-        self._playground = Playground(self._calls, self._over)
+        self._surfaces["/embeddings"] = Embeddings(self._calls, self._over)
+        self._playground = Playground(DEFAULT_DIALECT, self._calls, self._over)
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
@@ -326,7 +329,7 @@ class App:
         if surface is None or self.draining:
             self._handle_other(exchange, reading)
         elif isinstance(key := self._door.judge(reading), Failure):
-            respond_failure(exchange, key, next(self._request_ids), {})
+            respond_failure(exchange, key, next(self._request_ids), {}, surface.dialect)
         else:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
 

@@ -8,15 +8,36 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.core.completion import Completion
+from penstock.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from penstock.core.request import Request
 
 # Longer messages are left out: a collector is no archive.
 LONGEST = 32_768
 
 
-def messages_in(messages: object) -> str:
+def messages_in(request: Request | None) -> str:
     """The client's messages, as JSON; empty where there are none, or too many."""
-    given = messages if isinstance(messages, list) else []
-    return _json([_message(message) for message in given if isinstance(message, dict)])
+    if request is None:
+        return ""
+    messages: list[object] = []
+    if request.system:
+        messages.append({"role": "system", "parts": _parts(request.system)})
+    for turn in request.turns:
+        results = [part for part in turn.parts if isinstance(part, ToolResult)]
+        messages += [{"role": "tool", "parts": _parts([result])} for result in results]
+        if not results or len(results) < len(turn.parts):
+            said = [part for part in turn.parts if not isinstance(part, ToolResult)]
+            messages.append({"role": turn.role, "parts": _parts(said)})
+    return _json(messages)
 
 
 def messages_out(completion: Completion) -> str:
@@ -36,35 +57,25 @@ def messages_out(completion: Completion) -> str:
     return _json(found)
 
 
-def _message(message: dict[str, object]) -> object:
-    role = message.get("role")
-    if role == "tool":
-        response = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": message.get("content")}
-        return {"role": role, "parts": [response]}
-    calls = message.get("tool_calls")
-    return {"role": role, "parts": [*_parts(message.get("content")), *_calls(calls if isinstance(calls, list) else [])]}
+def _parts(parts: Iterable[Part]) -> list[object]:
+    return [_part(part) for part in parts]
 
 
-def _parts(content: object) -> list[object]:
-    if isinstance(content, str):
-        return [{"type": "text", "content": content}]
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    return [
-        {"type": "text", "content": part.get("text")} if part.get("type") == "text" else {"type": part.get("type")}
-        for part in parts
-    ]
-
-
-def _calls(calls: Iterable[object]) -> list[object]:
-    found: list[object] = []
-    for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(call, dict) and isinstance(function, dict):
-            arguments = function.get("arguments")
-            found.append(
-                {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
-            )
-    return found
+def _part(part: Part) -> object:
+    match part:
+        case TextPart(text) | RefusalPart(text):
+            return {"type": "text", "content": text}
+        case ReasoningPart(text):
+            return {"type": "reasoning", "content": text}
+        case ToolCall(id, name, arguments):
+            return {"type": "tool_call", "id": id, "name": name, "arguments": arguments}
+        case ToolResult(call_id, inner):
+            texts = [each.text for each in inner if isinstance(each, TextPart)]
+            return {"type": "tool_call_response", "id": call_id, "response": "\n".join(texts)}
+        case MediaPart(kind=kind):
+            return {"type": kind}
+        case OpaquePart(type=type):
+            return {"type": type}
 
 
 def _json(messages: list[object]) -> str:

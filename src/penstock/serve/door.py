@@ -6,7 +6,7 @@ providers' keys. Where one is required, a page that does not have it can do noth
 
 import time
 
-from penstock.gateway.failure import Failure
+from penstock.core.failure import Failure
 from penstock.gateway.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.reading import Reading

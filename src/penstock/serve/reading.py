@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock.gateway.failure import Failure
+from penstock.core.failure import Failure
 from penstock.gateway.keys import digest_of
 from penstock.http.exchange import HttpRequest
 from penstock.serve.hosts import AllowedHosts

@@ -12,8 +12,8 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 
+from penstock.core.failure import Failure
 from penstock.gateway.config.addresses import is_loopback
-from penstock.gateway.failure import Failure
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits

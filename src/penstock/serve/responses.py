@@ -7,9 +7,11 @@ from functools import lru_cache
 
 import msgspec
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
+from penstock.core.failure import Failure
+from penstock.core.losses import counted
 from penstock.core.repairs import by_level
 from penstock.gateway.call import Call
-from penstock.gateway.failure import Failure
 from penstock.http.exchange import Exchange, head_lines
 
 JSON = "application/json"
@@ -41,25 +43,32 @@ def respond_json(exchange: Exchange, status: int, body: object, headers: dict[st
     exchange.respond(status, {"content-type": JSON, **(headers or {})}, msgspec.json.encode(body))
 
 
-def respond_failure(exchange: Exchange, failure: Failure, request_id: str, headers: dict[str, str]) -> None:
-    """Answer with a failure: a provider's own refusal as it is, anything else in the envelope."""
+def respond_failure(
+    exchange: Exchange,
+    failure: Failure,
+    request_id: str,
+    headers: dict[str, str],
+    dialect: str = DEFAULT_DIALECT,
+) -> None:
+    """Answer with a failure, in the words of the client's dialect. A provider's own refusal in it goes on as it is."""
     headers = {"x-request-id": request_id, **headers}
     if failure.retry_after:
         headers["retry-after"] = header_value(failure.retry_after)
     if not failure.retryable or not failure.passing:
         headers["x-should-retry"] = "false"
-    if failure.body and _is_envelope(failure.body):
-        exchange.respond(failure.status, {"content-type": JSON, **headers}, failure.body)
+    if failure.body and failure.dialect == dialect and _is_envelope(failure.body):
+        body = failure.body
     else:
-        respond_json(exchange, failure.status, {"error": failure.error(request_id)}, headers)
+        body = surface_dialect(dialect).write_error(failure, request_id)
+    exchange.respond(failure.status, {"content-type": JSON, **headers}, body)
 
 
 def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
     """The answer to a request that is refused before anything reads it."""
     request_id = new_request_id()
-    code = _CODES.get(status, "bad_request")
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "request_id": request_id}
-    return {"content-type": JSON, "x-request-id": request_id}, msgspec.json.encode({"error": error})
+    failure = refused(status, message, _CODES.get(status, "bad_request"))
+    body = surface_dialect(DEFAULT_DIALECT).write_error(failure, request_id)
+    return {"content-type": JSON, "x-request-id": request_id}, body
 
 
 def refused(status: int, message: str, code: str, param: str | None = None) -> Failure:
@@ -100,6 +109,8 @@ def call_lines(call: Call) -> str:
         lines += _answered_by(last.provider, last.model)
     if call.first_event_s is not None:
         lines += f"openai-processing-ms: {call.first_event_s * 1000:.0f}\r\n"
+    if call.losses:
+        lines += f"x-penstock-losses: {','.join(f'{code}={count}' for code, count in counted(call.losses).items())}\r\n"
     if call.repairs:
         for header, counts in zip(("repairs", "notices"), by_level(call.repairs), strict=True):
             if counts:

@@ -144,7 +144,7 @@ def _content(call: Call, attempt: Attempt) -> dict[str, Attribute]:
     if attempt.heard is None:
         return {}
     said = {
-        named.INPUT_MESSAGES: messages_in(call.messages),
+        named.INPUT_MESSAGES: messages_in(call.request),
         named.OUTPUT_MESSAGES: messages_out(attempt.heard.completion),
     }
     return {name: text for name, text in said.items() if text}

@@ -13,7 +13,7 @@ from msgspec import Struct
 from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamReader, Usage
 from penstock.cli.talk.till import Bill
 from penstock.cli.times import CONTENT
-from penstock.core.dialects.openai_chat.errors import read_error
+from penstock.core.error_shapes import read_error
 from penstock.core.repairs import by_level
 from penstock.gateway.call import Call
 from penstock.gateway.entry import NANODOLLARS

@@ -7,7 +7,8 @@ from itertools import pairwise
 from msgspec import structs
 
 from penstock.core.completion import Accumulator
-from penstock.core.dialects.openai_chat.body import write_body
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import surface_dialect
 from penstock.core.sabotage.script import ERROR_BODY, Piece, Script
 from penstock.core.stream import StreamReader
 
@@ -45,7 +46,8 @@ def unstreamed(script: Script) -> Script:
     answer.extend(reader.feed(script.data))
     answer.extend(reader.close())
     completion = answer.completion
-    body = write_body(completion, id=completion.id, model=completion.model, created=completion.created or 0)
+    facts = AnswerFacts(call_id="", id=completion.id, model=completion.model, created=completion.created or 0)
+    body = surface_dialect(reader.dialect).write_body(completion, facts, [])
     return script.with_body(body, "application/json")
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.core.dialects.registry import providers_speak
 from penstock.core.sabotage import parse_fault
-from penstock.core.stream import READERS
 from penstock.errors import UnknownFaultError, UnknownMannerError
 from penstock.gateway.config.addresses import check_host_name
 from penstock.gateway.config.problems import Problems, suggest
@@ -50,9 +50,9 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
     if not _PROVIDER_NAME.fullmatch(name):
         problems.error(path, "a provider's name is made of letters, digits, '-', '_' and '.'")
     dialect = given.get("dialect")
-    if dialect is not None and dialect not in READERS:
-        known = ", ".join(READERS)
-        problems.error((*path, "dialect"), f"unknown dialect{suggest(dialect, READERS) or f'; there is {known}'}")
+    if dialect is not None and dialect not in providers_speak():
+        hint = suggest(dialect, providers_speak()) or f"; there is {', '.join(providers_speak())}"
+        problems.error((*path, "dialect"), f"unknown dialect{hint}")
     for key in ("env", "url_env"):
         if key in given and not _VARIABLE_NAME.fullmatch(given[key]):
             problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")

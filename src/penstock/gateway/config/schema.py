@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, inspect
 
-from penstock.core.stream import READERS
+from penstock.core.dialects.registry import providers_speak
 from penstock.gateway.config.settings import (
     AdminSettings,
     Captures,
@@ -94,7 +94,8 @@ def json_schema() -> str:
         "title": "penstock.toml",
         **_schema(shape()),
     }
-    schema["properties"]["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] = sorted(READERS)
+    provider = schema["properties"]["providers"]["additionalProperties"]
+    provider["properties"]["dialect"]["enum"] = sorted(providers_speak())
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from penstock.core.failure import Failure
 from penstock.errors import BookError, KeyTermsError
-from penstock.gateway.failure import Failure
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.routes import Reply
 from penstock.serve.responses import respond_failure, respond_json

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from penstock.gateway.failure import Failure
+from penstock.core.failure import Failure
 from penstock.serve.admin.answers import refusal
 from penstock.serve.admin.routes import Reply
 

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
+from penstock.core.failure import Failure
 from penstock.gateway.book import Book
 from penstock.gateway.config import Config
-from penstock.gateway.failure import Failure
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection

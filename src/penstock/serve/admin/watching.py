@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.gateway.failure import Failure
+from penstock.core.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.queries import Query, wrong

@@ -1,11 +1,14 @@
 """SurfaceClient: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Protocol
 
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.failure import Failure
 from penstock.gateway.call import Call
-from penstock.gateway.failure import Failure
 from penstock.gateway.pipeline import Attempts
 from penstock.http.exchange import Exchange
 from penstock.serve.log import where
@@ -66,11 +69,16 @@ class SurfaceClient:
         self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
         if self._exchange.begun:
             self._settle()
-            self._exchange.end(failure.frame(self.call.id))
+            self._exchange.end(self._last_words(failure))
         else:
             self.call.status = failure.status
             self._settle()
-            respond_failure(self._exchange, failure, self.call.id, call_headers(self.call))
+            respond_failure(self._exchange, failure, self.call.id, call_headers(self.call), self.call.dialect)
+
+    def _last_words(self, failure: Failure) -> bytes:
+        """How a stream ends of which nothing but heartbeats was sent."""
+        facts = AnswerFacts(call_id=self.call.id, model=self.call.model, created=int(time.time()))
+        return surface_dialect(self.call.dialect).writer(facts).fail(failure)
 
     # What the server calls.
 

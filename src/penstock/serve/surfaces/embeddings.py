@@ -5,6 +5,7 @@ from collections.abc import Callable
 from penstock.gateway.passage import Whole
 from penstock.gateway.pipeline import Gateway
 from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
+from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, call_headers
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.surface import Surface
@@ -19,7 +20,11 @@ class Embeddings(Surface[EmbeddingsRequest]):
     name = "embeddings"
 
     def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None]) -> None:
-        super().__init__(calls, over, parse_embeddings, EmbeddingsClient, Gateway.embed)
+        super().__init__(calls, over, EmbeddingsClient, Gateway.embed)
+
+    def read(self, body: bytes, request: HttpRequest) -> EmbeddingsRequest:  # noqa: ARG002
+        """The request in a body; raises `RequestError`."""
+        return parse_embeddings(body)
 
 
 class EmbeddingsClient(SurfaceClient):

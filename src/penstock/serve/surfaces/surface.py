@@ -2,33 +2,39 @@
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.registry import DEFAULT_DIALECT
+from penstock.core.request import ClientRequest
 from penstock.gateway.call import Call
 from penstock.gateway.keys import Key
 from penstock.gateway.pipeline import Attempts, Gateway
-from penstock.gateway.request import ChatRequest, EmbeddingsRequest, RefusedError
+from penstock.gateway.request import EmbeddingsRequest
 from penstock.gateway.trace import HEADER, new_span, trace_of
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import BROKEN, SurfaceClient, report
 
 # A body of this size may take longer to read than others should wait: it is read beside the loop.
 _LARGE_BODY = 262_144
 
-Asked = TypeVar("Asked", ChatRequest, EmbeddingsRequest)
+Asked = TypeVar("Asked", ClientRequest, EmbeddingsRequest)
 
 
-class Surface(Generic[Asked]):
+class Surface(ABC, Generic[Asked]):
     """One API. `calls` are those under way on all surfaces, the oldest first; `over` is told of each that is settled.
 
-    `read` finds the request in a body, or raises `RefusedError`; `client` makes the client's side of a call; `answer`
-    makes the attempts that will answer it, or returns None if it was refused.
+    `client` makes the client's side of a call; `answer` makes the attempts that will answer it, or returns None if it
+    was refused.
     """
 
-    name = "chat"
+    name: str
     """What calls are known by that are made here."""
+    dialect = DEFAULT_DIALECT
+    """What clients speak here."""
     tags: ClassVar[Mapping[str, str]] = {}
     """What the gateway says itself of such calls."""
 
@@ -36,16 +42,18 @@ class Surface(Generic[Asked]):
         self,
         calls: dict[SurfaceClient, None],
         over: Callable[[SurfaceClient], None],
-        read: Callable[[bytes], Asked],
         client: type[SurfaceClient],
         answer: Callable[[Gateway, Call, Asked, Any], Attempts | None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
         self._over = over
-        self._read: Callable[[bytes], Asked] = read
         self._client = client
         self._answer: Callable[[Gateway, Call, Asked, Any], Attempts | None] = answer
+
+    @abstractmethod
+    def read(self, body: bytes, request: HttpRequest) -> Asked:
+        """The request in a body; raises `RequestError`."""
 
     def handle(
         self,
@@ -62,13 +70,13 @@ class Surface(Generic[Asked]):
             return
         started, read_s = self._loop.time(), time.perf_counter()
         try:
-            request = self._read(body) if was_read is None else was_read()
+            request = self.read(body, exchange.request) if was_read is None else was_read()
             gateway.check_model(request.model)
-        except RefusedError as refused:
-            respond_failure(exchange, refused.failure, request_id, {})
+        except RequestError as refused:
+            respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            respond_failure(exchange, BROKEN, request_id, {})
+            respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
             report(error)
             return
         call = Call(
@@ -77,6 +85,7 @@ class Surface(Generic[Asked]):
             request.stream,
             started,
             self.name,
+            self.dialect,
             read_s=read_s,
             at_ms=time.time_ns() // 1_000_000,
             key=key,
@@ -100,4 +109,4 @@ class Surface(Generic[Asked]):
             else:
                 self.handle(exchange, gateway, request_id, key, reading.result)
 
-        self._loop.run_in_executor(None, self._read, exchange.body).add_done_callback(go_on)
+        self._loop.run_in_executor(None, self.read, exchange.body, exchange.request).add_done_callback(go_on)

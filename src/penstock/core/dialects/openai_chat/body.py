@@ -3,15 +3,18 @@
 import msgspec
 
 from penstock.core.completion import Choice, Completion
-from penstock.core.content import ToolCall
-from penstock.core.dialects.openai_chat.writer import usage_body
+from penstock.core.content import MediaPart, OpaquePart, ReasoningPart, TextPart, ToolCall
+from penstock.core.dialects.openai_chat.writer import citation_body, usage_body
+from penstock.core.losses import Loss
 
 # Padding against eavesdroppers who measure the pieces of a stream; a whole answer has no pieces.
 _PADDING = frozenset(("obfuscation",))
 
 
-def write_body(completion: Completion, *, id: str, model: str, created: int) -> bytes:
+def write_body(completion: Completion, losses: list[Loss], *, id: str, model: str, created: int) -> bytes:
     """The body of a `chat.completion`; `id`, `model` and `created` stand in for what the provider did not send."""
+    for choice in completion.choices:
+        _note_losses(choice, losses)
     body: dict[str, object] = {
         "id": completion.id or id,
         "object": "chat.completion",
@@ -23,6 +26,19 @@ def write_body(completion: Completion, *, id: str, model: str, created: int) -> 
         body["usage"] = usage_body(completion.usage)
     body.update({key: value for key, value in completion.extras.items() if key not in _PADDING})
     return msgspec.json.encode(body)
+
+
+def _note_losses(choice: Choice, losses: list[Loss]) -> None:
+    for part in choice.parts:
+        match part:
+            case ToolCall(name=name, server=True) | OpaquePart(type=name):
+                losses.append(Loss("server-activity-hidden", name))
+            case MediaPart(mime=mime):
+                losses.append(Loss("media-dropped", mime))
+            case ReasoningPart(seals=seals):
+                losses.extend(Loss("seal-dropped", seal.scheme) for seal in seals)
+            case _:
+                pass
 
 
 def _choice_body(choice: Choice) -> dict[str, object]:
@@ -46,6 +62,9 @@ def _message_body(choice: Choice) -> dict[str, object]:
     }
     if choice.reasoning and choice.reasoning_field != "reasoning_details":
         body[choice.reasoning_field] = choice.reasoning
+    cited = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]
+    if cited:
+        body["annotations"] = [citation_body(citation) for citation in cited]
     body.update(choice.message_extras)
     calls = [_call_body(choice.index, number, call) for number, call in enumerate(choice.tool_calls)]
     if calls and choice.tool_calls[0].kind == "function_call":

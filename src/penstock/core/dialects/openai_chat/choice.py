@@ -8,11 +8,11 @@ words, the choice is refused.
 from collections.abc import Iterator
 from typing import Literal
 
-from penstock.core.dialects.getters import integer_of, shown
-from penstock.core.dialects.openai_chat.errors import error_of
 from penstock.core.dialects.openai_chat.plain import PlainDelta
 from penstock.core.dialects.openai_chat.tool_calls import ToolCalls
+from penstock.core.error_shapes import error_of
 from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole
 

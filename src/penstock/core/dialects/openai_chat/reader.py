@@ -13,15 +13,15 @@ calls, `Finish`; and the usage last. Rules for the whole file:
 
 from msgspec import UNSET
 
-from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.dialects.openai_chat.choice import TEXT_FIELDS, ChoiceReader
-from penstock.core.dialects.openai_chat.errors import is_heartbeat, read_error
 from penstock.core.dialects.openai_chat.habit import Beginning
 from penstock.core.dialects.openai_chat.mould import Mould, mould_of
 from penstock.core.dialects.openai_chat.plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, belongs, extras_of
 from penstock.core.dialects.openai_chat.tail import Tail
 from penstock.core.dialects.openai_chat.usage import read_usage
+from penstock.core.error_shapes import is_heartbeat, read_error
 from penstock.core.events import Event, Extra, ReasoningDelta, Start, TextDelta, UsageReport
+from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
@@ -186,8 +186,8 @@ class OpenAIChatReader:
         else:
             self._fail("bad-json", text[:500])
 
-    def tell_held(self) -> None:
-        """Tell the tool calls that were held: nothing more of them will come, or be heard."""
+    def flush(self) -> None:
+        """Emit the tool calls that were held back: nothing more of them will be read."""
         for choice in self._callers.values():
             choice.tell_held()
         self._callers.clear()
@@ -330,7 +330,7 @@ class OpenAIChatReader:
 
     def _fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
         """The stream has failed here; what came before still counts."""
-        self.tell_held()
+        self.flush()
         self._sink.fault(code, message, provider)
 
     def _read_usage(self, usage: object) -> None:

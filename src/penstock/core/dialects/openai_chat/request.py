@@ -20,7 +20,7 @@ from penstock.core.content import (
     ToolCall,
     ToolResult,
 )
-from penstock.core.dialects.getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, text_of
 from penstock.core.request import ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice, Turn
 
 NAME = "openai_chat"

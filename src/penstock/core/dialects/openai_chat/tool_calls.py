@@ -22,8 +22,8 @@ stream ends; then at once, piece by piece.
 import json
 from typing import Literal, TypeAlias
 
-from penstock.core.dialects.getters import integer_of, shown, text_of
 from penstock.core.events import Extra, Repair, ToolCallDelta, ToolCallStart, ToolKind
+from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.wire.payload import is_json
 from penstock.core.wire.scan import JsonScan

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.core.dialects.getters import integer_of, shown
+from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.dialects.openai_chat.tail import Tail
+from penstock.core.content import Citation
+from penstock.core.dialects.openai_chat.failures import write_error_frame
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -39,6 +40,7 @@ from penstock.core.events import (
     ToolKind,
     UsageReport,
 )
+from penstock.core.failure import Failure
 from penstock.core.losses import Loss
 from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
@@ -65,7 +67,8 @@ class OpenAIChatWriter:
     _choice: dict[str, object] | None = None
     _delta: dict[str, object]
 
-    def __init__(self, *, id: str, model: str, created: int, include_usage: bool) -> None:
+    def __init__(self, *, id: str, model: str, created: int, include_usage: bool, request_id: str = "") -> None:
+        self._request_id = request_id
         self._envelope: dict[str, object] = {
             "id": id,
             "object": "chat.completion.chunk",
@@ -92,9 +95,13 @@ class OpenAIChatWriter:
         out, self._out = self._out, []
         return b"".join(out)
 
-    def pass_on(self, tail: Tail) -> bytes:
-        """The usual ending as it came; empty where that will not do."""
-        return tail.write(include_usage=self._include_usage)
+    def heartbeat(self) -> bytes:
+        """A comment: no client takes it for an event."""
+        return b": penstock\n\n"
+
+    def fail(self, failure: Failure) -> bytes:
+        """The error as the last frame; there is no `[DONE]` behind it."""
+        return write_error_frame(failure, self._request_id)
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets by other means: what is written later goes with them."""
@@ -140,7 +147,7 @@ class OpenAIChatWriter:
             case RefusalDelta(choice, text):
                 self._open(_SPEECH, choice)["refusal"] = text
             case Annotation(choice):
-                self._open(_SPEECH, choice)["annotations"] = [_citation_body(event)]
+                self._open(_SPEECH, choice)["annotations"] = [citation_body(event)]
             case BlockStart(kind="result" | "opaque"):
                 self.losses.append(Loss("server-activity-hidden", event.type))
             case Seal():
@@ -258,7 +265,7 @@ class OpenAIChatWriter:
         return {"tool_calls": [{"index": call, kind: body} | extras]}
 
 
-def _citation_body(citation: Annotation) -> dict[str, object]:
+def citation_body(citation: Annotation | Citation) -> dict[str, object]:
     """A citation in the words of chat completions."""
     source = {"url": citation.url, "title": citation.title, "start_index": citation.start, "end_index": citation.end}
     return {

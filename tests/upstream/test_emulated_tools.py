@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock import Accumulator, Completion, StreamReader
-from penstock.core.dialects.openai_chat.emulated_tools import EmulatedToolReader, ToolsError, emulate
 from penstock.core.events import Event, ToolCallDelta, ToolCallStart
+from penstock.upstream.emulated_tools import EmulatedToolReader, ToolsError, emulate
 from tests.streams import begins, finishes, says, sse
 
 WEATHER: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Errors in the many shapes in which OpenAI-compatible providers send them, and what only looks like one."""
 
-from penstock.core.dialects.getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, text_of
 
 # Where the words of an error stand, in the order of preference.
 _FLAT_WORDS = ("Message", "error_msg", "error_message", "errorMessage")

@@ -1,0 +1,76 @@
+"""Bodies of requests, decoded: what every surface has to refuse before it looks at the fields.
+
+A body must be one JSON object, not nested too deep, no key that matters may stand twice (two readers could take it for
+two different requests), and it must not hold so many values that reading it would hold up other calls: at most 15 ms
+per megabyte.
+"""
+
+from collections.abc import Iterable
+from math import isinf
+
+import msgspec
+
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.failure import Failure
+from penstock.core.json_members import JsonMembers
+from penstock.core.wire.complexity import may_be_costly, outline_of
+
+# Bytes of a body that is read without being counted; and what a larger one may take to decode.
+_UNCOUNTED = 65_536
+_NANOSECONDS_PER_MB = 8_000_000
+_TOO_COMPLEX = "the body holds more values than a request of its size may have; send less structure, or longer texts"
+
+
+def _float(text: str) -> float:
+    """A float by Python's own reading, which takes the same time for all; msgspec's is slow near the largest ones."""
+    value = float(text)
+    if isinf(value):
+        raise msgspec.DecodeError("Number out of range")
+    return value
+
+
+FIELDS = msgspec.json.Decoder(float_hook=_float)
+"""Decodes what a client wrote."""
+
+
+def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
+    """The members of a body as they are written, of which none of `once` may stand twice; raises `RequestError`."""
+    most = _NANOSECONDS_PER_MB * max(len(body), 1_000_000) // 1_000_000
+    counted = len(body) > _UNCOUNTED
+    if counted and may_be_costly(body, most) and outline_of(body, most).is_costly():
+        raise refused(_TOO_COMPLEX, code="request_too_complex")
+    try:
+        members = JsonMembers(body)
+        if members.compact:
+            return members
+        if counted and not members.is_regular and outline_of(body, most).is_costly(leniently=True):
+            raise refused(_TOO_COMPLEX, code="request_too_complex")
+        repeated = members.repeated()
+    except RecursionError:
+        raise refused("the body is nested too deep", code="invalid_json") from None
+    except msgspec.ValidationError:
+        raise refused("the body must be a JSON object", code="invalid_json") from None
+    except ValueError as error:
+        raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    for key in once:
+        if key in repeated:
+            raise refused(f"`{key}` is there twice", param=key, code="duplicate_key")
+    return members
+
+
+def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[str, object]]:
+    """The same, and all fields decoded."""
+    members = decode_members(body, once)
+    try:
+        return members, FIELDS.decode(body)
+    except RecursionError:
+        raise refused("the body is nested too deep", code="invalid_json") from None
+    except ValueError as error:
+        raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
+
+
+def refused(message: str, *, param: str | None = None, code: str = "invalid_request") -> RequestError:
+    """Why a request cannot be taken, as the client's fault."""
+    return RequestError(
+        Failure(code=code, message=message, status=400, kind="invalid_request_error", param=param, retryable=False)
+    )

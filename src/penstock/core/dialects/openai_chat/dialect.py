@@ -1,0 +1,13 @@
+"""The OpenAI chat-completions dialect, as the rest of Penstock knows it."""
+
+from penstock.core.dialects.dialect import Dialect
+from penstock.core.dialects.openai_chat.request import NAME
+from penstock.core.dialects.openai_chat.surface import OpenAIChatSurface
+from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
+
+OPENAI_CHAT = Dialect(
+    name=NAME,
+    title="OpenAI chat completions",
+    upstream=OpenAIChatUpstream(),
+    surface=OpenAIChatSurface(),
+)

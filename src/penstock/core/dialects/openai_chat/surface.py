@@ -1,0 +1,118 @@
+"""The OpenAI chat dialect, as an API to offer: `POST /v1/chat/completions`.
+
+A request is checked as far as the gateway acts on it (`model`, `stream`, `stream_options`, `n`), and for what could
+hurt or mislead: a body that is no JSON object, keys that stand twice, figures beyond reason. Every other field goes to
+a provider of the same dialect as the client wrote it.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+
+from penstock.core.completion import Completion
+from penstock.core.dialects.bodies import decode_fields, refused
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_chat.body import write_body
+from penstock.core.dialects.openai_chat.estimate import estimate_input
+from penstock.core.dialects.openai_chat.failures import write_error
+from penstock.core.dialects.openai_chat.request import NAME, read_request
+from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
+from penstock.core.failure import Failure
+from penstock.core.losses import Loss
+from penstock.core.request import MAX_TAGS, ClientRequest
+
+_ONCE = ("model", "stream", "messages", "n")
+_MAX_CHOICES = 128
+# What a 64-bit number holds: some clients say so for "as many as there are".
+_MAX_TOKENS = 2**63 - 1
+_MAX_MODEL = 256
+_NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
+_ACTED_ON = ("model", "stream", "messages", "stream_options")
+_MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
+_CAPS = ("max_completion_tokens", "max_tokens")
+_FIGURES = frozenset(("n", *_CAPS, *_MAX_ITEMS))
+# What of a request is accounted for, beside its messages.
+_ACCOUNTED = frozenset(("metadata", "user", "service_tier"))
+
+
+class OpenAIChatSurface:
+    """Offers chat completions."""
+
+    name = "chat"
+    path = "/chat/completions"
+
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
+        """The request in a body; raises `RequestError`."""
+        members, fields = decode_fields(body, _ONCE)
+        model, stream, messages, options = map(fields.get, _ACTED_ON)
+        if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+            raise refused(_NO_MODEL, param="model")
+        if stream is not None and not isinstance(stream, bool):
+            raise refused("`stream` must be true or false", param="stream")
+        if not isinstance(messages, list):
+            raise refused("`messages` must be a list of messages", param="messages")
+        if options is not None and not isinstance(options, dict):
+            raise refused("`stream_options` must be an object", param="stream_options")
+        if not _FIGURES.isdisjoint(fields):
+            _check_figures(fields)
+        request = ClientRequest(
+            dialect=NAME,
+            model=model,
+            stream=bool(stream),
+            members=members,
+            include_usage=bool(options and options.get("include_usage")),
+            fields=fields,
+            estimate=partial(estimate_input, fields),
+            read=partial(read_request, fields),
+        )
+        if not _ACCOUNTED.isdisjoint(fields):
+            _account(request, fields)
+        return request
+
+    def writer(self, facts: AnswerFacts) -> OpenAIChatWriter:
+        """What writes a streamed answer."""
+        return OpenAIChatWriter(
+            id=_answer_id(facts),
+            model=facts.model,
+            created=facts.created,
+            include_usage=facts.include_usage,
+            request_id=facts.call_id,
+        )
+
+    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+        """The body of a `chat.completion`."""
+        return write_body(completion, losses, id=_answer_id(facts), model=facts.model, created=facts.created)
+
+    def write_error(self, failure: Failure, request_id: str) -> bytes:
+        """The body of an error, in OpenAI's envelope."""
+        return write_error(failure, request_id)
+
+
+def _answer_id(facts: AnswerFacts) -> str:
+    return facts.id or f"chatcmpl-{facts.call_id}"
+
+
+def _account(request: ClientRequest, fields: dict[str, object]) -> None:
+    """Take note of what tags and prices depend on."""
+    user, tier, metadata = fields.get("user"), fields.get("service_tier"), fields.get("metadata")
+    request.user = user if isinstance(user, str) else ""
+    request.tier = tier if isinstance(tier, str) else ""
+    if isinstance(metadata, dict):
+        texts = ((name, value) for name, value in metadata.items() if isinstance(value, str))
+        request.metadata = dict(islice(texts, MAX_TAGS))
+
+
+def _check_figures(fields: dict[str, object]) -> None:
+    n = fields.get("n")
+    if n is not None and (not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MAX_CHOICES):
+        raise refused(f"`n` must be an integer from 1 to {_MAX_CHOICES}", param="n")
+    for name in _CAPS:
+        count = fields.get(name)
+        if count is not None and (
+            not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_TOKENS
+        ):
+            raise refused(f"`{name}` must be a positive integer below 2^63", param=name)
+    for name, most in _MAX_ITEMS.items():
+        items = fields.get(name)
+        if isinstance(items, list) and len(items) > most:
+            raise refused(f"`{name}` has more than {most} items", param=name)

@@ -1,0 +1,114 @@
+"""The OpenAI chat dialect, as an API to call."""
+
+import msgspec
+
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
+from penstock.core.dialects.openai_chat.request import NAME
+from penstock.core.dialects.openai_chat.request_writer import write_request
+from penstock.core.error_shapes import read_error
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest
+from penstock.core.sink import Sink
+
+_CAPS = ("max_completion_tokens", "max_tokens")
+_LIMITS = frozenset((*_CAPS, "n", "service_tier"))
+_NO_LIMITS = RequestLimits()
+_WITH_USAGE = b'{"include_usage":true}'
+
+
+class OpenAIChatUpstream:
+    """Calls providers that speak chat completions."""
+
+    def frame_reader(self, sink: Sink) -> OpenAIChatReader:
+        """What reads one answer."""
+        return OpenAIChatReader(sink)
+
+    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The request for a provider.
+
+        Usage is asked for wherever the provider accepts that, because the gateway has to know what the answer cost.
+        Elsewhere `stream_options` is left out: providers that do not know the field answer 422, and OpenAI answers 400
+        to a call that has it and is not streamed.
+        """
+        if request.dialect == NAME:
+            return self._forwarded(request, destination)
+        losses: list[Loss] = []
+        field = destination.settings.get("reasoning_field")
+        fields = write_request(request.read(), losses, reasoning_field=field if isinstance(field, str) else "")
+        fields |= {"model": destination.model, **destination.overrides}
+        if destination.stream is not None:
+            fields["stream"] = destination.stream
+        if fields.get("stream") and destination.include_usage:
+            fields["stream_options"] = {"include_usage": True}
+        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))
+
+    def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The client's own bytes, with the edits that routing, the route and the provider's data demand."""
+        changes: dict[str, bytes | None] = {
+            name: msgspec.json.encode(value) for name, value in destination.overrides.items()
+        }
+        changes["model"] = msgspec.json.encode(destination.model)
+        stream = request.stream
+        if destination.stream is not None and destination.stream != stream:
+            stream = destination.stream
+            changes["stream"] = b"true" if stream else b"false"
+        losses: tuple[Loss, ...] = ()
+        if stream and destination.include_usage:
+            changes["stream_options"] = _with_usage(request)
+        elif "stream_options" in request.members.values:
+            changes["stream_options"] = None
+            if stream:
+                losses = (Loss("option-refused-by-provider", "stream_options"),)
+        return OutgoingRequest(request.members.edited(changes), losses=losses)
+
+    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
+        """The cap of one choice, times the choices; which of two caps counts is the provider's affair."""
+        overrides, fields = destination.overrides, request.fields
+        if request.dialect != NAME:
+            asked = request.read()
+            fields = {"max_completion_tokens": asked.max_output, "n": asked.choices, "service_tier": asked.tier}
+        elif not overrides and _LIMITS.isdisjoint(fields):
+            return _NO_LIMITS
+        caps = [_count(overrides.get(name, fields.get(name))) for name in _CAPS]
+        choices = _count(overrides.get("n", fields.get("n"))) or 1
+        tier = overrides.get("service_tier", fields.get("service_tier"))
+        return RequestLimits(
+            max((cap * choices for cap in caps if cap is not None), default=None),
+            tier.lower() if isinstance(tier, str) else "",
+        )
+
+    def read_error(self, body: bytes) -> ProviderError:
+        """What an error says: OpenAI's envelope, or one of the many shapes that compatible servers have.
+
+        A list of one error, as Gemini answers, becomes that error in OpenAI's envelope.
+        """
+        parsed = msgspec.json.decode(body)
+        if isinstance(parsed, list):
+            first = parsed[0] if parsed else None
+            if not isinstance(first, dict) or not isinstance(first.get("error"), dict) or not first["error"]:
+                return ProviderError()
+            message = _message(first)
+            error = {"type": "invalid_request_error", "param": None, "code": None} | first["error"]
+            return ProviderError(message, msgspec.json.encode({"error": error | {"message": message}}))
+        if not isinstance(parsed, dict):
+            return ProviderError()
+        return ProviderError(_message(parsed), body if isinstance(parsed.get("error"), dict) else b"")
+
+
+def _with_usage(request: ClientRequest) -> bytes:
+    """The client's `stream_options`, with usage asked for."""
+    written = request.members.values.get("stream_options")
+    if written is None or written == _WITH_USAGE:
+        return _WITH_USAGE
+    options = msgspec.json.decode(written)
+    return msgspec.json.encode((options if isinstance(options, dict) else {}) | {"include_usage": True})
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _message(error: dict[str, object]) -> str:
+    found = read_error(error, "error")
+    return found[0] if found else ""

@@ -1,0 +1,38 @@
+"""The dialects that there are, by name. A new dialect is a package beside this module, and a row here."""
+
+from penstock.core.dialects.dialect import Dialect, SurfaceDialect, UpstreamDialect
+from penstock.core.dialects.openai_chat.dialect import OPENAI_CHAT
+from penstock.errors import UnknownDialectError
+
+DEFAULT_DIALECT = "openai_chat"
+"""What a provider speaks that names no dialect, and what is assumed of errors of APIs that are no dialect."""
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (OPENAI_CHAT,)}
+
+
+def find_dialect(name: str) -> Dialect:
+    """The dialect of that name; raises `UnknownDialectError`."""
+    dialect = DIALECTS.get(name)
+    if dialect is None:
+        raise UnknownDialectError(f"there is no dialect {name!r}; choose one of {', '.join(DIALECTS)}")
+    return dialect
+
+
+def providers_speak() -> list[str]:
+    """The names of the dialects that a provider may speak."""
+    return [name for name, dialect in DIALECTS.items() if dialect.upstream is not None]
+
+
+def upstream_dialect(name: str) -> UpstreamDialect:
+    """How to call an API of that dialect; raises `UnknownDialectError`."""
+    upstream = find_dialect(name).upstream
+    if upstream is None:
+        raise UnknownDialectError(f"the dialect {name!r} is one that clients speak; no provider's stream has it")
+    return upstream
+
+
+def surface_dialect(name: str) -> SurfaceDialect:
+    """How to offer an API of that dialect; raises `UnknownDialectError`."""
+    surface = find_dialect(name).surface
+    if surface is None:
+        raise UnknownDialectError(f"the dialect {name!r} is one that providers speak; no client's stream has it")
+    return surface

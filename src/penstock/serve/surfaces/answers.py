@@ -1,0 +1,60 @@
+"""Answers: the surface of any dialect that is offered, and the client's side of one call on it."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from penstock.core.completion import Completion
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.request import ClientRequest
+from penstock.gateway.pipeline import Gateway
+from penstock.http.exchange import HttpRequest
+from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
+from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.surface import Surface
+
+
+class Answers(Surface[ClientRequest]):
+    """The API of one dialect."""
+
+    def __init__(self, dialect: str, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None]) -> None:
+        self._offered = surface_dialect(dialect)
+        super().__init__(calls, over, AnswerClient, Gateway.answer)
+        self.name = self._offered.name
+        self.dialect = dialect
+
+    def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
+        """The request in a body; raises `RequestError`."""
+        return self._offered.read_request(body, request.headers, request.path)
+
+
+class Playground(Answers):
+    """The same, for calls that are made on the page: a tag tells them from others."""
+
+    tags: ClassVar[Mapping[str, str]] = {"via": "playground"}
+
+
+class AnswerClient(SurfaceClient):
+    """The client of one call for an answer."""
+
+    def begin(self) -> None:
+        """Send the head of a streamed answer, if it was not sent yet."""
+        exchange = self._exchange
+        if not exchange.begun:
+            self.call.status = 200
+            exchange.begin(STREAM_LINES + call_lines(self.call))
+
+    def end(self, data: bytes) -> None:
+        """Send the last bytes of the stream, and end the body."""
+        self._settle()  # first: what the client has seen the end of is accounted for
+        self._exchange.end(data)
+
+    def answer(self, completion: Completion) -> None:
+        """Send a whole, unstreamed answer."""
+        call = self.call
+        call.status = 200
+        facts = AnswerFacts(call_id=call.id, model=call.attempts[-1].model, created=int(time.time()))
+        body = surface_dialect(call.dialect).write_body(completion, facts, call.losses)
+        self._settle()
+        self._exchange.respond(200, {"content-type": JSON} | call_headers(call), body)
