@@ -13,8 +13,9 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from penstock.core.dialects.openai_chat_habit import Habit
+from penstock.core.dialects.openai_chat.habit import Habit
 from penstock.core.events import TextDelta
+from penstock.core.failure import Failure
 from penstock.core.stream import StreamReader
 from penstock.core.usage import Tokens
 from penstock.gateway.accounting import entry_of
@@ -22,7 +23,6 @@ from penstock.gateway.breakers import MOST_TARGETS, BreakerTable
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Target, load
 from penstock.gateway.estimate import Ratios
-from penstock.gateway.failure import Failure
 from penstock.gateway.gaps import MAX_STALLS, STALL_S, Gaps
 from penstock.gateway.plan import Plans, Way
 from penstock.gateway.price_table import PriceTable
