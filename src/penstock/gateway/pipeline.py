@@ -259,7 +259,17 @@ class AnyAttempts(ABC, Generic[Side, Request]):
     def _ask(self) -> None:
         """Ask the target: on a connection that was kept, unless a fresh one is wanted or there is none."""
 
+    def _prepare(self) -> Failure | None:
+        """Make the request for the present target; returns why it cannot be made, if it cannot."""
+        return None
+
     def _try(self) -> None:
+        while (failure := self._prepare()) is not None:  # the target is not asked: that is no attempt
+            if self._tried + 1 >= len(self._plans):
+                self._client.refuse(failure)
+                return
+            self._tried += 1
+            self._plan = self._plans[self._tried]
         gateway, call, plan = self._gateway, self._call, self._plan
         self._probe = gateway.health.tried(plan.target)
         if not call.attempts:
@@ -338,7 +348,9 @@ class AnyAttempts(ABC, Generic[Side, Request]):
 
 
 class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
-    """The attempts at a chat."""
+    """The attempts at a request for an answer."""
+
+    _outgoing: OutgoingRequest  # for the present target
 
     def _wish(self) -> Wish:
         plan = self._plan
@@ -372,7 +384,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _send(self, relay: Relay, endpoint: Endpoint, connection: AskedConnection) -> None:
         call, plan = self._call, self._plan
-        body = self._written().body
+        body = self._outgoing.body
         tape = self._gateway.tape(call, plan, body, relay) if plan.record else None
         relay.attach(connection, tape)
         request = endpoint.request(body)
@@ -384,7 +396,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
         plan, call = self._plan, self._call
         local = self._gateway.here[plan.provider]
-        fields: dict[str, Any] = msgspec.json.decode(self._written().body)
+        fields: dict[str, Any] = msgspec.json.decode(self._outgoing.body)
         writer = self._writer()
         try:
             check(fields, plan.target.name)
@@ -417,13 +429,14 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             self._call.attempts[-1].code = failure.code
         self._on_outcome(failure)
 
-    def _written(self) -> OutgoingRequest:
-        """The request for the target, as it is sent. What it loses is noted."""
+    def _prepare(self) -> Failure | None:
         plan = self._plan
-        written = plan.upstream.write_request(self._request, plan.destination)
-        if written.losses:
-            self._call.losses = list(written.losses)
-        return written
+        try:
+            self._outgoing = outgoing = plan.upstream.write_request(self._request, plan.destination)
+        except RequestError as error:
+            return error.failure
+        self._call.losses = list(outgoing.losses)
+        return None
 
     def _writer(self) -> StreamWriter:
         """What writes the answer for the client."""

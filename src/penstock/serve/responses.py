@@ -56,7 +56,7 @@ def respond_failure(
         headers["retry-after"] = header_value(failure.retry_after)
     if not failure.retryable or not failure.passing:
         headers["x-should-retry"] = "false"
-    if failure.body and failure.dialect == dialect and _is_envelope(failure.body):
+    if failure.body and failure.dialect == dialect:
         body = failure.body
     else:
         body = surface_dialect(dialect).write_error(failure, request_id)
@@ -129,10 +129,3 @@ def header_value(value: str) -> str:
     if value.isascii() and value.isprintable() and len(value) <= _MAX_HEADER:
         return value
     return "".join(character if " " <= character <= "~" else "?" for character in value)[:_MAX_HEADER]
-
-
-def _is_envelope(body: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(body).get("error"), dict)
-    except (ValueError, AttributeError, RecursionError):
-        return False

@@ -1,0 +1,340 @@
+"""Ticker: a small dialect that exists in the tests only, to prove that a dialect is a package and one line.
+
+It is a block dialect over SSE with named events. A request has a `brief` (the system prompt), `lines` and `tools`:
+
+    {"model": "m", "brief": "…", "lines": [{"by": "user", "say": "Hi"}, {"by": "model", "call": {…}}], "live": true}
+
+A stream:
+
+    event: open     {"ref": "t1", "by": "m"}
+    event: block    {"n": 0, "is": "text"}             or "thought", or "call" with "tool" and "ref"
+    event: more     {"n": 0, "s": "Hello"}
+    event: shut     {"n": 0}
+    event: over     {"why": "done", "bill": {"read": 5, "wrote": 3}}      why: done, long, call
+    event: broken   {"says": "out of paper"}
+
+An unstreamed answer is one object with `ref`, `by`, `blocks`, `why` and `bill`. It has no stop sequences, no sampling
+settings and one choice.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from penstock import (
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    Completion,
+    End,
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningPart,
+    RefusalDelta,
+    Start,
+    TextDelta,
+    TextPart,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolResult,
+    Usage,
+    UsageReport,
+)
+from penstock.core.blocks import Blocks
+from penstock.core.dialects.dialect import (
+    AnswerFacts,
+    Destination,
+    Dialect,
+    OutgoingRequest,
+    ProviderError,
+    RequestError,
+)
+from penstock.core.failure import Failure
+from penstock.core.input_estimate import estimate_request
+from penstock.core.json_members import JsonMembers
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest, Request, Sampling, Tool, Turn
+from penstock.core.sink import Sink
+
+NAME = "ticker"
+WHY = {"done": "stop", "long": "length", "call": "tool_calls"}
+NATIVE = {reason: why for why, reason in WHY.items()}
+
+
+# Answers, read.
+
+
+class TickerReader:
+    """The JSON of a ticker's frames → what they say."""
+
+    sentinel = ""
+    unread = ""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.done = False
+        self._calls: dict[int, int] = {}
+        self._kinds: dict[int, str] = {}
+
+    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:  # noqa: ARG002
+        events = self._sink.events
+        match event, value:
+            case "open", {"ref": str(ref), "by": str(model)}:
+                events += [Start(ref, model, 1), ChoiceStart(0, "assistant")]
+            case "block", {"n": int(n), "is": "call", "ref": str(ref), "tool": str(tool)}:
+                self._calls[n] = len(self._calls)
+                events.append(ToolCallStart(0, self._calls[n], ref, tool, block=n))
+            case "block", {"n": int(n), "is": str(kind)}:
+                self._kinds[n] = kind
+                events.append(BlockStart(0, n, "reasoning" if kind == "thought" else "text", type=kind))
+            case "more", {"n": int(n), "s": str(text)} if n in self._calls:
+                events.append(ToolCallDelta(0, self._calls[n], text))
+            case "more", {"n": int(n), "s": str(text)}:
+                events.append(ReasoningDelta(0, text) if self._kinds.get(n) == "thought" else TextDelta(0, text))
+            case "shut", {"n": int(n)}:
+                events.append(BlockEnd(0, n))
+            case "over", {"why": str(why), **rest}:
+                self._finish(why, rest.get("bill"))
+            case "broken", {"says": str(words)}:
+                self._sink.fault("provider-error", words)
+            case "", {"blocks": [*blocks], "ref": str(ref), "by": str(model), "why": str(why), **rest}:
+                events += [Start(ref, model, 1), ChoiceStart(0, "assistant")]
+                for n, block in enumerate(blocks):
+                    self.read({**block, "n": n}, event="block")
+                    self.read({"n": n, "s": block["s"]}, event="more")
+                    self.read({"n": n}, event="shut")
+                self._finish(why, rest.get("bill"))
+            case _:
+                self._sink.fault("bad-shape", f"no event of a ticker: {event} {value!s:.80}")
+
+    def _finish(self, why: str, bill: Any) -> None:
+        self._sink.events.append(Finish(0, WHY.get(why, why), why))
+        if isinstance(bill, dict):
+            usage = Usage(input=bill["read"], output=bill["wrote"], raw=bill)
+            self._sink.events.append(UsageReport(usage))
+        self.done = True
+
+    def read_undecodable(self, data: bytes, event: str) -> None:  # noqa: ARG002
+        self._sink.fault("bad-json", data[:80].decode(errors="replace"))
+
+    def flush(self) -> None:
+        pass  # nothing is held back
+
+    def close(self) -> None:
+        pass
+
+
+# Answers, written.
+
+
+class TickerWriter:
+    """Events → a ticker's stream."""
+
+    def __init__(self, facts: AnswerFacts) -> None:
+        self._facts = facts
+        self.losses: list[Loss] = []
+        self._blocks = Blocks()
+        self._usage: Usage | None = None
+        self._why = ""
+        self._open_block = 0
+        self._call_blocks: dict[int, int] = {}
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        return b"".join(self._frame(event) for event in self._blocks.order(events))
+
+    def note(self, events: Iterable[Event]) -> None:
+        for _ in self._blocks.order(events):
+            pass
+
+    def heartbeat(self) -> bytes:
+        return b"event: wait\ndata: {}\n\n"
+
+    def fail(self, failure: Failure) -> bytes:
+        return _frame("broken", {"says": failure.message, "code": failure.code, "call": self._facts.call_id})
+
+    def _frame(self, event: Event) -> bytes:
+        match event:
+            case Start(id, model):
+                return _frame("open", {"ref": id or self._facts.call_id, "by": model or self._facts.model})
+            case BlockStart(_, n, kind):
+                self._open_block = n
+                return _frame("block", {"n": n, "is": "thought" if kind == "reasoning" else "text"})
+            case ToolCallStart(_, call, id, name, block=int(block)):
+                self._call_blocks[call] = block
+                return _frame("block", {"n": block, "is": "call", "ref": id, "tool": name})
+            case TextDelta(_, text) | ReasoningDelta(_, text) | RefusalDelta(_, text):
+                return _frame("more", {"n": self._open_block, "s": text})
+            case ToolCallDelta(_, call, arguments):
+                return _frame("more", {"n": self._call_blocks[call], "s": arguments})
+            case BlockEnd(_, n):
+                return _frame("shut", {"n": n})
+            case Finish(_, reason):
+                self._why = NATIVE.get(reason, reason)
+            case UsageReport(usage):
+                self._usage = usage
+            case End("completed"):
+                bill = {"read": self._usage.input, "wrote": self._usage.output} if self._usage else None
+                return _frame("over", {"why": self._why, "bill": bill})
+            case _:
+                pass
+        return b""
+
+
+def _frame(event: str, data: dict[str, object]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), msgspec.json.encode(data))
+
+
+# Requests.
+
+
+def read_fields(fields: Mapping[str, Any]) -> Request:
+    turns = []
+    for line in fields["lines"]:
+        match line:
+            case {"by": "tool", "ref": str(ref), "say": str(text)}:
+                turns.append(Turn("user", (ToolResult(ref, (TextPart(text),)),)))
+            case {"by": "model", "call": {"ref": str(ref), "tool": str(tool), "with": str(arguments)}}:
+                turns.append(Turn("assistant", (ToolCall(ref, tool, arguments),)))
+            case _:
+                turns.append(Turn("assistant" if line["by"] == "model" else "user", (TextPart(line["say"]),)))
+    tools = [Tool(name=tool["tool"], schema=tool["takes"]) for tool in fields.get("tools", ())]
+    known = {"model", "brief", "lines", "tools", "live", "most"}
+    return Request(
+        dialect=NAME,
+        model=fields["model"],
+        stream=fields.get("live", False),
+        system=(TextPart(fields["brief"]),) if "brief" in fields else (),
+        turns=tuple(turns),
+        tools=tuple(tools),
+        max_output=fields.get("most"),
+        extras={name: value for name, value in fields.items() if name not in known},
+    )
+
+
+def write_fields(request: Request, losses: list[Loss]) -> dict[str, object]:
+    lines: list[dict[str, object]] = []
+    for turn in request.turns:
+        who = "model" if turn.role == "assistant" else "user"
+        for part in turn.parts:
+            match part:
+                case TextPart(text):
+                    lines.append({"by": who, "say": text})
+                case ToolCall(id, name, arguments):
+                    lines.append({"by": "model", "call": {"ref": id, "tool": name, "with": arguments}})
+                case ToolResult(call_id, parts):
+                    said = "".join(part.text for part in parts if isinstance(part, TextPart))
+                    lines.append({"by": "tool", "ref": call_id, "say": said})
+                case ReasoningPart():
+                    losses.append(Loss("reasoning-dropped"))
+                case _:
+                    losses.append(Loss("content-dropped", type(part).__name__))
+    if request.choices > 1:
+        message = "this provider gives one answer; ask without `n`"
+        raise RequestError(Failure(code="unsupported_by_provider", message=message, status=400, param="n"))
+    if request.stop:
+        losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
+    losses.extend(
+        Loss("sampling-dropped", name)
+        for name in Sampling.__struct_fields__
+        if getattr(request.sampling, name) is not None
+    )
+    losses.extend(Loss("field-dropped", name) for name in request.extras)
+    fields: dict[str, object] = {"model": request.model, "lines": lines, "live": request.stream}
+    if request.system:
+        fields["brief"] = "\n".join(part.text for part in request.system if isinstance(part, TextPart))
+    if request.tools:
+        fields["tools"] = [{"tool": tool.name, "takes": tool.schema} for tool in request.tools]
+    if request.max_output is not None:
+        fields["most"] = request.max_output
+    return fields
+
+
+class TickerUpstream:
+    """Calls tickers."""
+
+    def frame_reader(self, sink: Sink) -> TickerReader:
+        return TickerReader(sink)
+
+    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        if request.dialect == NAME:
+            return OutgoingRequest(request.members.edited({"model": msgspec.json.encode(destination.model)}))
+        losses: list[Loss] = []
+        fields = write_fields(request.read(), losses) | {"model": destination.model, **destination.overrides}
+        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))
+
+    def output_limit(self, request: ClientRequest, destination: Destination) -> int | None:  # noqa: ARG002
+        return request.read().max_output
+
+    def read_error(self, body: bytes) -> ProviderError:
+        match msgspec.json.decode(body):
+            case {"broken": {"says": str(words)}}:
+                return ProviderError(words, body)
+            case _:
+                return ProviderError()
+
+
+class TickerSurface:
+    """Offers a ticker."""
+
+    name = "ticker"
+    path = "/ticker"
+
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
+        try:
+            members = JsonMembers(body)
+            fields = msgspec.json.decode(body)
+        except ValueError as error:
+            raise _refused(f"no JSON object: {error}") from None
+        if not isinstance(fields.get("model"), str) or not isinstance(fields.get("lines"), list):
+            raise _refused("`model` and `lines` are needed")
+        return ClientRequest(
+            dialect=NAME,
+            model=fields["model"],
+            stream=fields.get("live", False) is True,
+            members=members,
+            fields=fields,
+            include_usage=True,
+            estimate=lambda: estimate_request(read_fields(fields)),
+            read=lambda: read_fields(fields),
+        )
+
+    def writer(self, facts: AnswerFacts) -> TickerWriter:
+        return TickerWriter(facts)
+
+    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+        blocks: list[dict[str, object]] = []
+        choice = completion.choices[0]
+        for part in choice.parts:
+            match part:
+                case TextPart(text):
+                    blocks.append({"is": "text", "s": text})
+                case ReasoningPart(text):
+                    blocks.append({"is": "thought", "s": text})
+                case ToolCall(id, name, arguments):
+                    blocks.append({"is": "call", "ref": id, "tool": name, "s": arguments})
+                case _:
+                    losses.append(Loss("media-dropped", type(part).__name__))
+        usage = completion.usage
+        body: dict[str, object] = {
+            "ref": completion.id or facts.call_id,
+            "by": completion.model or facts.model,
+            "blocks": blocks,
+            "why": NATIVE.get(choice.finish_reason or "", choice.finish_reason),
+            "bill": {"read": usage.input, "wrote": usage.output} if usage else None,
+        }
+        return msgspec.json.encode(body)
+
+    def write_error(self, failure: Failure, request_id: str) -> bytes:
+        return msgspec.json.encode({"broken": {"says": failure.message, "code": failure.code, "call": request_id}})
+
+
+def _refused(message: str) -> RequestError:
+    return RequestError(
+        Failure(code="invalid_request", message=message, status=400, kind="invalid_request_error", retryable=False)
+    )
+
+
+TICKER = Dialect(name=NAME, title="Ticker", upstream=TickerUpstream(), surface=TickerSurface())
