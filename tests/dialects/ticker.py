@@ -51,6 +51,7 @@ from penstock.core.dialects.dialect import (
     OutgoingRequest,
     ProviderError,
     RequestError,
+    RequestLimits,
 )
 from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
@@ -265,8 +266,8 @@ class TickerUpstream:
         fields = write_fields(request.read(), losses) | {"model": destination.model, **destination.overrides}
         return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))
 
-    def output_limit(self, request: ClientRequest, destination: Destination) -> int | None:  # noqa: ARG002
-        return request.read().max_output
+    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:  # noqa: ARG002
+        return RequestLimits(request.read().max_output)
 
     def read_error(self, body: bytes) -> ProviderError:
         match msgspec.json.decode(body):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.dialects.dialect import RequestLimits
 from penstock.core.dialects.openai_chat.estimate import estimate_input
 from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.registry import surface_dialect
@@ -81,7 +82,7 @@ def test_a_chat_is_taken_for_that_many(name: str) -> None:
     for more in ({}, {"user": "somebody"}):
         body = msgspec.json.encode({"model": "m", **fields, **more})
         request = surface_dialect("openai_chat").read_request(body, {}, "/chat/completions")
-        assert of_request(request, None).input == estimate_input(fields)
+        assert of_request(request, RequestLimits()).input == estimate_input(fields)
 
 
 @pytest.mark.parametrize("name", [name for name in CHATS if name != "a schema"])  # which is none of chat's
