@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock import Usage, UsageReport
+from penstock.core.usage import ModelUsage
 from tests.streams import (
     DONE,
     ENVELOPE,
@@ -285,3 +286,11 @@ STILL_READ: dict[str, list[Json | str]] = {
 @pytest.mark.parametrize("payloads", STILL_READ.values(), ids=STILL_READ)
 def test_usage_counts_however_the_stream_ends(payloads: list[Json | str]) -> None:
     assert bare(completion(sse(*payloads)).usage) == figures()
+
+
+def test_a_later_report_keeps_what_it_does_not_name() -> None:
+    other = ModelUsage("advisor-1", Usage(input=7, output=2))
+    first = Usage(input=5, output=1, tool_requests={"web_search": 2}, others=(other,), tier="flex")
+    merged = first.updated(Usage(output=3))
+    assert (merged.output, merged.tool_requests, merged.others, merged.tier) == (3, {"web_search": 2}, (other,), "flex")
+    assert merged.updated(Usage(tool_requests={"web_search": 3})).tool_requests == {"web_search": 3}

@@ -65,6 +65,10 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     """A part of `cache_write`: what is kept in the cache for an hour, and costs more."""
     tier: str | None = None
     """The service tier that the answer is billed by, where the usage names one."""
+    tool_requests: dict[str, int] = {}
+    """Requests of tools that the provider executed and bills apiece, by the tool's name."""
+    others: tuple["ModelUsage", ...] = ()
+    """What other models consumed for the same answer, which is billed beside it."""
     source: Literal["reported", "estimated"] = "reported"
     raw: dict[str, object] = {}
 
@@ -100,7 +104,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
     def updated(self, later: "Usage") -> "Usage":
         """This report, each field replaced by the later report's value where that is not null."""
-        changes = {name: value for name, value in structs.asdict(later).items() if value is not None}
+        changes = {name: value for name, value in structs.asdict(later).items() if value not in (None, {}, ())}
         changes["raw"] = _overlaid(self.raw, later.raw)
         return structs.replace(self, **changes)
 
@@ -158,6 +162,13 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
     def _words(self, names: Iterable[str]) -> str:
         return " + ".join(f"{name} {count}" for name in names if (count := getattr(self, name)))
+
+
+class ModelUsage(Struct, frozen=True, gc=False):
+    """What one model of several consumed for an answer."""
+
+    model: str
+    usage: Usage
 
 
 class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
