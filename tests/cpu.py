@@ -15,20 +15,24 @@ from functools import partial
 from random import Random
 
 from penstock import Completion, StreamReader, StreamWriter
-from penstock.core.dialects.openai_chat_body import write_body
+from penstock.core.dialects.dialect import AnswerFacts, Destination, RequestError
+from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
+from penstock.core.failure import Failure
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.failure import Failure, from_status
-from penstock.gateway.request import RefusedError, parse, parse_embeddings
+from penstock.gateway.failure import from_status, redacted
+from penstock.gateway.request import parse_embeddings
 from penstock.gateway.sides import Patience
 from penstock.gateway.steady import SteadyRelay
 from penstock.gateway.tags import kept_tags
-from penstock.gateway.wish import of_chat, of_embeddings
+from penstock.gateway.wish import of_embeddings, of_request
 from penstock.http.client import Receiver
 from tests.streams import begins, sse
 
 TURN = 3_072  # as in `http/client.py`
 MB = 1_000_000
 LARGEST_EVENT = 990_000
+_SURFACE, _UPSTREAM = surface_dialect(DEFAULT_DIALECT), upstream_dialect(DEFAULT_DIALECT)
+_DESTINATION = Destination(model="n")
 SECRETS = ("sk-a-provider-key-of-some-length", "another-header-that-is-secret")
 
 _CHUNK = (
@@ -243,7 +247,7 @@ class _Client:
     def end(self, data: bytes) -> None: ...
 
     def answer(self, completion: Completion) -> None:
-        write_body(completion, id="a", model="m", created=1)
+        _SURFACE.write_body(completion, AnswerFacts(call_id="a", model="m", created=1), [])
 
 
 _PATIENCE = Patience(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900)
@@ -293,12 +297,12 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
             of_embeddings(embeddings)
             embeddings.for_target("n", {})
         else:
-            chat = parse(data)
-            wish = of_chat(chat, {})
+            chat = _SURFACE.read_request(data, {}, _SURFACE.path)
+            wish = of_request(chat, _UPSTREAM.limits(chat, _DESTINATION))
             kept_tags(wish.tags, {}, SECRETS)
-            chat.for_target("n", {}, ask_for_usage=True)
+            _UPSTREAM.write_request(chat, _DESTINATION)
         outcome = "read"
-    except RefusedError as refused:
+    except RequestError as refused:
         outcome = refused.failure.code
     return Cost((time.process_time() - began) * 1000 / max(len(data) / MB, 1), outcome)
 
@@ -306,8 +310,8 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
 def cost_of_error(data: bytes) -> Cost:
     """What it takes to read the body of a provider's error, to take secrets out of it, and to tell it."""
     began = time.process_time()
-    failure = from_status(400, {}, data[:65_536]).without(SECRETS)
-    failure.frame("req_1")
+    failure = redacted(from_status(400, {}, data[:65_536]), SECRETS)
+    _SURFACE.write_error(failure, "req_1")
     return Cost((time.process_time() - began) * 1000, failure.code)
 
 

@@ -85,3 +85,9 @@ def test_an_edit_changes_what_it_says_and_nothing_else(fields: dict[str, object]
     assert json.loads(edited) == expected
     for name in fields.keys() - changes.keys():
         assert bytes(members.values[name]) in edited
+
+
+@pytest.mark.parametrize("body", [b'{"a":1, "b":[1, 2]}', b' {"a" : "x" }', b"{}"])
+def test_a_body_with_spaces_is_not_read_twice(body: bytes) -> None:
+    assert JsonMembers(body).is_regular or body == b"{}"
+    assert not JsonMembers(b'{"a":1, "a":2}').is_regular

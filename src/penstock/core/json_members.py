@@ -95,6 +95,7 @@ class JsonMembers:
     def _located(self) -> list[Member]:
         """Where the members stand, by the lengths of their values; nothing where a name stands twice."""
         body = self.body
+        view = memoryview(body)
         members: list[Member] = []
         opening = _OPENING.match(body)
         position = opening.end() if opening is not None else 0
@@ -105,8 +106,9 @@ class JsonMembers:
                     return []
                 position = between.end()
             key = _KEY.match(body, position)
-            size = len(memoryview(raw))
-            if key is None or body[key.end() : key.end() + size] != raw:
+            value = memoryview(raw)
+            size = len(value)
+            if key is None or view[key.end() : key.end() + size] != value:
                 return []
             members.append(Member(name, key.start(), key.end(), key.end() + size))
             position = key.end() + size
