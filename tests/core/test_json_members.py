@@ -87,7 +87,7 @@ def test_an_edit_changes_what_it_says_and_nothing_else(fields: dict[str, object]
         assert bytes(members.values[name]) in edited
 
 
-@pytest.mark.parametrize("body", [b'{"a":1, "b":[1, 2]}', b' {"a" : "x" }', b"{}"])
+@pytest.mark.parametrize("body", [b'{"a":1, "b":[1, 2]}', b' {"a" : "x" }'])
 def test_a_body_with_spaces_is_not_read_twice(body: bytes) -> None:
-    assert JsonMembers(body).is_regular or body == b"{}"
+    assert JsonMembers(body).is_regular
     assert not JsonMembers(b'{"a":1, "a":2}').is_regular
