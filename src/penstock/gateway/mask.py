@@ -13,6 +13,7 @@ import html
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import NamedTuple
 from urllib.parse import quote
@@ -182,7 +183,13 @@ def _meant(escape: re.Match[str]) -> str:
     code = escape["json"] or escape["python"] or escape["url"]
     if code:
         return chr(int(code, 16))
-    return escape["bare"] or (html.unescape(f"&{escape['page']}") if escape["page"] else "")
+    return escape["bare"] or (_character(f"&{escape['page']}") if escape["page"] else "")
+
+
+@lru_cache(maxsize=1_024)
+def _character(reference: str) -> str:
+    """What a character reference of HTML stands for. An unknown one takes long: it is tried by its parts."""
+    return html.unescape(reference)
 
 
 def _forms(secret: str) -> Iterator[str]:
