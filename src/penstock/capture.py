@@ -29,6 +29,8 @@ from typing import Annotated, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.core.dialects.detect import Detected, detect
+from penstock.core.dialects.registry import providers_speak
 from penstock.errors import CaptureError
 
 VERSIONS = (1, 2)
@@ -165,6 +167,16 @@ def locate(data: bytes) -> tuple[Capture, list[int]]:
         return parser.parse(), parser.lines
     reads = (Read(None, data),) if data else ()
     return Capture(CaptureHeader(status=200), reads, Closing(None, "complete")), [1] * len(reads)
+
+
+def dialect_of(capture: Capture) -> Detected:
+    """The dialect of a capture: the one that it names, if that is known here; else by evidence in it."""
+    header = capture.header
+    if header.dialect in providers_speak():
+        return Detected(header.dialect, "capture")
+    path = header.request.path if header.request is not None else ""
+    content_type = next((value for name, value in header.headers.items() if name.lower() == "content-type"), "")
+    return detect((read.data for read in capture.reads), path, content_type)
 
 
 class _Parser:

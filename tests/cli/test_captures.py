@@ -41,6 +41,7 @@ usage     9 input, 10 output, 19 total
 model     sluice-1
 provider  unknown
 id        chatcmpl-1
+dialect   openai_chat, by its events
 framing   sse, 6 frames
 recorded  2026-02-03T10:20:30.123456Z, groq/llama, status 200
 reads     6, the body is complete
@@ -69,6 +70,7 @@ def test_json_has_the_same() -> None:
         "attempt": 1,
         "provider": "groq",
         "model": "llama",
+        "dialect": "",
         "status": 200,
         "reads": 6,
         "closing": "complete",

@@ -53,6 +53,7 @@ usage     8 input, 18 output, 26 total
 model     grok-3
 provider  reseller, guessed
 id        foaicmpl-503ab14f-3f22-46ab-9f91-3fb44773be38
+dialect   openai_chat, by its events
 framing   sse, 23 frames
 repairs   26 of 4 kinds
   missing-blank-line  ×22  line 2   byte 282   There is no blank line between two events.
@@ -104,6 +105,7 @@ def test_json_has_exactly_the_documented_fields() -> None:
         "file": "-",
         "ending": "failed",
         "dialect": "openai_chat",
+        "dialect_found_by": "events",
         "provider": None,
         "id": "chatcmpl-1",
         "model": "sluice-1",
@@ -117,6 +119,17 @@ def test_json_has_exactly_the_documented_fields() -> None:
                 "refusal": "",
                 "tool_calls": [{"id": "call_1", "name": "weather", "arguments": '{"city": "Łódź"}'}],
                 "finish_reason": None,
+                "native_finish_reason": None,
+                "parts": [
+                    {"type": "reasoning", "text": "Let me\nsee.", "field": "reasoning_content"},
+                    {
+                        "type": "tool_call",
+                        "id": "call_1",
+                        "name": "weather",
+                        "arguments": '{"city": "Łódź"}',
+                        "kind": "function",
+                    },
+                ],
             }
         ],
         "usage": {"input": 3, "output": 2, "total": 5, "cached": None, "reasoning": None, "source": "reported"},

@@ -45,6 +45,8 @@ from penstock import (
 )
 from penstock.core.blocks import Blocks
 from penstock.core.dialects.dialect import (
+    HINT,
+    PROOF,
     AnswerFacts,
     Destination,
     Dialect,
@@ -63,6 +65,7 @@ from penstock.core.sink import Sink
 NAME = "ticker"
 WHY = {"done": "stop", "long": "length", "call": "tool_calls"}
 NATIVE = {reason: why for why, reason in WHY.items()}
+EVENTS = {"open": {"ref", "by"}, "block": {"n", "is"}, "more": {"n", "s"}, "over": {"why"}}
 
 
 # Answers, read.
@@ -338,4 +341,16 @@ def _refused(message: str) -> RequestError:
     )
 
 
-TICKER = Dialect(name=NAME, title="Ticker", upstream=TickerUpstream(), surface=TickerSurface())
+class TickerDetector:
+    """Tells a ticker by its bytes."""
+
+    def in_frame(self, value: dict[str, object], event: str) -> int:
+        return PROOF if EVENTS.get(event, {"blocks", "why"}) <= value.keys() else 0
+
+    def in_exchange(self, path: str, content_type: str) -> int:  # noqa: ARG002
+        return HINT if path.endswith("/ticker") else 0
+
+
+TICKER = Dialect(
+    name=NAME, title="Ticker", upstream=TickerUpstream(), surface=TickerSurface(), detector=TickerDetector()
+)

@@ -44,6 +44,7 @@ def asked(folder: Path, number: int = 1) -> Asked:
         attempt=1,
         provider="main",
         model="some/model: one",
+        dialect="openai_chat",
         url="http://127.0.0.1/v1/chat/completions?key=secret",
         body=b'{"model":"m"}',
         secrets=(),

@@ -8,13 +8,13 @@ from penstock import Choice
 from penstock.capture import Capture
 from penstock.cli import plain
 from penstock.cli.marks import marks
-from penstock.cli.reading import KEPT, Reading, read_all, takes_files
+from penstock.cli.parts import describe_part
+from penstock.cli.reading import KEPT, Reading, read_all, takes_dialect, takes_files
 from penstock.cli.summary import summarize
 from penstock.cli.text import to_json
 from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
-DIALECT = "openai_chat"
 _PLACE = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
@@ -23,13 +23,15 @@ COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 @takes_files
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, each on its line.")
 @click.option("--findings", is_flag=True, help="With --json: every defect, and the bytes that it stands in.")
+@takes_dialect
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findings: bool) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findings: bool, dialect: str | None) -> None:
     """Explain streams and captures that were recorded in files, or piped in (-).
 
     Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
     bytes, how the stream ended, and every defect that was repaired, with its line and byte; below them, as
-    notices, the harmless habits of the provider; of a capture, its times.
+    notices, the harmless habits of the provider; of a capture, its times. The dialect is the one that a capture names,
+    else the one that the first events tell.
 
     \b
     Exit status:  0  every stream is completed
@@ -41,7 +43,7 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findin
         raise click.UsageError("--findings goes with --json.", ctx)
     show = (_show_findings if findings else _show_json) if as_json else _show_pretty if on_terminal else _show_plain
     status = COMPLETED
-    for reading in read_all(files, kept=sys.maxsize if findings else KEPT):
+    for reading in read_all(files, dialect=dialect, kept=sys.maxsize if findings else KEPT):
         if reading is None:
             status = UNREADABLE
         else:
@@ -57,8 +59,9 @@ def describe(reading: Reading) -> dict[str, object]:
     return {
         "file": reading.file,
         "ending": completion.ending,
-        "dialect": DIALECT,
-        "provider": guess(completion),
+        "dialect": reading.dialect.dialect,
+        "dialect_found_by": reading.dialect.by,
+        "provider": guess(completion, reading.dialect.dialect),
         "id": completion.id,
         "model": completion.model,
         "created": completion.created,
@@ -73,16 +76,16 @@ def describe(reading: Reading) -> dict[str, object]:
     }
 
 
-def _describe_marks(data: bytes) -> dict[str, object]:
+def _describe_marks(data: bytes, dialect: str) -> dict[str, object]:
     """Every defect, and the bytes of the stream as text in which each byte is one character."""
-    found, left_off = marks(data)
+    found, left_off = marks(data, dialect)
     return {"findings": found, "findings_left_off": left_off, "text": data.decode("latin-1")}
 
 
 def _describe_capture(capture: Capture, times: Times | None) -> dict[str, object]:
     header, closing = capture.header, capture.closing
     return {
-        **_fields(header, "at", "call", "attempt", "provider", "model", "status"),
+        **_fields(header, "at", "call", "attempt", "provider", "model", "dialect", "status"),
         "reads": len(capture.reads),
         "closing": closing and closing.how,
         "cut_off": capture.cut_off or None,
@@ -98,6 +101,8 @@ def _describe_choice(choice: Choice) -> dict[str, object]:
     described = _fields(choice, "index", "role", "text", "reasoning", "refusal")
     described["tool_calls"] = [_fields(call, "id", "name", "arguments") for call in choice.tool_calls]
     described["finish_reason"] = choice.finish_reason
+    described["native_finish_reason"] = choice.native_finish_reason
+    described["parts"] = [describe_part(part) for part in choice.parts]
     return described
 
 
@@ -117,7 +122,7 @@ def _show_json(reading: Reading, _one_of_several: bool) -> None:
 
 def _show_findings(reading: Reading, _one_of_several: bool) -> None:
     assert reading.data is not None
-    click.echo(to_json(describe(reading) | _describe_marks(reading.data)))
+    click.echo(to_json(describe(reading) | _describe_marks(reading.data, reading.dialect.dialect)))
 
 
 def _show_plain(reading: Reading, one_of_several: bool) -> None:

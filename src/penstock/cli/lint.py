@@ -2,10 +2,12 @@
 
 import click
 
+from penstock.cli.explain import FOUND_BY
 from penstock.cli.findings import Linted, Severity, lint
-from penstock.cli.reading import read_all, takes_files
+from penstock.cli.reading import read_all, takes_dialect, takes_files
 from penstock.cli.reports import REPORTS
-from penstock.cli.text import counted
+from penstock.cli.text import counted, one_line
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 
 CLEAN, ERRORS, UNREADABLE = 0, 1, 2
 
@@ -20,13 +22,15 @@ CLEAN, ERRORS, UNREADABLE = 0, 1, 2
     show_default=True,
     help="How to print the findings.",
 )
+@takes_dialect
 @click.option("--strict", is_flag=True, help="Count defects that were repaired as errors too; not notices.")
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], *, form: str, strict: bool) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], *, form: str, dialect: str | None, strict: bool) -> None:
     """List what is wrong with streams and captures in files, or piped in (-).
 
     A stream that failed or was cut off is an error. A defect that was repaired is a warning. A harmless habit of the
-    provider is a notice.
+    provider is a notice. The dialect is the one that a capture names, else the one that the first events tell; where it
+    is not chat completions, that is said on standard error.
 
     \b
     Exit status:  0  there are no errors
@@ -35,11 +39,14 @@ def command(ctx: click.Context, files: tuple[str, ...], *, form: str, strict: bo
     """
     linted: list[Linted] = []
     unreadable = 0
-    for reading in read_all(files):
+    for reading in read_all(files, dialect=dialect):
         if reading is None or reading.unreadable:
             unreadable += 1
         if reading is not None:
             linted.append(lint(reading, repairs="error" if strict else "warning"))
+            found = reading.dialect
+            if found.dialect != DEFAULT_DIALECT:
+                click.echo(f"{one_line(reading.file)}: read as {found.dialect}, {FOUND_BY[found.by]}", err=True)
     severities = [finding.severity for file in linted for finding in file.findings]
     click.echo(REPORTS[form](linted).encode(), nl=False)
     click.echo(_totals(len(files), severities, unreadable), err=True)

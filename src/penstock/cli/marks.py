@@ -5,6 +5,7 @@ from msgspec import Struct
 from penstock import Fault, Repair, StreamReader
 from penstock.cli.spots import Spots
 from penstock.cli.text import one_line
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.repairs import FAULTS, REPAIRS
 
 # More are only counted: a stream may have one in every event.
@@ -24,12 +25,12 @@ class Mark(Struct, frozen=True):
     detail: str
 
 
-def marks(data: bytes) -> tuple[list[Mark], int]:
+def marks(data: bytes, dialect: str = DEFAULT_DIALECT) -> tuple[list[Mark], int]:
     """The defects of a stream in the order of its bytes, and how many more there are."""
-    reader = StreamReader()
+    reader = StreamReader(dialect)
     found = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
     found.sort(key=lambda event: event.offset)
-    spots = Spots(data)
+    spots = Spots(data, dialect)
     return sorted((_mark(event, spots) for event in found[:_MOST]), key=_place), max(0, len(found) - _MOST)
 
 

@@ -5,12 +5,10 @@ It follows brackets and strings, and asks for nothing else: what is not quite JS
 
 import re
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from msgspec import Struct
 
-# Keys and places of lists that lead to a value; `*` stands for any of them.
-Path: TypeAlias = tuple[str | int, ...]
+from penstock.core.dialects.dialect import JsonPath
 
 _TOKEN = re.compile(rb'\s*(?:"((?:[^"\\]|\\.)*)"|([{\[])|([}\]])|([,:])|([^\s,:{}\[\]"]+))', re.DOTALL)
 _OPENING = re.compile(rb"[{\[]")
@@ -20,7 +18,7 @@ _LINE_END = re.compile(rb"[\r\n]")
 class Member(Struct, frozen=True):
     """A value of an event's JSON: the path to it, and where it begins and ends; in an object, with its key."""
 
-    path: Path
+    path: JsonPath
     start: int
     end: int
 
@@ -63,7 +61,7 @@ def _walk(data: bytes, position: int) -> Iterator[Member]:
                 return
 
 
-def leads(wanted: Path, path: Path) -> bool:
+def leads(wanted: JsonPath, path: JsonPath) -> bool:
     """Whether a path is one that is wanted."""
     return len(wanted) == len(path) and all(want in ("*", step) for want, step in zip(wanted, path, strict=True))
 

@@ -12,7 +12,13 @@ from rich.text import Text
 
 from penstock.cli.summary import Defect, Defects, Fact, Passage, Summary, Tone, Voice
 
-_VOICES: dict[Voice, str] = {"reasoning": "dim italic", "answer": "", "refusal": "yellow", "tool call": "cyan"}
+_VOICES: dict[Voice, str] = {
+    "reasoning": "dim italic",
+    "answer": "",
+    "refusal": "yellow",
+    "tool call": "cyan",
+    "other": "dim",
+}
 _TONES: dict[Tone, str] = {"": "", "good": "bold green", "doubtful": "bold yellow", "bad": "bold red"}
 _CODE = "yellow"
 _LABEL = "dim"

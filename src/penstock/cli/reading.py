@@ -1,5 +1,7 @@
 """Reading: one file or standard input, read to its end, and what both commands want to know about it.
 
+The dialect is the one that `--dialect` names, else the one that a capture names, else the one that the first events
+tell (`core/dialects/detect.py`).
 A bare stream is read in blocks, so that it may be larger than memory as long as its answer is not. A capture, which its
 first line tells, is read as it came, read by read. A file that cannot be opened, or is no good as a capture, is told on
 standard error, with what to do about it, and the others are read all the same.
@@ -7,17 +9,20 @@ standard error, with what to do about it, and the others are read all the same.
 
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Protocol
 
 import click
 from msgspec import Struct, structs
 
 from penstock import Accumulator, Completion, Ending, Fault, RepairCount, StreamReader
-from penstock.capture import Capture, is_capture, locate
+from penstock.capture import Capture, dialect_of, is_capture, locate
 from penstock.cli.spots import Spot, Spots
 from penstock.cli.text import file_name, one_line
 from penstock.cli.times import Stopwatch, Times
-from penstock.errors import CaptureError
+from penstock.core.dialects.detect import Detected, Detection
+from penstock.core.dialects.registry import upstream_dialect
+from penstock.errors import CaptureError, UnknownDialectError
 
 STDIN = "-"
 # Large enough that the calls cost nothing, small enough that nobody notices the memory.
@@ -48,6 +53,7 @@ class Reading(Struct, frozen=True):
     """
 
     file: str
+    dialect: Detected
     completion: Completion
     framing: str
     frames: int
@@ -66,7 +72,7 @@ class Reading(Struct, frozen=True):
     def spots(self) -> Callable[[RepairCount | Fault], Spot]:
         """What says where in the stream a defect is: exactly, if its bytes were kept, else where its event begins."""
         if self.data is not None:
-            return Spots(self.data).spot
+            return Spots(self.data, self.dialect.dialect).spot
         return lambda found: Spot(found.offset, None, found.line)
 
     def line_in_file(self, line: int, offset: int) -> int:
@@ -102,15 +108,32 @@ def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[st
 takes_files = click.argument("files", metavar="FILE...|-", nargs=-1, type=click.Path(), callback=_check_files)
 
 
-def read_all(files: tuple[str, ...], *, kept: int = 0) -> Iterator[Reading | None]:
+def _check_dialect(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    try:
+        if name is not None:
+            upstream_dialect(name)
+    except UnknownDialectError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+    return name
+
+
+takes_dialect = click.option(
+    "--dialect",
+    callback=_check_dialect,
+    metavar="NAME",
+    help="Read the bytes in this dialect, whatever they look like.",
+)
+
+
+def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 0) -> Iterator[Reading | None]:
     """Read each file in turn; None stands for one that could not be opened or read, once that has been told.
 
-    Streams of `kept` bytes or less are kept.
+    Without a dialect, that of each file is looked for. Streams of `kept` bytes or less are kept.
     """
     for path in files:
         try:
             with click.open_file(path, "rb") as source:
-                reading = read(file_name(path), source, kept)
+                reading = read(file_name(path), source, dialect=dialect, kept=kept)
         except (OSError, CaptureError) as error:
             advice = _advice(error) if isinstance(error, OSError) else one_line(str(error))
             click.echo(f"penstock: {one_line(file_name(path))}: {advice}", err=True)
@@ -119,26 +142,30 @@ def read_all(files: tuple[str, ...], *, kept: int = 0) -> Iterator[Reading | Non
             yield reading
 
 
-def read(name: str, source: Readable, kept: int = 0) -> Reading:
+def read(name: str, source: Readable, *, dialect: str | None = None, kept: int = 0) -> Reading:
     """Read a stream to its end, or to where nothing more can count; raises `CaptureError` for a bad capture."""
     first = source.read(BLOCK)
+    blocks = chain((first,), iter(lambda: source.read(BLOCK), b""))
+    asked = Detected(dialect, "option") if dialect is not None else None
     if not is_capture(first):
-        return _read_bare(name, first, source, kept)
-    reading = _read_capture(name, first + b"".join(iter(lambda: source.read(BLOCK), b"")))
+        return _read_bare(name, blocks, asked, kept)
+    reading = _read_capture(name, b"".join(blocks), asked)
     return structs.replace(reading, data=reading.capture.data) if kept and reading.capture is not None else reading
 
 
-def _read_bare(name: str, data: bytes, source: Readable, kept: int) -> Reading:
-    reader, answer = StreamReader(), Accumulator()
+def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept: int) -> Reading:
+    beginning: list[bytes] = []
+    dialect = asked or _detect(blocks, beginning)
+    reader, answer = StreamReader(dialect.dialect), Accumulator(dialect.dialect)
     size = ends = 0
     last = b""
-    blocks: list[bytes] = []
-    while data:
+    whole: list[bytes] = []
+    for data in chain(beginning, blocks):
         size += len(data)
         if size <= kept:
-            blocks.append(data)
+            whole.append(data)
         else:
-            blocks.clear()
+            whole.clear()
         # A line ends with LF, CR or CRLF, also where one block ends with the CR and the next begins with the LF.
         ends += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n") - (last == b"\r" and data[:1] == b"\n")
         last = data[-1:]
@@ -146,16 +173,34 @@ def _read_bare(name: str, data: bytes, source: Readable, kept: int) -> Reading:
         answer.extend(events)
         if any(isinstance(event, Fault) and event.code in HOPELESS for event in events):
             break
-        data = source.read(BLOCK)
     answer.extend(reader.close())
     lines = ends + (last not in (b"\n", b"\r"))
-    whole = b"".join(blocks) if size <= kept else None
-    return Reading(name, answer.completion, reader.framing, reader.frames, size, lines, data=whole)
+    return Reading(
+        name,
+        dialect,
+        answer.completion,
+        reader.framing,
+        reader.frames,
+        size,
+        lines,
+        data=b"".join(whole) if size <= kept else None,
+    )
 
 
-def _read_capture(name: str, data: bytes) -> Reading:
+def _detect(blocks: Iterator[bytes], beginning: list[bytes]) -> Detected:
+    """The dialect of a bare stream. The blocks that had to be read for it are added to its beginning."""
+    detection = Detection()
+    for block in blocks:
+        beginning.append(block)
+        if detection.feed(block):
+            break
+    return detection.close()
+
+
+def _read_capture(name: str, data: bytes, asked: Detected | None) -> Reading:
     capture, starts = locate(data)
-    reader, answer, watch = StreamReader(), Accumulator(), Stopwatch()
+    dialect = asked or dialect_of(capture)
+    reader, answer, watch = StreamReader(dialect.dialect), Accumulator(dialect.dialect), Stopwatch()
     for part in capture.reads:
         events = reader.feed(part.data)
         answer.extend(events)
@@ -165,6 +210,7 @@ def _read_capture(name: str, data: bytes) -> Reading:
     size = sum(len(part.data) for part in capture.reads)
     return Reading(
         name,
+        dialect,
         completion,
         reader.framing,
         reader.frames,

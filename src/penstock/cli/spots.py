@@ -1,8 +1,9 @@
 """Spots: the very bytes that a defect is about, found in the event that it was met in.
 
 The reader says in which event, and on which line, a defect stands: to know more would cost every stream. Whoever shows
-a stream to a person looks for the rest here, afterwards. Where nothing better is known, or what is wrong is that
-something is not there, it is the line.
+a stream to a person looks for the rest here, afterwards: by the bytes, for defects that every dialect may have, and by
+the places in an event's JSON that the dialect names. Where nothing better is known, or what is wrong is that something
+is not there, it is the line.
 """
 
 import re
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from penstock import Fault, Repair, RepairCount
-from penstock.cli.members import Member, Path, end_of_line, leads, members_of
+from penstock.cli.members import Member, end_of_line, leads, members_of
+from penstock.core.dialects.dialect import DefectPlaces, JsonPath
+from penstock.core.dialects.registry import find_dialect
 
 _LINE_START = re.compile(rb"\r\n|\r|\n")
 _FIELD = re.compile(rb"[^:\r\n]*:")
@@ -23,56 +26,6 @@ _WAITING = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)", re.IGNORECASE)
 
-_CHOICE: Path = ("choices", "*")
-_DELTA: Path = (*_CHOICE, "delta")
-_TOOL: Path = (*_DELTA, "tool_calls", "*")
-_FINISH: Path = (*_CHOICE, "finish_reason")
-_USAGE: tuple[Path, ...] = (("usage",), ("*", "usage"), ("choices", "*", "usage"))
-# Where the values stand that a defect is about: the first path that leads somewhere.
-_PATHS: dict[str, tuple[Path, ...]] = {
-    "choices-missing": (("choices",),),
-    "choice-index-missing": ((*_CHOICE, "index"), _CHOICE),
-    "delta-missing": (_DELTA, _CHOICE),
-    "object-missing": (("object",),),
-    "object-missing-no-choices": (("object",),),
-    "id-changed": (("id",),),
-    "model-changed": (("model",),),
-    "created-changed": (("created",),),
-    "role-missing": (_DELTA,),
-    "role-repeated": ((*_DELTA, "role"),),
-    "content-parts": ((*_DELTA, "content"),),
-    "logprobs-mistyped": ((*_CHOICE, "logprobs"),),
-    "reasoning-differs": ((*_DELTA, "reasoning"), _DELTA),
-    "text-without-delta": ((*_CHOICE, "text"),),
-    "message-beside-delta": ((*_CHOICE, "message"),),
-    "finish-mapped": (_FINISH,),
-    "finish-unknown": (_FINISH,),
-    "finish-repeated": (_FINISH,),
-    "finish-changed": (_FINISH,),
-    "finish-stop-with-tools": (_FINISH,),
-    "content-after-finish": (_DELTA,),
-    "tool-index-missing": ((*_TOOL, "index"), _TOOL),
-    "tool-index-mistyped": ((*_TOOL, "index"),),
-    "tool-index-reused": ((*_TOOL, "index"),),
-    "tool-index-drifting": ((*_TOOL, "index"),),
-    "tool-index-renumbered": ((*_TOOL, "index"),),
-    "tool-id-repeated": ((*_TOOL, "id"),),
-    "tool-id-changed": ((*_TOOL, "id"),),
-    "tool-id-duplicate": ((*_TOOL, "id"),),
-    "tool-name-repeated": ((*_TOOL, "function", "name"),),
-    "tool-arguments-object": ((*_TOOL, "function", "arguments"),),
-    "tool-call-ambiguous": (_TOOL,),
-    "usage-placeholder": _USAGE,
-    "usage-mistyped": tuple((*path, "*") for path in _USAGE),
-    "usage-absurd": _USAGE,
-    "usage-total-differs": tuple((*path, "total_tokens") for path in _USAGE),
-    "usage-reasoning-apart": _USAGE,
-    "usage-details-apart": _USAGE,
-    "usage-details-exceed": _USAGE,
-    "provider-error": (("error",),),
-}
-# Of these, the detail names the fields.
-_NAMED = frozenset(("envelope-incomplete", "envelope-mistyped"))
 # What is not there is missed at the end.
 _AT_THE_END = frozenset(("no-done", "no-final-blank-line", "no-final-newline", "array-unclosed"))
 
@@ -92,12 +45,13 @@ class Spot(Struct, frozen=True):
 class Spots:
     """Where in a stream its defects are."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, dialect: str) -> None:
         self._data = data
+        self._places = find_dialect(dialect).places or DefectPlaces(paths={})
         # The values of the event that was looked at last, and those of them that were looked for.
         self._offset = -1
-        self._members: dict[Path, Member] = {}
-        self._led: dict[Path, list[Member]] = {}
+        self._members: dict[JsonPath, Member] = {}
+        self._led: dict[JsonPath, list[Member]] = {}
 
     def spot(self, found: Repair | RepairCount | Fault) -> Spot:
         """Where one is."""
@@ -115,7 +69,8 @@ class Spots:
         if code in _BY_BYTES:
             return _BY_BYTES[code](data, offset, end_of_line(data, offset))
         detail = found.message if isinstance(found, Fault) else found.detail
-        paths = tuple((name,) for name in detail.split(", ")) if code in _NAMED else _PATHS.get(code, ())
+        places = self._places
+        paths = tuple((name,) for name in detail.split(", ")) if code in places.named else places.paths.get(code, ())
         for path in paths:
             candidates = self._leading(offset, path)
             if candidates:
@@ -124,7 +79,7 @@ class Spots:
                 return best.start, best.end
         return None
 
-    def _leading(self, offset: int, path: Path) -> list[Member]:
+    def _leading(self, offset: int, path: JsonPath) -> list[Member]:
         """The values of an event to which a path leads."""
         if offset != self._offset:
             self._offset, self._led = offset, {}
@@ -134,9 +89,10 @@ class Spots:
         return self._led[path]
 
     def _near(self, member: Member) -> bytes:
-        """What a detail may be about: the value, or, in a piece of a tool call, the piece."""
-        if "tool_calls" in member.path:
-            member = self._members[member.path[: member.path.index("tool_calls") + 2]]
+        """What a detail may be about: the value, or the item of the group that it is in."""
+        group = self._places.group
+        if group and group in member.path:
+            member = self._members[member.path[: member.path.index(group) + 2]]
         return self._data[member.start : member.end]
 
 

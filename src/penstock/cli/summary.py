@@ -8,9 +8,23 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock import Choice, Completion, Ending, Fault, Usage
+from penstock import (
+    Choice,
+    Completion,
+    Ending,
+    Fault,
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from penstock.capture import Capture, How
-from penstock.cli.explain import explain_fault, explain_repair
+from penstock.cli.explain import FOUND_BY, explain_fault, explain_repair
 from penstock.cli.reading import Reading
 from penstock.cli.spots import Spot
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
@@ -19,7 +33,10 @@ from penstock.core.repairs import Level
 from penstock.providers.evidence import guess
 
 Tone: TypeAlias = Literal["", "good", "doubtful", "bad"]
-Voice: TypeAlias = Literal["reasoning", "answer", "refusal", "tool call"]
+Voice: TypeAlias = Literal["reasoning", "answer", "refusal", "tool call", "other"]
+
+# Parts that are told although they have no text: that there is one says something.
+_EVEN_IF_EMPTY = frozenset(("tool call", "other"))
 
 TONES: dict[Ending, Tone] = {
     "completed": "good",
@@ -99,19 +116,39 @@ def summarize(reading: Reading) -> Summary:
 
 
 def _passages(choice: Choice, *, alone: bool) -> list[Passage]:
-    said: list[tuple[Voice, str, str]] = [
-        ("reasoning", "reasoning", choice.reasoning),
-        ("answer", "answer", choice.text),
-        ("refusal", "refusal", choice.refusal),
-    ]
-    said = [passage for passage in said if passage[2]]
-    for call in choice.tool_calls:
-        id = f" ({one_line(call.id)})" if call.id else ""
-        said.append(("tool call", f"tool call {one_line(call.name)}{id}", call.arguments))
-    if not said:
-        said = [("answer", "answer (empty)", "")]
+    """What was said, part by part, in its order."""
+    said = [passage for part in choice.parts if (passage := _passage(part)).text or passage.voice in _EVEN_IF_EMPTY]
     prefix = "" if alone else f"choice {choice.index}: "
-    return [Passage(voice, prefix + heading, visible(text).strip("\n")) for voice, heading, text in said]
+    return [
+        Passage(each.voice, prefix + one_line(each.heading), visible(each.text).strip("\n"))
+        for each in said or [Passage("answer", "answer (empty)", "")]
+    ]
+
+
+def _passage(part: Part) -> Passage:
+    match part:
+        case TextPart(text):
+            return Passage("answer", "answer", text)
+        case ReasoningPart(text, summary, seals):
+            sealed = "only its seal can be seen" if seals else ""
+            return Passage("reasoning", "reasoning", text or "\n\n".join(summary) or sealed)
+        case RefusalPart(text):
+            return Passage("refusal", "refusal", text)
+        case ToolCall(id, name, arguments, server=server):
+            heading = f"tool call {name}" + (f" ({id})" if id else "")
+            return Passage("tool call", f"{heading}, made by the provider" if server else heading, arguments)
+        case ToolResult(call_id):
+            return Passage("other", f"tool result ({call_id})", to_json(part.parts).decode())
+        case MediaPart(kind=kind, mime=mime, data=data):
+            heading = f"{kind} {mime}".rstrip() + (f", {decoded_size(data)} bytes" if data else "")
+            return Passage("other", heading, part.url or part.file_id or part.name)
+        case OpaquePart(_, type, data):
+            return Passage("other", type or "other content", to_json(data).decode())
+
+
+def decoded_size(base64: str) -> int:
+    """How many bytes a text in base64 stands for."""
+    return len(base64.rstrip("=")) * 3 // 4
 
 
 def _facts(reading: Reading) -> list[Fact]:
@@ -125,15 +162,24 @@ def _facts(reading: Reading) -> list[Fact]:
         facts += [
             Fact("usage", _usage(completion.usage)),
             Fact("model", one_line(completion.model) or "not named"),
-            _provider(completion),
+            _provider(reading),
             Fact("id", one_line(completion.id) or "none"),
         ]
     facts += [
+        _dialect(reading),
         Fact("framing", reading.framing or "none", counted(reading.frames, "frame")),
         *(_recorded(reading.capture) if reading.capture is not None else []),
         *(_times(reading.times) if reading.times is not None else []),
     ]
     return facts
+
+
+def _dialect(reading: Reading) -> Fact:
+    found, capture = reading.dialect, reading.capture
+    how = FOUND_BY[found.by]
+    if found.by not in ("option", "capture") and capture is not None and capture.header.dialect:
+        how += f"; the capture says {one_line(capture.header.dialect)}, which this Penstock does not know"
+    return Fact("dialect", found.dialect, how)
 
 
 def _recorded(capture: Capture) -> list[Fact]:
@@ -195,8 +241,8 @@ def _usage(usage: Usage | None) -> str:
     return ", ".join(told) + (" (estimated)" if usage.source == "estimated" else "")
 
 
-def _provider(completion: Completion) -> Fact:
-    provider = guess(completion)
+def _provider(reading: Reading) -> Fact:
+    provider = guess(reading.completion, reading.dialect.dialect)
     return Fact("provider", provider, "guessed") if provider else Fact("provider", "unknown")
 
 

@@ -186,6 +186,7 @@ class Gateway:
             attempt=len(call.attempts),
             provider=plan.provider,
             model=plan.model,
+            dialect=plan.dialect,
             url=plan.target.provider.url(plan.model),
             body=body,
             secrets=self._secrets,

@@ -32,6 +32,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     attempt: int
     provider: str
     model: str
+    dialect: str
     url: str
     body: bytes
     secrets: tuple[str, ...]

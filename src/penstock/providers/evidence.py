@@ -12,12 +12,14 @@ from os.path import dirname, join
 from msgspec import Struct, convert
 
 from penstock.core.completion import Completion
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 
 
 class Evidence(Struct, frozen=True, forbid_unknown_fields=True):
     """One row: a provider, and what must all hold for a stream to be its own."""
 
     provider: str
+    dialect: str = DEFAULT_DIALECT
     id: str = ""
     model: str = ""
     fingerprint: str = ""
@@ -44,9 +46,9 @@ class Evidence(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def guess(completion: Completion) -> str | None:
-    """The provider that the first fitting row names, if any fits."""
-    return next((row.provider for row in evidence() if row.fits(completion)), None)
+def guess(completion: Completion, dialect: str = DEFAULT_DIALECT) -> str | None:
+    """The provider that the first fitting row of the answer's dialect names, if any fits."""
+    return next((row.provider for row in evidence() if row.dialect == dialect and row.fits(completion)), None)
 
 
 @cache

@@ -79,6 +79,7 @@ class CaptureFile:
             attempt=asked.attempt,
             provider=asked.provider,
             model=asked.model,
+            dialect=asked.dialect,
             request=_request(asked),
             status=head.status if head is not None else None,
             head_s=round(head.at_s, 6) if head is not None else None,

@@ -9,9 +9,9 @@ two sides. What only some dialects have is an optional object of `Dialect`, neve
     bytes ─ read_error ─▶ ProviderError … Failure ─ write_error ─▶ bytes   errors
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -170,12 +170,55 @@ class SurfaceDialect(Protocol):
         """The body of an error."""
 
 
+# To tell a dialect by its bytes, and to explain a stream.
+
+HINT = 1
+"""Evidence that other dialects may have too."""
+PROOF = 4
+"""Evidence that no other dialect has."""
+
+
+class Detector(Protocol):
+    """Counts the evidence that an answer is of one dialect, as `HINT` or `PROOF`; 0 where there is none.
+
+    Each question stands for itself. A heartbeat, or an error in a shape that many APIs have, is no evidence.
+    """
+
+    def in_frame(self, value: dict[str, object], event: str) -> int:
+        """What the JSON object of one of the first frames says, and the event name that the transport gave it."""
+
+    def in_exchange(self, path: str, content_type: str) -> int:
+        """What the path of the request and the answer's content type say; each is empty where it is unknown."""
+
+
+JsonPath: TypeAlias = tuple[str | int, ...]
+"""Keys and places of lists that lead to a value in JSON; `*` stands for any of them."""
+
+
+class DefectPlaces(Struct, frozen=True, kw_only=True):
+    """Where in an event's JSON the values stand that a defect is about, for tools that show a stream with its defects.
+
+    A defect without a place is shown where its event is.
+    """
+
+    paths: Mapping[str, tuple[JsonPath, ...]]
+    """By the defect's code: the first of the paths that leads to something."""
+    named: frozenset[str] = frozenset()
+    """Defects whose detail names the members that they are about, at the top of the object."""
+    group: str = ""
+    """A list each of whose items is looked at as a whole, where a detail tells which of several values is meant."""
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
-    """One wire format, by its name. `detect` counts the evidence in a stream's first frames that it is this format."""
+    """One wire format, by its name: the two sides of it, and what only some dialects have."""
 
     name: str
     title: str
     """What people call it, such as "OpenAI chat completions"."""
     upstream: UpstreamDialect | None = None
     surface: SurfaceDialect | None = None
-    detect: Callable[[dict[str, object], str], int] | None = None
+    detector: Detector | None = None
+    """Tells the dialect by the bytes of an answer; without it, only a capture that names the dialect is read so."""
+    places: DefectPlaces | None = None
+    incidental: frozenset[str] = frozenset(("model",))
+    """Members of a request that may differ between two requests that ask for the same (replay compares the others)."""

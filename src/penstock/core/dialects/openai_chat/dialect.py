@@ -1,6 +1,8 @@
 """The OpenAI chat-completions dialect, as the rest of Penstock knows it."""
 
 from penstock.core.dialects.dialect import Dialect
+from penstock.core.dialects.openai_chat.detector import OpenAIChatDetector
+from penstock.core.dialects.openai_chat.places import PLACES
 from penstock.core.dialects.openai_chat.request import NAME
 from penstock.core.dialects.openai_chat.surface import OpenAIChatSurface
 from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
@@ -10,4 +12,7 @@ OPENAI_CHAT = Dialect(
     title="OpenAI chat completions",
     upstream=OpenAIChatUpstream(),
     surface=OpenAIChatSurface(),
+    detector=OpenAIChatDetector(),
+    places=PLACES,
+    incidental=frozenset(("model", "stream_options")),  # Penstock asks for usage wherever it may
 )

@@ -15,8 +15,10 @@ const EXAMPLE = [
   'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"sluice-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":14}}', '', '',
 ].join('\n');
 
+const FOUND_BY = { capture: 'as the capture says', events: 'by its events', request: 'by the path of its request', default: 'assumed' };
+
 export function mount(root) {
-  const text = h('textarea', { rows: 7, spellcheck: 'false', 'aria-label': 'A captured stream', placeholder: 'Paste a stream here (what `curl -N` shows of a chat completion), or drop a file of it, or a capture of Penstock’s.' });
+  const text = h('textarea', { rows: 7, spellcheck: 'false', 'aria-label': 'A captured stream', placeholder: 'Paste a stream here (what `curl -N` shows of an answer), or drop a file of it, or a capture of Penstock’s.' });
   const file = h('input', { type: 'file', class: 'unseen', tabindex: '-1', 'aria-label': 'A file of a stream', onchange: () => file.files[0] && send(file.files[0]) });
   const go = h('button', { type: 'button', class: 'main', onclick: () => send(new Blob([text.value])) }, 'Inspect');
   const result = h('div', { 'aria-live': 'off' });
@@ -72,15 +74,22 @@ function shown(told) {
   const kinds = new Map();
   told.findings.forEach((finding, place) => kinds.set(finding.code, [...(kinds.get(finding.code) ?? []), { ...finding, place }]));
   const [notices, list] = [true, false].map((quiet) => [...kinds.values()].filter(([{ level }]) => (level === 'notice') === quiet).map((alike) => found(alike, bytes.jump)));
-  const answer = (told.choices ?? []).map(({ text, tool_calls: calls }) => [text, ...(calls ?? []).map(({ name, arguments: given }) => `${name}(${given})`)].filter(Boolean).join('\n')).join('\n\n');
+  const answer = (told.choices ?? []).map(({ parts }) => parts.map(spoken).filter(Boolean).join('\n')).join('\n\n');
   const usage = told.usage;
   return [answer && h('section', { class: 'answer' }, h('h2', {}, 'What the model said'), h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'What the model said' }, answer)),
     h('div', { class: 'inspected' }, bytes.element, h('div', {},
-    facts([['Ending', outcome(told.ending ?? 'failed')], told.model && ['Model', told.model], told.provider && ['Looks like', told.provider], ['Events', count(told.frames)],
+    facts([['Ending', outcome(told.ending ?? 'failed')], told.model && ['Model', told.model], told.provider && ['Looks like', told.provider], told.dialect && ['Dialect', `${told.dialect}, ${FOUND_BY[told.dialect_found_by]}`], ['Events', count(told.frames)],
       usage && ['Usage', `${count(usage.input)} in, ${count(usage.output)} out`], told.fault && ['Fault', told.fault.message ?? told.fault.code]]),
     list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list)),
     notices.length > 0 && h('section', {}, h('h2', {}, 'Notices'), h('p', { class: 'soft' }, 'Harmless habits of the provider.'), h('ol', { class: 'findings' }, notices)),
     told.findings_left_off > 0 && h('p', { class: 'soft after' }, `${plural(told.findings_left_off, 'more finding is', 'more findings are')} left off.`)))].filter(Boolean);
+}
+
+// One part of an answer, as text. Reasoning is left out.
+function spoken({ type, text, name, arguments: given, native_type: native, mime }) {
+  if (type === 'tool_call') return `${name}(${given})`;
+  if (type === 'text' || type === 'refusal') return text;
+  return type === 'reasoning' ? '' : `[${native || mime || type}]`;
 }
 
 // Findings of one kind: the first of them, and the places of all if there are several.

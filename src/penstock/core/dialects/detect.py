@@ -1,0 +1,111 @@
+"""Detection: which dialect the bytes of an answer are in, by evidence in its first frames.
+
+1. Every dialect that can be read and has a `Detector` counts what speaks for it: in each of the first frames, and in
+   the request and the content type, where a capture tells them.
+2. The most points win. Equal points and no points mean the default dialect, whose reader also names the events of some
+   dialects that are not registered.
+3. Only the first frames count, `MAX_FRAMES` of them or `MAX_BYTES`. Whoever reads holds the bytes meanwhile, and then
+   gives them to the reader of that dialect from the beginning.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from penstock.core.dialects.dialect import Detector
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
+from penstock.core.events import Fault
+from penstock.core.wire.frame import Frame, Framed
+from penstock.core.wire.payload import decode, is_too_deep
+from penstock.core.wire.sniff import Sniffer
+
+# A stream may begin with heartbeats, which tell nothing; after these come the events that do.
+MAX_FRAMES = 16
+# As many bytes as one event may have: an answer that is not streamed is one event.
+MAX_BYTES = 1_000_000
+# Frames are looked for in so many bytes at a time, because most streams need no more.
+_STEP = 16_384
+
+FoundBy: TypeAlias = Literal["option", "capture", "events", "request", "default"]
+"""How a dialect was found: the user or the capture's header names it, the events or the request tell it, or it is only
+assumed."""
+
+
+class Detected(Struct, frozen=True):
+    """The dialect of an answer, and how it was found."""
+
+    dialect: str
+    by: FoundBy
+
+
+class Detection:
+    """Looks at the beginning of one answer, however its bytes are split.
+
+    `path` is where the request was sent, `content_type` that of the answer, as far as they are known.
+    """
+
+    def __init__(self, path: str = "", content_type: str = "") -> None:
+        self._detectors: dict[str, Detector] = {
+            name: dialect.detector
+            for name, dialect in DIALECTS.items()
+            if dialect.detector is not None and dialect.upstream is not None
+        }
+        exchanged = {name: detector.in_exchange(path, content_type) for name, detector in self._detectors.items()}
+        self._exchanged, self._framed = Counter(exchanged), Counter[str]()
+        self._framer = Sniffer(MAX_BYTES)
+        self._frames = self._size = 0
+        self._enough = False
+
+    def feed(self, data: bytes) -> bool:
+        """Take in bytes; returns whether enough was seen, and no more needs to be fed."""
+        for start in range(0, len(data), _STEP):
+            if self._enough:
+                break
+            step = data[start : start + _STEP]
+            self._size += len(step)
+            self._enough = self._look(self._framer.feed(step)) or self._size >= MAX_BYTES
+        return self._enough
+
+    def close(self) -> Detected:
+        """The dialect, by what was seen."""
+        if not self._enough:
+            self._look(self._framer.close())
+            self._enough = True
+        points = self._framed + self._exchanged
+        best = max(points.values(), default=0)
+        leading = [name for name, count in points.items() if count == best]
+        if len(leading) != 1:
+            return Detected(DEFAULT_DIALECT, "default")
+        return Detected(leading[0], "events" if self._framed[leading[0]] else "request")
+
+    def _look(self, items: Iterable[Framed]) -> bool:
+        """Look at frames; returns whether they are enough."""
+        for item in items:
+            if isinstance(item, Fault):
+                return True  # a page, or no text at all
+            if isinstance(item, Frame) and self._frames < MAX_FRAMES:
+                self._frames += 1
+                for value in _objects(item.data):
+                    for name, detector in self._detectors.items():
+                        self._framed[name] += detector.in_frame(value, item.event)
+        return self._frames >= MAX_FRAMES
+
+
+def detect(reads: Iterable[bytes], path: str = "", content_type: str = "") -> Detected:
+    """The dialect of an answer of which the bytes are there."""
+    detection = Detection(path, content_type)
+    for data in reads:
+        if detection.feed(data):
+            break
+    return detection.close()
+
+
+def _objects(data: bytes) -> Iterator[dict[str, object]]:
+    """The JSON objects of a frame; none where it is no JSON."""
+    payload = None if is_too_deep(data) else decode(data)
+    for value in payload.values[:MAX_FRAMES] if payload is not None else ():
+        for each in value[:MAX_FRAMES] if isinstance(value, list) else (value,):
+            if isinstance(each, dict):
+                yield each

@@ -1,0 +1,145 @@
+"""The dialect of an answer is found by its first frames, however they are split; and a chat stream is never another."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from penstock.core.dialects.detect import MAX_BYTES, MAX_FRAMES, Detected, Detection, detect
+from penstock.core.dialects.dialect import PROOF, Dialect
+from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
+from penstock.core.dialects.registry import DIALECTS
+from tests.corpus import CORPUS, DEFECTS
+from tests.dialects.test_ticker import HELLO, OPEN, OVER, TICKER_BODY, TICKER_STREAM, frames
+from tests.dialects.ticker import TICKER
+from tests.streams import DONE, begins, finishes, says, sse
+
+HERE = Path(__file__).resolve().parents[1]
+CHAT = sse(begins(), says("Hello"), finishes(), DONE)
+HEARTBEAT = b"event: wait\ndata: {}\n\n"
+TICKERS = Detected("ticker", "events")
+ASSUMED = Detected("openai_chat", "default")
+
+
+class ByType:
+    """A detector such as other dialects will have: by the `type` of events, or by fields that only they have."""
+
+    def __init__(self, types: tuple[str, ...] = (), fields: tuple[str, ...] = ()) -> None:
+        self._types = types
+        self._fields = frozenset(fields)
+
+    def in_frame(self, value: dict[str, object], event: str) -> int:  # noqa: ARG002
+        kind = value.get("type")
+        typed = isinstance(kind, str) and bool(self._types) and kind.startswith(self._types)
+        return PROOF if typed or (self._fields and self._fields <= value.keys()) else 0
+
+    def in_exchange(self, path: str, content_type: str) -> int:  # noqa: ARG002
+        return 0
+
+
+OTHERS = {
+    "anthropic": ByType(("message_start", "content_block_", "message_delta", "message_stop")),
+    "responses": ByType(("response.",), ("object", "output")),
+    "gemini": ByType((), ("candidates",)),
+    "ollama": ByType((), ("created_at", "done")),
+    "cohere": ByType(("message-start", "content-", "message-end", "tool-call-", "tool-plan-")),
+}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DIALECTS, "ticker", TICKER)
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, detector in OTHERS.items():
+        dialect = Dialect(name=name, title=name, upstream=OpenAIChatUpstream(), detector=detector)
+        monkeypatch.setitem(DIALECTS, name, dialect)
+
+
+@pytest.mark.parametrize(
+    ("wire", "found"),
+    [
+        (CHAT, Detected("openai_chat", "events")),
+        (TICKER_STREAM, TICKERS),
+        (TICKER_BODY, TICKERS),
+        (HEARTBEAT * (MAX_FRAMES - 1) + TICKER_STREAM, TICKERS),
+        (HEARTBEAT * MAX_FRAMES + TICKER_STREAM, ASSUMED),
+        (TICKER_STREAM.replace(b"\n", b"\r\n"), TICKERS),
+        (TICKER_STREAM[:60], TICKERS),
+        (b"", ASSUMED),
+        (b"<html>no stream</html>" + TICKER_STREAM, ASSUMED),
+        (b"\x1f\x8b\x08" + TICKER_STREAM, ASSUMED),
+        (b'{"error": {"message": "no"}}', ASSUMED),
+        (b"[" * 100_000, ASSUMED),
+        (frames(OPEN) + sse(begins()), ASSUMED),
+    ],
+    ids=[
+        "chat",
+        "a ticker",
+        "not streamed",
+        "heartbeats first",
+        "too many heartbeats",
+        "CRLF",
+        "cut off",
+        "nothing",
+        "a page",
+        "compressed",
+        "anyone's error",
+        "deep",
+        "as much for one as for another",
+    ],
+)
+def test_the_first_frames_tell(wire: bytes, found: Detected) -> None:
+    assert detect([wire]) == found
+    assert detect([bytes([byte]) for byte in wire[:3_000]] + [wire[3_000:]]) == found
+
+
+def test_a_request_tells_where_the_events_do_not_and_loses_where_they_do() -> None:
+    error = b'{"error": {"message": "no"}}'
+    assert detect([error], "/v1/ticker") == Detected("ticker", "request")
+    assert detect([error], "/openai/v1/chat/completions") == Detected("openai_chat", "request")
+    assert detect([CHAT], "/v1/ticker") == Detected("openai_chat", "events")
+
+
+def test_no_more_is_looked_at_than_needed() -> None:
+    detection = Detection()
+    assert detection.feed(frames(OPEN, *HELLO * 4, OVER))
+    assert not Detection().feed(b"data: {")
+    assert Detection().feed(b"data: {" + b" " * MAX_BYTES)
+
+
+def chat_streams() -> list[Path]:
+    """Every stream of this repository, and those beside it, that a chat provider sent, or that is broken."""
+    return [
+        *(HERE / "captures").glob("*.sse"),
+        *(HERE / "seeds").glob("*.txt"),
+        *DEFECTS.glob("*.sse"),
+        *(file for file in DEFECTS.parent.joinpath("seeds").glob("*") if file.is_file()),
+    ]
+
+
+@pytest.mark.usefixtures("others")
+def test_no_chat_stream_of_ours_is_taken_for_another() -> None:
+    found = {file.name: detect([file.read_bytes()]) for file in chat_streams()}
+    assert {name for name, each in found.items() if each.dialect != "openai_chat"} <= {"other-dialect.sse"}
+    assert sum(each.by == "events" for each in found.values()) > 0.9 * len(found)
+
+
+@pytest.mark.usefixtures("others")
+@pytest.mark.skipif(not (CORPUS / "INDEX.jsonl").exists(), reason=f"there is no corpus in {CORPUS}")
+def test_no_recorded_stream_is_taken_for_another() -> None:
+    wrong, streams, told = [], Counter[str](), Counter[str]()
+    for row in map(json.loads, (CORPUS / "INDEX.jsonl").read_text().splitlines()):
+        dialect = "openai_chat" if row["api"] in ("chat", "completions") else row["api"]
+        found = detect([(CORPUS / row["file"]).read_bytes()])
+        streams[dialect] += row["kind"] == "stream"
+        told[dialect] += row["kind"] == "stream" and found.by == "events"
+        if found.by != "default" and found.dialect != dialect:
+            wrong.append((row["file"], row["api"], found))
+    assert wrong == []
+    assert {
+        name for name in ("openai_chat", "anthropic", "responses", "gemini") if told[name] < 0.98 * streams[name]
+    } == set()
