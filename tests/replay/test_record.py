@@ -82,7 +82,7 @@ def test_the_header_says_what_was_asked_and_how_it_was_answered(world: Gateway, 
     (file,) = recorded_files(captures)
     (capture,) = recorded(captures)
     header = capture.header
-    assert (header.provider, header.model, header.status) == ("main", model, 200)
+    assert (header.provider, header.model, header.dialect, header.status) == ("main", model, "openai_chat", 200)
     assert (header.call, header.attempt) == (response.request_id, 1)
     assert header.request is not None
     assert (header.request.method, header.request.path) == ("POST", "/v1/chat/completions")
@@ -280,8 +280,8 @@ def test_a_compressed_answer_is_kept_unpacked(world: Gateway, captures: Path) ->
 
 def test_a_header_value_that_looks_like_json_does_not_spoil_the_file(start: Starter, tmp_path: Path) -> None:
     gateway = start("--record", str(tmp_path / "captures"))
-    text = gateway.file.read_text() + '[providers.odd]\nbase_url = "URL"\nheaders = { x-meta = \'"user":"red","n\' }\n'
-    gateway.file.write_text(text.replace("URL", gateway.upstream.url))
+    odd = '[providers.odd]\nbase_url = "URL"\nheaders = { x-meta = \'"user": "red", "n\' }\n'
+    gateway.file.write_text(gateway.file.read_text() + odd.replace("URL", gateway.upstream.url))
     gateway.signal(signal.SIGHUP)
     gateway.says("the configuration was reloaded")
     model = gateway.upstream.play(whole())
