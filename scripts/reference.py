@@ -1,4 +1,4 @@
-"""Writes what is generated from code: the pages under docs/reference/, and a table for the web page.
+"""Writes what is generated from code: the pages under docs/reference/, and tables for the web page.
 
 `tests/test_reference.py` fails while a page is not what this would write.
 """
@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import get_args
 
+from penstock.core.losses import LOSSES
 from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Defect, Level
 from penstock.core.sabotage import ON_DEMAND, usage
 from penstock.gateway.config import json_schema
@@ -83,6 +84,46 @@ export const FAULTS = {faults};
 """
 
 
+LOSSES_PAGE = """\
+# Losses
+
+A client and a provider may speak different APIs. What a translation between the two drops or approximates is a
+**loss**: it has a code, it is counted, and it is shown. A request that is forwarded to a provider of the client's own
+API has no losses, but for fields that the provider is known to refuse.
+
+| where | what |
+|---|---|
+| the header `x-penstock-losses` | `code=count`, of the losses that were known before the headers left |
+| log, ledger, admin API, the page | `losses`: all of the call, by code |
+| metrics | `penstock_losses_total` by provider and code |
+| traces | `penstock.losses`: the codes |
+| `penstock inspect --as DIALECT` | what a recorded answer would lose for clients of that API |
+| the library | `StreamWriter.losses` |
+
+A call that tries several targets has the losses of the last one.
+
+## Strict mode
+
+Some losses can give a client another answer than it asked for. A call is *strict* if the request has the header
+`x-penstock-strict: 1`, or if its route, its key or the whole gateway is: `strict = true` in `[routes.NAME]` or
+`[server]`, `penstock keys create --strict`. Then targets for which the request would have such a loss are skipped. If
+no target is left, the answer is a 400 with the code `translation_loss`, and names the losses. If the *answer* has such
+a loss, its attempt fails with the same code: before the first content the next target is tried, and after it the stream
+ends with an error. A provider's health does not depend on that.
+
+This page is generated from `src/penstock/core/losses.py`.
+
+## The codes
+
+{losses}"""
+
+LOSSES_SCRIPT = """\
+// What each loss means. Generated from `core/losses.py` by `scripts/reference`.
+
+export const LOSSES = {losses};
+"""
+
+
 def pages() -> dict[Path, str]:
     """Every generated page: where it stands and what it says."""
     levels = {level: {code: row for code, row in REPAIRS.items() if row.level == level} for level in get_args(Level)}
@@ -91,9 +132,11 @@ def pages() -> dict[Path, str]:
     )
     return {
         ROOT / "docs" / "reference" / "repairs.md": repairs,
+        ROOT / "docs" / "reference" / "losses.md": LOSSES_PAGE.format(losses=_losses()),
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
         ROOT / "docs" / "reference" / "penstock.schema.json": json_schema(),
         ROOT / "src" / "penstock" / "serve" / "web" / "repairs.js": _script(),
+        ROOT / "src" / "penstock" / "serve" / "web" / "losses.js": _losses_script(),
     }
 
 
@@ -103,6 +146,20 @@ def _script() -> str:
         for table in (REPAIRS, FAULTS)
     )
     return REPAIRS_SCRIPT.format(repairs=repairs, notices=json.dumps(sorted(NOTICES)), faults=faults)
+
+
+def _losses_script() -> str:
+    rows = {code: {"meaning": row.meaning, "lost": row.lost} for code, row in LOSSES.items()}
+    return LOSSES_SCRIPT.format(losses=json.dumps(rows, indent=1))
+
+
+def _losses() -> str:
+    rows = ["| code | what happens | what is lost | why that is acceptable | strict mode |", "|---|---|---|---|---|"]
+    rows += [
+        f"| `{code}` | {row.meaning} | {row.lost} | {row.acceptable} | {'fails' if row.changes_meaning else ''} |"
+        for code, row in LOSSES.items()
+    ]
+    return "\n".join(rows) + "\n"
 
 
 def _table(defects: dict[str, Defect]) -> str:

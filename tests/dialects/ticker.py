@@ -7,8 +7,8 @@ It is a block dialect over SSE with named events. A request has a `brief` (the s
 A stream:
 
     event: open     {"ref": "t1", "by": "m"}
-    event: block    {"n": 0, "is": "text"}             or "thought", or "call" with "tool" and "ref"
-    event: more     {"n": 0, "s": "Hello"}
+    event: block    {"n": 0, "is": "text"}             or "thought", or "picture", or "call" with "tool" and "ref"
+    event: more     {"n": 0, "s": "Hello"}             of a picture: PNG in base64
     event: shut     {"n": 0}
     event: over     {"why": "done", "bill": {"read": 5, "wrote": 3}}      why: done, long, call
     event: broken   {"says": "out of paper"}
@@ -30,6 +30,8 @@ from penstock import (
     End,
     Event,
     Finish,
+    MediaDelta,
+    MediaPart,
     ReasoningDelta,
     ReasoningPart,
     RefusalDelta,
@@ -55,6 +57,7 @@ from penstock.core.dialects.dialect import (
     RequestError,
     RequestLimits,
 )
+from penstock.core.events import BlockKind
 from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
 from penstock.core.json_members import JsonMembers
@@ -64,6 +67,7 @@ from penstock.core.sink import Sink
 
 NAME = "ticker"
 WHY = {"done": "stop", "long": "length", "call": "tool_calls"}
+KINDS: dict[str, BlockKind] = {"text": "text", "thought": "reasoning", "picture": "media"}
 NATIVE = {reason: why for why, reason in WHY.items()}
 EVENTS = {"open": {"ref", "by"}, "block": {"n", "is"}, "more": {"n", "s"}, "over": {"why"}}
 
@@ -93,9 +97,11 @@ class TickerReader:
                 events.append(ToolCallStart(0, self._calls[n], ref, tool, block=n))
             case "block", {"n": int(n), "is": str(kind)}:
                 self._kinds[n] = kind
-                events.append(BlockStart(0, n, "reasoning" if kind == "thought" else "text", type=kind))
+                events.append(BlockStart(0, n, KINDS.get(kind, "text"), type=kind))
             case "more", {"n": int(n), "s": str(text)} if n in self._calls:
                 events.append(ToolCallDelta(0, self._calls[n], text))
+            case "more", {"n": int(n), "s": str(data)} if self._kinds.get(n) == "picture":
+                events.append(MediaDelta(0, n, "image/png", data))
             case "more", {"n": int(n), "s": str(text)}:
                 events.append(ReasoningDelta(0, text) if self._kinds.get(n) == "thought" else TextDelta(0, text))
             case "shut", {"n": int(n)}:
@@ -165,7 +171,9 @@ class TickerWriter:
                 return _frame("open", {"ref": id or self._facts.call_id, "by": model or self._facts.model})
             case BlockStart(_, n, kind):
                 self._open_block = n
-                return _frame("block", {"n": n, "is": "thought" if kind == "reasoning" else "text"})
+                return _frame("block", {"n": n, "is": next((own for own in KINDS if KINDS[own] == kind), "text")})
+            case MediaDelta(_, n, _, data):
+                return _frame("more", {"n": n, "s": data})
             case ToolCallStart(_, call, id, name, block=int(block)):
                 self._call_blocks[call] = block
                 return _frame("block", {"n": block, "is": "call", "ref": id, "tool": name})
@@ -319,8 +327,10 @@ class TickerSurface:
                     blocks.append({"is": "thought", "s": text})
                 case ToolCall(id, name, arguments):
                     blocks.append({"is": "call", "ref": id, "tool": name, "s": arguments})
+                case MediaPart(data=data):
+                    blocks.append({"is": "picture", "s": data})
                 case _:
-                    losses.append(Loss("media-dropped", type(part).__name__))
+                    losses.append(Loss("server-activity-hidden", type(part).__name__))
         usage = completion.usage
         body: dict[str, object] = {
             "ref": completion.id or facts.call_id,

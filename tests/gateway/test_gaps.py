@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from penstock import Completion, StreamReader, StreamWriter
+from penstock import StreamReader, StreamWriter
 from penstock.core.failure import Failure
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
@@ -73,7 +73,7 @@ class Client:
 
     def end(self, data: bytes) -> None: ...
 
-    def answer(self, completion: Completion) -> None: ...
+    def answer(self, body: bytes) -> None: ...
 
 
 class Relayed:

@@ -180,6 +180,7 @@ INSERT INTO keys VALUES (
 # The call and the key, as this version knows them: what version 1 did not know of them is not made up.
 FIRST_CALL = structs.replace(
     FULL,
+    losses={},
     attempts=tuple(
         structs.replace(
             attempt,
@@ -192,7 +193,7 @@ FIRST_CALL = structs.replace(
         for attempt in FULL.attempts
     ),
 )
-FIRST_KEY = structs.replace(KEY, rotated_ms=None, previous=b"", previous_until_ms=None)
+FIRST_KEY = structs.replace(KEY, strict=False, rotated_ms=None, previous=b"", previous_until_ms=None)
 
 
 def test_the_first_version_is_still_read(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def test_where_calls_are_removed_it_is_summed_up_anew(place: Place, book: Book) 
 
 
 def book_as_before(transaction: Transaction, entries: Sequence[Entry]) -> None:
-    """Book calls and attempts without the columns that the fifth version of the tables has added."""
-    added = {"approximate", "tier", "audio_input", "audio_output", "cache_write_1h"}
+    """Book calls and attempts without the columns that later versions of the tables have added."""
+    added = {"approximate", "tier", "audio_input", "audio_output", "cache_write_1h", "losses"}
     kept = [place for place, column in enumerate(CALL) if column not in added]
     rows = [tuple(call_row(entry)[place] for place in kept) for entry in entries]
     found = transaction.insert_new("calls", [CALL[place] for place in kept], rows)

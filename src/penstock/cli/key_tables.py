@@ -40,6 +40,7 @@ def shown(report: Report) -> str:
         "spent": spent if report["budget"] is None else f"{spent}; ${report['left']} left{_renewed(report)}",
         "limits": _limits(report) or "none",
         "models": _models(report) or "all",
+        "strict": "yes" if report["strict"] else "no",
         "tags": ", ".join(f"{name}={value}" for name, value in _mapping(report["tags"]).items()) or "none",
     }
     return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())

@@ -63,6 +63,7 @@ def command() -> None:
 @click.option("--tpm", type=int, metavar="N", help="Tokens per minute.")
 @click.option("--concurrent", type=int, metavar="N", help="Calls under way at a time.")
 @click.option("--model", "models", multiple=True, metavar="PATTERN", help="A model it is for, or groq/*. Repeatable.")
+@click.option("--strict", is_flag=True, help="Fail its calls where a translation would change their meaning.")
 @click.option("--expires", default="", metavar="WHEN", help="When it ends: 30d, or 2027-01-01.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put on its calls. Repeatable.")
 @_json

@@ -14,6 +14,7 @@ from penstock.cli.amounts import dollars, moment, money
 from penstock.cli.booked import Asked, config_option, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
+from penstock.core.losses import LOSSES
 from penstock.core.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.book import Book, Filter
@@ -116,7 +117,7 @@ def _follow(book: Book, wanted: Filter, last: int, show: Callable[[list[Entry]],
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> None:
-    """Show one call: its attempts, their tokens and prices, and what was repaired."""
+    """Show one call: its attempts, their tokens and prices, what was repaired, and what translations lost."""
     outer = ctx.parent.params.get("file") if ctx.parent is not None else None
     _show_one(file or outer, id, as_json=as_json)
 
@@ -165,13 +166,14 @@ def _line(entry: Entry, names: dict[str, str]) -> list[str]:
 
 def _notes(entry: Entry) -> list[str]:
     """What is not as it usually is."""
-    repairs = sum(by_level(entry.repairs)[0].values())
+    repairs, losses = sum(by_level(entry.repairs)[0].values()), sum(entry.losses.values())
     return [
         *([entry.code] if entry.code else []),
         *([counted(len(entry.attempts), "attempt")] if len(entry.attempts) > 1 else []),
         *(["estimated"] if entry.measure == "estimated" else []),
         *(["approximate cost"] if entry.approximate else []),
         *([counted(repairs, "repair")] if repairs else []),
+        *([f"{losses} {'loss' if losses == 1 else 'losses'}"] if losses else []),
     ]
 
 
@@ -196,14 +198,23 @@ def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
         _show_defect(_styled(one_line(code), fg="yellow"), code, count)
     for code, count in notices.items():
         _show_defect(f"{_styled('notice', dim=True)}  {one_line(code)}", code, count)
+    for code, count in entry.losses.items():
+        loss = LOSSES.get(code)
+        meaning = f"{loss.meaning} Lost: {loss.lost}" if loss is not None else ""
+        _show_code(f"{_styled('loss', fg='yellow')}  {one_line(code)}", count, meaning)
 
 
 def _show_defect(heading: str, code: str, count: int) -> None:
+    defect = REPAIRS.get(code)
+    _show_code(heading, count, f"{defect.wrong} {defect.done}" if defect is not None else "")
+
+
+def _show_code(heading: str, count: int, meaning: str) -> None:
+    """`meaning` is empty where a later version has written a code that this one does not know."""
     click.echo()
     click.echo(f"{heading}  ×{count}")
-    defect = REPAIRS.get(code)
-    if defect is not None:  # a later version's may be unknown to this one
-        click.echo(f"  {defect.wrong} {defect.done}")
+    if meaning:
+        click.echo(f"  {meaning}")
 
 
 def _styled(text: str, **style: Any) -> str:

@@ -12,6 +12,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+# In a message.
+_MOST_DETAILS = 3
+_LONGEST_DETAIL = 60
+
 
 class Loss(Struct, frozen=True, gc=False):
     """One thing that a translation could not carry: a row of `LOSSES`, and which field or value it was."""
@@ -122,6 +126,20 @@ LOSSES: dict[str, LossRow] = {
 def changes_meaning(losses: Iterable[Loss]) -> list[str]:
     """The codes, each once, of the losses that can change what the client gets."""
     return sorted({loss.code for loss in losses if LOSSES[loss.code].changes_meaning})
+
+
+def described(losses: Iterable[Loss]) -> str:
+    """The losses that can change what the client gets, in words: each code once, with the first few details."""
+    details: dict[str, list[str]] = {}
+    for loss in losses:
+        if LOSSES[loss.code].changes_meaning:
+            details.setdefault(loss.code, []).append(loss.detail[:_LONGEST_DETAIL])
+    return ", ".join(_with_details(code, given) for code, given in sorted(details.items()))
+
+
+def _with_details(code: str, given: list[str]) -> str:
+    few = [detail for detail in dict.fromkeys(given) if detail][:_MOST_DETAILS]
+    return f"{code} ({', '.join(few)})" if few else code
 
 
 def counted(losses: Iterable[Loss]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
+from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, FrameReader
 from penstock.core.dialects.openai_chat.habit import Beginning, Habit
 from penstock.core.dialects.openai_chat.mould import Mould
@@ -463,6 +464,7 @@ class StreamWriter:
 
     def _use(self, dialect: str, facts: AnswerFacts) -> None:
         self.dialect = dialect
+        self._facts = facts
         self._include_usage = facts.include_usage
         self._writer = surface_dialect(dialect).writer(facts)
         self.losses = self._writer.losses
@@ -475,6 +477,10 @@ class StreamWriter:
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events; whole, so that they can be sent at once."""
         return self._writer.write(events)
+
+    def write_body(self, completion: Completion) -> bytes:
+        """The body of the same answer, unstreamed."""
+        return surface_dialect(self.dialect).write_body(completion, self._facts, self.losses)
 
     def write_end(self, tail: Tail | None, events: Iterable[Event]) -> bytes:
         """The bytes that tell the last events; those of a usual ending, where they came so and may go on so."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
+from penstock.core.losses import counted
 from penstock.core.price import ServiceTier, charge
 from penstock.core.usage import Tokens
 from penstock.gateway.call import Attempt, Call
@@ -49,6 +50,7 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
         first_event_ms=round(first_s * 1000) if first_s is not None else None,
         duration_ms=round(call.total_s * 1000),
         repairs=call.repairs,
+        losses=counted(call.losses) if call.losses else {},
         tags=call.tags,
         user=call.user,
         attempts=(

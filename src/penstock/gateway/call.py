@@ -43,6 +43,8 @@ _SAID: dict[type[Event], str] = {
     ToolCallDelta: "arguments",
 }
 SPOKEN = frozenset((*_SAID, Extra))
+# Of one call. What a provider sends beyond that is not counted.
+_MOST_LOSSES = 1_000
 # Longer than the name of any service tier.
 _LONGEST_TIER = 64
 
@@ -218,7 +220,9 @@ class Call(Struct, eq=False):
     total_s: float = 0.0
     repairs: dict[str, int] = {}
     losses: list[Loss] = []
-    """What translations between the client's dialect and the provider's could not carry."""
+    """What the translation of the request for the last target could not carry, and that of its answer."""
+    strict: bool = False
+    """Whether a loss that changes the meaning is a failure."""
 
     @property
     def usage(self) -> Usage | Tokens | None:
@@ -227,6 +231,10 @@ class Call(Struct, eq=False):
             return None
         last = self.attempts[-1]
         return last.tokens or last.usage
+
+    def note_losses(self, losses: list[Loss]) -> None:
+        """Add losses of the answer."""
+        self.losses += losses[: max(0, _MOST_LOSSES - len(self.losses))]
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""

@@ -67,6 +67,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_event_ms: int | None = None
     duration_ms: int = 0
     repairs: Mapping[str, int] = {}
+    losses: Mapping[str, int] = {}
+    """How often each code of `core/losses.py` occurred: what translations of the request and the answer dropped."""
     tags: Mapping[str, str] = {}
     """The client's own (`metadata`), over those of its key."""
     user: str = ""

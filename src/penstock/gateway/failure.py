@@ -12,11 +12,13 @@
 | the gateway, or a model on its machine, cannot | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
 | a provider that replays has no capture | `capture_not_found` | 404 | no |
 | a model on its machine takes text only | `local_text_only` | 400 | yes |
+| strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
+| strict mode: the answer does | `translation_loss` | 502 | yes |
 
 "Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import structs
@@ -24,6 +26,7 @@ from msgspec import structs
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
+from penstock.core.losses import Loss, described
 from penstock.gateway.error_body import read_body
 from penstock.gateway.mask import masked, masked_json
 from penstock.upstream.replay import NO_CAPTURE
@@ -35,6 +38,8 @@ FAULT_CODES = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
+# What strict mode refuses. No provider is at fault: it does not count against a target's health.
+TRANSLATION_LOSS = "translation_loss"
 # How the codes begin of what lies in the gateway itself, or in its own model, and is no target's fault.
 OURS = ("gateway_", "local_")
 # What asking again does not mend.
@@ -121,6 +126,28 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
         upstream_status=status,
         body=error.envelope,
         dialect=dialect,
+    )
+
+
+def from_request_losses(losses: Iterable[Loss]) -> Failure:
+    """The failure that losses of a strict request are, where they change its meaning."""
+    return Failure(
+        code=TRANSLATION_LOSS,
+        message="the call is strict, and for the providers of this model the request can only be written with losses "
+        f"that change its meaning: {described(losses)}",
+        status=400,
+        kind="invalid_request_error",
+        passing=False,
+    )
+
+
+def from_answer_losses(losses: Iterable[Loss]) -> Failure:
+    """The failure that losses of the answer to a strict request are, where they change its meaning."""
+    return Failure(
+        code=TRANSLATION_LOSS,
+        message="the call is strict, and the provider's answer can only be written with losses that change its "
+        f"meaning: {described(losses)}",
+        passing=False,
     )
 
 

@@ -38,6 +38,7 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "tokens_per_minute": key.tokens_per_minute,
         "concurrent": key.concurrent,
         "models": list(key.models),
+        "strict": key.strict,
         "tags": dict(key.tags),
     }
 

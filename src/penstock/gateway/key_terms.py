@@ -42,6 +42,7 @@ class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     concurrent: int | None = None
     models: tuple[str, ...] = ()
     expires: str = ""
+    strict: bool = False
     tags: Mapping[str, str] = {}
 
 
@@ -63,6 +64,7 @@ def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
         concurrent=_limit(terms.concurrent, "concurrent"),
         models=_models(terms.models),
         tags=_tags(terms.tags),
+        strict=terms.strict,
         expires_ms=parse_expiry(terms.expires, now_ms) if terms.expires else None,
     )
     return secret, key

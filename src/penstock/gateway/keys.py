@@ -54,6 +54,8 @@ class Key(Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     """Patterns of the names that it may ask for, such as `groq/*`; empty for all."""
     tags: Mapping[str, str] = {}
+    strict: bool = False
+    """Whether losses in translation that change the meaning fail its calls."""
     expires_ms: int | None = None
     revoked_ms: int | None = None
 

@@ -16,12 +16,13 @@ from msgspec import structs
 
 from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
 from penstock.core.failure import Failure
+from penstock.core.losses import changes_meaning
 from penstock.core.request import ClientRequest
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway import refusals
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Target
-from penstock.gateway.failure import from_transport
+from penstock.gateway.failure import from_request_losses, from_transport
 from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.leaked_keys import LeakedKeys
@@ -144,6 +145,8 @@ class Gateway:
             return None
         if plans:
             call.model = plans[0].route
+            if plans[0].strict or (key is not None and key.strict):
+                call.strict = True
         if len(plans) == 1 and (key is None or key.budget is None) and not self.health.cooling_s(plans[0].target):
             return plans  # nearly always
         return self._choose(call, client, plans)
@@ -157,7 +160,8 @@ class Gateway:
         if not ready:
             client.refuse(refusals.all_cooling(min(map(self.health.cooling_s, plans[0].among))))
             return None
-        ready = ready[: self.config.retries.max_attempts]
+        if not call.strict:  # else targets may be skipped without an attempt
+            ready = ready[: self.config.retries.max_attempts]
         if call.key is not None and call.key.budget is not None:
             ready = self.ledger.affordable(ready)
         if not ready:
@@ -264,10 +268,17 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         """Make the request for the present target; returns why it cannot be made, if it cannot."""
         return None
 
-    def _try(self) -> None:
+    def _try(self, failed: Failure | None = None) -> None:
+        """Try the present target, or the next one that the request can be written for.
+
+        `failed` is why the target before it has failed. The client is told that, if there is no further one.
+        """
+        losses = self._call.losses
         while (failure := self._prepare()) is not None:  # the target is not asked: that is no attempt
             if self._tried + 1 >= len(self._plans):
-                self._client.refuse(failure)
+                if failed is not None:
+                    self._call.losses = losses
+                self._client.refuse(failed or failure)
                 return
             self._tried += 1
             self._plan = self._plans[self._tried]
@@ -328,11 +339,13 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         self._probe = False
         health.failed(self._plan.target, failure)
         following = self._plans[self._tried + 1 : self._tried + 2] if failure.retryable else ()
+        if len(self._call.attempts) >= self._gateway.config.retries.max_attempts:
+            following = ()
         if following and self._gateway.budget.spend():
             self._tried += 1
             self._plan = following[0]
             self._fresh = False
-            self._try()
+            self._try(failure)
             return
         wait = min(map(health.cooling_s, self._plan.among))
         if wait and not failure.retry_after:
@@ -436,8 +449,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             self._outgoing = outgoing = plan.upstream.write_request(self._request, plan.destination)
         except RequestError as error:
             return error.failure
-        self._call.losses = list(outgoing.losses)
-        return None
+        losses = self._call.losses = list(outgoing.losses)
+        return from_request_losses(losses) if self._call.strict and changes_meaning(losses) else None
 
     def _writer(self) -> StreamWriter:
         """What writes the answer for the client."""

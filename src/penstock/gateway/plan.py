@@ -66,6 +66,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """How requests are written, and answers read."""
     max_event: int
     patience: Patience
+    strict: bool
+    """Whether its route is strict."""
     record: str
     """Where captures of its answers go; empty for nowhere."""
     habit: Habit | None = None
@@ -132,6 +134,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             upstream=upstream_dialect(provider.dialect),
             max_event=max(route.max_event, _MAX_BODY) if whole_body else route.max_event,
             patience=self._patience(target),
+            strict=route.strict or server.strict,
             record=directory if self._recorded else "",
         )
 

@@ -42,11 +42,19 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.failure import Failure
+from penstock.core.losses import changes_meaning
 from penstock.core.stream import Reader, StreamWriter
 from penstock.core.usage import Usage
 from penstock.gateway.call import NOTED, SPOKEN, Call, size_of
 from penstock.gateway.error_body import MAX_ERROR_BODY
-from penstock.gateway.failure import from_fault, from_status, from_transport, redacted
+from penstock.gateway.failure import (
+    TRANSLATION_LOSS,
+    from_answer_losses,
+    from_fault,
+    from_status,
+    from_transport,
+    redacted,
+)
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
 from penstock.gateway.tape import Tape
 from penstock.gateway.timed import Timed
@@ -360,6 +368,11 @@ class Relay(Timed):
             self._writer.note(events)
         else:
             data = self._writer.write(events)
+        if self._writer.losses and (lost := self._note_losses()) is not None:
+            if self._phase == "streaming":
+                self._client.write(data)  # what the client's dialect has a place for
+            self._fail(lost)
+            return
         if self._phase == "waiting":
             self._held += data
             if len(self._held) <= _MAX_HELD and not _is_content(events, usual=usual):
@@ -376,13 +389,28 @@ class Relay(Timed):
             self._release([event for event in events[:-1] if type(event) is not Finish])
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
             return
+        if self._answer is None:
+            data = self._held + self._writer.write_end(self._reader.tail if self._forwards else None, events)
+        else:
+            self._answer.extend(events)
+            data = self._writer.write_body(self._answer.completion)
+        if self._writer.losses and (lost := self._note_losses()) is not None:
+            self._fail(lost)
+            return
         self._commit()
         self._finish("completed")
         if self._answer is None:
-            self._client.end(self._held + self._writer.write_end(self._reader.tail if self._forwards else None, events))
+            self._client.end(data)
         else:
-            self._answer.extend(events)
-            self._client.answer(self._answer.completion)
+            self._client.answer(data)
+
+    def _note_losses(self) -> Failure | None:
+        """Note on the call what the writer could not express since the last time; the failure that it is if the call is
+        strict and a loss changes the meaning."""
+        losses = self._writer.losses[:]
+        self._writer.losses.clear()
+        self._call.note_losses(losses)
+        return from_answer_losses(losses) if self._call.strict and changes_meaning(losses) else None
 
     def _commit(self) -> None:
         if self._phase != "waiting":
@@ -425,7 +453,7 @@ class Relay(Timed):
         if not 200 <= self._status < 300:
             return False
         unstreamed = "json" in self._headers.get("content-type", "")
-        return failure.code == _TOO_LARGE or (unstreamed and ending in ("truncated", "timed_out"))
+        return failure.code in (_TOO_LARGE, TRANSLATION_LOSS) or (unstreamed and ending in ("truncated", "timed_out"))
 
     def _finish(self, ending: Ending) -> None:
         committed = self._phase == "streaming"

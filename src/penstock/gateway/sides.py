@@ -5,7 +5,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock.core.completion import Completion
 from penstock.http.client import Receiver
 
 
@@ -50,7 +49,7 @@ class Client(Protocol):
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream, and end the body."""
 
-    def answer(self, completion: Completion) -> None:
+    def answer(self, body: bytes) -> None:
         """Send a whole, unstreamed answer."""
 
 
@@ -72,7 +71,7 @@ class Nobody:
     def end(self, data: bytes) -> None:
         """Nobody waits for it."""
 
-    def answer(self, completion: Completion) -> None:
+    def answer(self, body: bytes) -> None:
         """Nobody waits for it."""
 
 

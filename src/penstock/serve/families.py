@@ -87,6 +87,12 @@ LIMITS_STORE_CHANGES = _counter(
 LOOP_LAG = _histogram("loop_lag", "How late the event loop was, looked at once a second.", _LAGS)
 REPAIRS = _counter("repairs", "Defects of providers' streams that were repaired.", "provider", "code")
 NOTICES = _counter("notices", "Harmless habits met in providers' streams.", "provider", "code")
+LOSSES = _counter(
+    "losses",
+    "What translations between the client's API and the provider's dropped or approximated.",
+    "provider",
+    "code",
+)
 DROPPED = _counter("telemetry_dropped", "Spans that no collector took.")
 
 FAMILIES: tuple[Family, ...] = (
@@ -109,6 +115,7 @@ FAMILIES: tuple[Family, ...] = (
     LOOP_LAG,
     REPAIRS,
     NOTICES,
+    LOSSES,
     DROPPED,
 )
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -207,6 +207,7 @@ def _fields(call: Call, entry: Entry, client: str) -> dict[str, object]:
         "total_s": round(call.total_s, 4),
         "repairs": repairs,
         "notices": notices,
+        "losses": entry.losses,
     }
 
 
@@ -221,14 +222,15 @@ def _pretty_line(fields: Mapping[str, object]) -> bytes:
         f"first {fields['first_event_s']} s" if fields["first_event_s"] is not None else "",
         f"total {fields['total_s']} s",
         f"({fields['code']})" if fields["code"] else "",
-        _repaired(fields["repairs"]),
+        _codes("repairs", fields["repairs"]),
+        _codes("losses", fields["losses"]),
         f"key {fields['key']}" if fields["key"] else "",
         f"{fields['request_id']}",
     ]
     return ("  ".join(filter(None, parts)) + "\n").encode(errors="replace")
 
 
-def _repaired(repairs: object) -> str:
-    if not repairs or not isinstance(repairs, dict):
+def _codes(name: str, counts: object) -> str:
+    if not counts or not isinstance(counts, dict):
         return ""
-    return f"repairs {', '.join(f'{code} ×{count}' for code, count in repairs.items())}"
+    return f"{name} {', '.join(f'{code} ×{count}' for code, count in counts.items())}"

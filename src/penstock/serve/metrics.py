@@ -135,7 +135,7 @@ class Metrics:
         for settled in waiting:
             call, entry = settled
             attempts = entry.attempts
-            if len(attempts) != 1 or call.repairs:
+            if len(attempts) != 1 or call.repairs or call.losses:
                 self._count_any(call, entry)
                 continue
             attempt = attempts[0]
@@ -170,6 +170,8 @@ class Metrics:
                 self.tally.add(family, (name, code), count)
             if any(tried.gaps.counts):
                 self.tally.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
+        for code, count in entry.losses.items():
+            self.tally.add(families.LOSSES, (provider, code), count)
         if call.overhead_s is not None:
             observe(families.OVERHEAD, (), call.overhead_s)
         if entry.stream and call.first_event_s is not None:

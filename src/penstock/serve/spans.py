@@ -106,6 +106,8 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
     for name, counts in zip((named.REPAIRS, named.NOTICES), by_level(entry.repairs), strict=True):
         if counts:
             found[name] = sum(counts.values())
+    if entry.losses:
+        found[named.LOSSES] = tuple(entry.losses)
     return found
 
 

@@ -24,7 +24,7 @@ def _columns(names: str) -> tuple[str, ...]:
 # Texts stand together, and so do numbers: they are looked at together.
 CALL = _columns(
     "id key surface model code end_user at_ms settled_ms status duration_ms input output cached cache_write reasoning"
-    " cost unpriced approximate stream outcome measure first_event_ms repairs tags"
+    " cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
 )
 ATTEMPT = _columns(
     "number provider model code price tier status began_ms duration_ms events longest_gap_ms input output cached"
@@ -33,7 +33,7 @@ ATTEMPT = _columns(
 )
 KEY = _columns(
     "id name digest hint created_ms budget period requests_per_minute tokens_per_minute concurrent models tags"
-    " expires_ms revoked_ms rotated_ms previous previous_until_ms"
+    " strict expires_ms revoked_ms rotated_ms previous previous_until_ms"
 )
 # A billion dollars, in nanodollars.
 LARGEST = 10**18
@@ -53,7 +53,8 @@ def call_row(entry: Entry) -> Row:
         entry.outcome,
         entry.measure,
         _number(entry.first_event_ms),
-        _json({text(code): number(count) for code, count in entry.repairs.items()}) if entry.repairs else "{}",
+        _counted(entry.repairs),
+        _counted(entry.losses),
         _json(tags(entry)) if entry.tags else "{}",
     )
 
@@ -112,6 +113,7 @@ def _read_entry(rows: list[Row]) -> Entry:
         first_event_ms=cast("int | None", call["first_event_ms"]),
         duration_ms=cast(int, call["duration_ms"]),
         repairs=msgspec.json.decode(cast(str, call["repairs"]), type=dict[str, int]),
+        losses=msgspec.json.decode(cast(str, call["losses"]), type=dict[str, int]),
         tags=msgspec.json.decode(cast(str, call["tags"]), type=dict[str, str]),
         user=cast(str, call["end_user"]),
         attempts=tuple(
@@ -168,6 +170,7 @@ def key_row(key: Key) -> Row:
         _number(key.concurrent),
         _json([text(model) for model in key.models]),
         _json({text(name): text(value) for name, value in key.tags.items()}),
+        int(key.strict),
         _number(key.expires_ms),
         _number(key.revoked_ms),
         _number(key.rotated_ms),
@@ -192,6 +195,7 @@ def read_key(values: Row) -> Key:
         concurrent=cast("int | None", row["concurrent"]),
         models=msgspec.json.decode(cast(str, row["models"]), type=tuple[str, ...]),
         tags=msgspec.json.decode(cast(str, row["tags"]), type=dict[str, str]),
+        strict=bool(row["strict"]),
         expires_ms=cast("int | None", row["expires_ms"]),
         revoked_ms=cast("int | None", row["revoked_ms"]),
         rotated_ms=cast("int | None", row["rotated_ms"]),
@@ -232,6 +236,11 @@ def _number(value: int | None) -> int | None:
 
 def _counts(tokens: Tokens) -> tuple[int, int, int, int, int]:
     return tokens.input, tokens.output, tokens.cached, tokens.cache_write, tokens.reasoning
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    """How often each code occurred."""
+    return _json({text(code): number(count) for code, count in counts.items()}) if counts else "{}"
 
 
 def _json(value: object) -> str:

@@ -246,8 +246,16 @@ def _fifth(_words: Words) -> Sequence[str]:
     )
 
 
+def _sixth(_words: Words) -> Sequence[str]:
+    """What translations between dialects lost, and whether a key is strict about it."""
+    return (
+        "ALTER TABLE calls ADD COLUMN losses TEXT NOT NULL DEFAULT '{}'",
+        "ALTER TABLE keys ADD COLUMN strict BIGINT NOT NULL DEFAULT 0",
+    )
+
+
 # The n-th leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

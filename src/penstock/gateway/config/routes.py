@@ -41,6 +41,7 @@ class RouteLoader:
             targets=tuple(targets),
             max_event=given.get("max_event", self._limits.max_event),
             set=MappingProxyType(given.get("set", {})),
+            strict=given.get("strict", False),
             record=given.get("record"),
         )
 

@@ -50,6 +50,10 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     max_event: Annotated[
         Annotated[int, Meta(ge=1024)] | None, Meta(description="Bytes of one event, if not limits.max_event.")
     ] = None
+    strict: Annotated[
+        bool,
+        Meta(description="Whether translations between APIs that change the meaning are failures; see clients.md."),
+    ] = False
     record: Annotated[
         str | None, Meta(description='Where its captures go, if not to server.record; "" for nowhere.')
     ] = None

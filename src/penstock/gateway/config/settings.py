@@ -59,6 +59,9 @@ class Server(Struct, frozen=True, kw_only=True):
     replay_only: Annotated[
         bool, Meta(description="Whether only providers that replay captures are there, so that no call is ever live.")
     ] = False
+    strict: Annotated[
+        bool, Meta(description="Whether every route is strict, and every provider/model that is called by its name.")
+    ] = False
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
     heartbeat_s: Annotated[Seconds, Meta(description="A waiting client gets a comment this often.")] = 10.0
     drain_s: Annotated[Seconds, Meta(description="How long running streams may go on after SIGTERM.")] = 30.0
@@ -267,6 +270,8 @@ class Route(Struct, frozen=True, kw_only=True):
     max_event: int
     # Fields of the request that the route overrides.
     set: Mapping[str, object] = MappingProxyType({})
+    # Whether losses in translation that change the meaning are failures.
+    strict: bool = False
     # Where its captures go: None for where all others go, "" for nowhere.
     record: str | None = None
 

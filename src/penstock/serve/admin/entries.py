@@ -28,6 +28,7 @@ def told_entry(entry: Entry) -> dict[str, object]:
         "cost": money(entry.cost),
         "approximate": entry.approximate,
         "repairs": dict(entry.repairs),
+        "losses": dict(entry.losses),
         "tags": dict(entry.tags),
         "user": entry.user or None,
         "attempts": [_attempt(attempt) for attempt in entry.attempts],

@@ -1,11 +1,8 @@
 """Answers: the surface of any dialect that is offered, and the client's side of one call on it."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from penstock.core.completion import Completion
-from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.request import ClientRequest
 from penstock.gateway.pipeline import Gateway
@@ -50,11 +47,8 @@ class AnswerClient(SurfaceClient):
         self._settle()  # first: what the client has seen the end of is accounted for
         self._exchange.end(data)
 
-    def answer(self, completion: Completion) -> None:
+    def answer(self, body: bytes) -> None:
         """Send a whole, unstreamed answer."""
-        call = self.call
-        call.status = 200
-        facts = AnswerFacts(call_id=call.id, model=call.attempts[-1].model, created=int(time.time()))
-        body = surface_dialect(call.dialect).write_body(completion, facts, call.losses)
+        self.call.status = 200
         self._settle()
-        self._exchange.respond(200, {"content-type": JSON} | call_headers(call), body)
+        self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body)

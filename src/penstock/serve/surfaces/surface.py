@@ -21,6 +21,10 @@ from penstock.serve.surfaces.client import BROKEN, SurfaceClient, report
 # A body of this size may take longer to read than others should wait: it is read beside the loop.
 _LARGE_BODY = 262_144
 
+# Asks that losses in translation which change the meaning are failures. Any other value means yes.
+STRICT_HEADER = "x-penstock-strict"
+_NOT_STRICT = ("", "0", "false")
+
 Asked = TypeVar("Asked", ClientRequest, EmbeddingsRequest)
 
 
@@ -90,6 +94,7 @@ class Surface(ABC, Generic[Asked]):
             at_ms=time.time_ns() // 1_000_000,
             key=key,
             tags=self.tags,
+            strict=exchange.request.headers.get(STRICT_HEADER, "").strip().lower() not in _NOT_STRICT,
         )
         client = self._client(exchange, call, self._over)
         self._calls[client] = None

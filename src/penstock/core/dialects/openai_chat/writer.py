@@ -62,6 +62,8 @@ class OpenAIChatWriter:
     """Events of one stream → its bytes."""
 
     _failed = False
+    # The last block of media.
+    _dropped: tuple[int, int] | None = None
     # The chunk under construction, and the last step of the order above that it holds.
     _step = -1
     _choice: dict[str, object] | None = None
@@ -152,12 +154,20 @@ class OpenAIChatWriter:
                 self.losses.append(Loss("server-activity-hidden", event.type))
             case Seal():
                 self.losses.append(Loss("seal-dropped", event.scheme))
-            case MediaDelta():
-                self.losses.append(Loss("media-dropped", event.mime))
+            case BlockStart(choice, block, kind="media"):
+                self._drop_media(choice, block, event.type)
+            case MediaDelta(choice, block):
+                self._drop_media(choice, block, event.mime)
             case Repair() | BlockStart() | BlockEnd():
                 pass  # repairs are ours to count, not the client's to see; chat has no blocks
             case Fault():
                 self._write_error(_fault_body(event))
+
+    def _drop_media(self, choice: int, block: int, detail: str) -> None:
+        """One loss for each block, in however many pieces it comes."""
+        if (choice, block) != self._dropped:
+            self._dropped = (choice, block)
+            self.losses.append(Loss("media-dropped", detail))
 
     def _name(self, start: Start) -> None:
         """Call the answer what the provider calls it, as far as it does."""

@@ -1,9 +1,10 @@
-// One call: its attempts on one clock, what it took and by which price, what was repaired, notices, and a request like it.
+// One call: its attempts on one clock, what it took and by which price, what was repaired, notices, losses, and a request like it.
 
 import { link } from '../kit/address.js';
 import { announce, copy, facts, h, outcome, s } from '../kit/dom.js';
 import { cost, count, duration, exactly, plural } from '../kit/format.js';
 import { fail, get, ticked } from '../kit/http.js';
+import { LOSSES } from '../losses.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
 
 const MEASURES = {
@@ -20,7 +21,7 @@ export async function showCall(root, address, names, signal) {
     const [entry, known, state] = await Promise.all([get(`/admin/entries/${encodeURIComponent(address.id)}`, signal), names, get('/admin/state', signal)]);
     root.querySelector('h1').textContent = entry.model;
     place.removeAttribute('aria-busy');
-    place.replaceChildren(summary(entry, known), ...[waterfall(entry), usage(entry), repairs(entry), notices(entry), tags(entry), curl(entry, state)].filter(Boolean));
+    place.replaceChildren(summary(entry, known), ...[waterfall(entry), usage(entry), repairs(entry), notices(entry), losses(entry), tags(entry), curl(entry, state)].filter(Boolean));
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 404) error.todo = 'A call is booked a moment after it ends. If it has just run, reload; else it is not in this ledger.';
@@ -101,6 +102,12 @@ function repairs(entry) {
 function notices(entry) {
   const found = Object.entries(entry.repairs).filter(([code]) => NOTICES.has(code));
   return found.length ? section('Notices', h('dl', { class: 'meanings soft' }, found.map(meaning))) : null;
+}
+
+// What translations between the client's API and the provider's dropped or approximated.
+function losses(entry) {
+  const found = Object.entries(entry.losses);
+  return found.length ? section('Losses', h('dl', { class: 'meanings' }, found.map(([code, times]) => [h('dt', {}, code, times > 1 ? ` ×${times}` : ''), h('dd', {}, LOSSES[code] ? ticked(`${LOSSES[code].meaning} Lost: ${LOSSES[code].lost}`) : '')]))) : null;
 }
 
 function meaning([code, times]) {

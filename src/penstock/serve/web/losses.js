@@ -1,0 +1,68 @@
+// What each loss means. Generated from `core/losses.py` by `scripts/reference`.
+
+export const LOSSES = {
+ "cache-hint-dropped": {
+  "meaning": "A part of the request is marked for the provider's prompt cache, and the provider's API has no such mark.",
+  "lost": "The provider may cache less, or by its own rules."
+ },
+ "content-dropped": {
+  "meaning": "A part of the conversation exists only in the client's API.",
+  "lost": "The model does not see that part."
+ },
+ "error-flag-as-text": {
+  "meaning": "A tool's result is marked as an error, and the provider's API has no such mark.",
+  "lost": "The mark; the result begins with the word `Error:` instead."
+ },
+ "field-dropped": {
+  "meaning": "A field of the request exists only in the client's API.",
+  "lost": "What the field asks for."
+ },
+ "max-tokens-assumed": {
+  "meaning": "The provider's API demands a limit on the output, and the client set none.",
+  "lost": "Answers longer than the assumed limit end with the finish reason `length`."
+ },
+ "option-refused-by-provider": {
+  "meaning": "The provider is known to refuse a field that the client sent, so the field is removed.",
+  "lost": "What the field asks for; usage that the client asked for is still reported by Penstock."
+ },
+ "reasoning-dropped": {
+  "meaning": "Earlier reasoning of the model cannot be sent to this provider.",
+  "lost": "The model does not see its earlier reasoning."
+ },
+ "result-media-moved": {
+  "meaning": "A tool's result holds an image or a file, and the provider's API allows only text there.",
+  "lost": "Nothing: the media follow in a message of the user."
+ },
+ "sampling-dropped": {
+  "meaning": "The provider's API lacks a sampling setting that the client sent.",
+  "lost": "The setting."
+ },
+ "server-tool-dropped": {
+  "meaning": "The client offers a tool that its own provider would execute, and the target has no such tool.",
+  "lost": "The model cannot use the tool."
+ },
+ "stop-dropped": {
+  "meaning": "The provider's API has no stop sequences, or fewer than the client sent.",
+  "lost": "The answer goes on where the client wanted it to end."
+ },
+ "tool-option-dropped": {
+  "meaning": "A tool carries an option that the provider's API lacks.",
+  "lost": "The option; the tool itself stays."
+ },
+ "citation-dropped": {
+  "meaning": "A citation has no place in the client's API.",
+  "lost": "The citation; the text that it belongs to stays."
+ },
+ "media-dropped": {
+  "meaning": "The model sent an image, sound or video, and the client's API has no place for it.",
+  "lost": "The media."
+ },
+ "seal-dropped": {
+  "meaning": "The provider sealed its reasoning with a proof, and the client's API has no place for the proof.",
+  "lost": "The client cannot send this reasoning back to the provider."
+ },
+ "server-activity-hidden": {
+  "meaning": "The provider executed a tool itself, and the client's API cannot express that.",
+  "lost": "The call and its result; the text that the model made of them stays."
+ }
+};

@@ -1,0 +1,293 @@
+"""What a translation loses is declared everywhere; where a call is strict, a loss that changes the meaning fails it."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.dialects.registry import DIALECTS
+from tests.dialects.test_ticker import CHAT, HELLO, OPEN, OVER, Tick, TickerGateway, folded, frames, ticks
+from tests.dialects.ticker import TICKER
+from tests.faults.client import Response, body, get, post
+from tests.faults.gateway import Table, settings
+from tests.faults.scripts import stream
+from tests.faults.upstream import JSON, Op, Upstream, chunk, head, last_chunk, sleep, status
+
+TOKEN = "the-token-of-these-tests-5c1e"
+STRICT = {"x-penstock-strict": "1"}
+PICTURE: tuple[Tick, ...] = (
+    ("block", {"n": 1, "is": "picture"}),
+    ("more", {"n": 1, "s": "iVBO"}),
+    ("more", {"n": 1, "s": "Rw0K"}),
+    ("shut", {"n": 1}),
+)
+PICTURE_BODY = json.dumps(
+    {
+        "ref": "t1",
+        "by": "ticker-1",
+        "blocks": [{"is": "text", "s": "Look:"}, {"is": "picture", "s": "iVBORw0K"}],
+        "why": "done",
+        "bill": {"read": 5, "wrote": 3},
+    }
+).encode()
+# What stands in the configuration, by route. The ticker has no stop sequences, and chat no pictures.
+ROUTES = {
+    "either": '["tape/either-a", "main/either-b"]',
+    "three": '["tape/three-a", "tape/three-b", "main/three-c"]',
+    "failing": '["main/failing-a", "tape/failing-b"]',
+}
+
+
+@contextmanager
+def started(folder: Path, **tables: Table) -> Iterator[TickerGateway]:
+    with Upstream() as upstream:
+        tape = [
+            "[providers.tape]",
+            f'base_url = "{upstream.url}"',
+            'dialect = "ticker"',
+            'path = "/ticker"',
+            'api_key = "canary-of-the-ticker-1234"',
+        ]
+        routes = [line for name, targets in ROUTES.items() for line in (f"[routes.{name}]", f"targets = {targets}")]
+        strict = ["[routes.careful]", 'targets = ["tape/careful"]', "strict = true"]
+        retries = {"max_attempts": 2}
+        configuration = settings(upstream.url, retries=retries, **tables) + "\n".join([*tape, *routes, *strict, ""])
+        root = str(Path(__file__).resolve().parents[2])
+        with TickerGateway(folder, upstream, configuration, environment={"PYTHONPATH": root}) as gateway:
+            yield gateway
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TickerGateway]:
+    with started(tmp_path_factory.mktemp("losses")) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def gateway(shared: TickerGateway) -> Iterator[TickerGateway]:
+    yield shared
+    shared.quiet()
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DIALECTS, "ticker", TICKER)
+
+
+def ask(gateway: TickerGateway, model: str, headers: dict[str, str], *, live: bool = True, **fields: Any) -> Response:
+    """Ask as a client that speaks chat."""
+    return gateway.send(post(body(model, stream=live, **fields), headers), calls=1)
+
+
+def told(gateway: TickerGateway, path: str) -> str:
+    """What the admin listener says."""
+    (url,) = {word for line in gateway.output for word in line.split() if word.endswith("/admin")}
+    request = urllib.request.Request(url.removesuffix("/admin") + path, headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def pictured(*, live: bool) -> list[Op]:
+    """What a ticker sends that answers with a picture."""
+    if not live:
+        return [status(200, JSON, PICTURE_BODY)]
+    return [head(), chunk(frames(OPEN, *PICTURE, OVER)), last_chunk()]
+
+
+# Declared.
+
+
+def test_losses_of_the_request_are_in_the_header_the_ledger_and_the_log(gateway: TickerGateway) -> None:
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()])
+    response = ask(gateway, f"tape/{model}", {}, stop=["x"], temperature=0.5, seed=7)
+    assert folded("openai_chat", response.body).text == "Hello, world"
+    assert response.headers["x-penstock-losses"] == "stop-dropped=1,sampling-dropped=2"
+    lost = {"stop-dropped": 1, "sampling-dropped": 2}
+    assert gateway.call(response)["losses"] == lost
+    assert gateway.book.entry(response.request_id).losses == lost
+
+
+def test_a_loss_of_the_answer_is_counted_after_the_header_has_left(gateway: TickerGateway) -> None:
+    script = [head(), chunk(frames(OPEN, *HELLO)), sleep(0.05), chunk(frames(*PICTURE, OVER)), last_chunk()]
+    model = gateway.upstream.play(script)
+    response = ask(gateway, f"tape/{model}", {})
+    assert response.done
+    assert "x-penstock-losses" not in response.headers
+    assert gateway.book.entry(response.request_id).losses == {"media-dropped": 1}
+    assert gateway.call(response)["ending"] == "completed"
+
+
+def test_a_loss_of_an_unstreamed_answer_is_in_the_header(gateway: TickerGateway) -> None:
+    model = gateway.upstream.play(pictured(live=False))
+    response = ask(gateway, f"tape/{model}", {}, live=False, stop=["x"])
+    assert response.headers["x-penstock-losses"] == "stop-dropped=1,media-dropped=1"
+    assert gateway.call(response)["losses"] == {"stop-dropped": 1, "media-dropped": 1}
+
+
+def test_a_second_target_s_losses_replace_those_of_the_first(gateway: TickerGateway) -> None:
+    gateway.upstream.play([status(500, JSON, b'{"broken":{"says":"no"}}')], "either-a")
+    gateway.upstream.play(stream(CHAT), "either-b")
+    response = ask(gateway, "either", {}, stop=["x"])
+    assert response.headers["x-penstock-attempts"] == "2"
+    assert "x-penstock-losses" not in response.headers
+    assert gateway.call(response)["losses"] == {}
+
+
+def test_what_is_forwarded_has_no_losses(gateway: TickerGateway) -> None:
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, *PICTURE, OVER)), last_chunk()])
+    response = gateway.tick(f"tape/{model}", live=True, mood="dry")
+    assert ("more", {"n": 1, "s": "Rw0K"}) in ticks(response)
+    assert gateway.call(response)["losses"] == {}
+
+
+def test_losses_are_in_the_metrics_and_the_admin_api(tmp_path: Path) -> None:
+    with started(tmp_path, admin={"token": TOKEN}) as gateway:
+        model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()])
+        ask(gateway, f"tape/{model}", {}, stop=["x"])
+        response = ask(gateway, f"tape/{model}", {}, stop=["x"])
+        gateway.book.entry(response.request_id)
+        assert json.loads(told(gateway, f"/admin/entries/{response.request_id}"))["losses"] == {"stop-dropped": 1}
+        (line,) = [line for line in told(gateway, "/metrics").splitlines() if line.startswith("penstock_losses_total")]
+        assert line == 'penstock_losses_total{code="stop-dropped",provider="tape"} 2.0'
+
+
+# Strict.
+
+
+@pytest.mark.parametrize("value", ["1", "true", "yes"])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_strict_request_is_refused_rather_than_changed(gateway: TickerGateway, value: str, live: bool) -> None:
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()])
+    response = ask(gateway, f"tape/{model}", {"x-penstock-strict": value}, live=live, stop=["x"], temperature=0.5)
+    assert (response.status, response.error["code"]) == (400, "translation_loss")
+    assert "stop-dropped (1 of 1)" in response.error["message"]
+    assert "sampling" not in response.error["message"]
+    assert response.headers["x-should-retry"] == "false"
+    assert gateway.upstream.requests(model) == []
+    line = gateway.call(response)
+    assert (line["ending"], line["code"], line["attempts"]) == ("refused", "translation_loss", [])
+
+
+@pytest.mark.parametrize("value", ["0", "false", ""])
+def test_a_header_that_says_no_is_not_strict(gateway: TickerGateway, value: str) -> None:
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()])
+    assert ask(gateway, f"tape/{model}", {"x-penstock-strict": value}, stop=["x"]).status == 200
+
+
+def test_a_loss_that_keeps_the_meaning_is_no_matter_for_strict_mode(gateway: TickerGateway) -> None:
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()])
+    response = ask(gateway, f"tape/{model}", STRICT, temperature=0.5)
+    assert (response.status, response.headers["x-penstock-losses"]) == (200, "sampling-dropped=1")
+
+
+def test_a_strict_request_skips_to_a_target_that_can_take_it(gateway: TickerGateway) -> None:
+    gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()], "either-a")
+    gateway.upstream.play(stream(CHAT), "either-b")
+    asked = len(gateway.upstream.requests("either-a"))
+    response = ask(gateway, "either", STRICT, stop=["x"])
+    assert folded("openai_chat", response.body).text == "Hello, world"
+    assert response.headers["x-penstock-attempts"] == "1"
+    assert len(gateway.upstream.requests("either-a")) == asked
+    assert gateway.call(response)["losses"] == {}
+
+
+def test_targets_that_are_skipped_are_no_attempts(gateway: TickerGateway) -> None:
+    """The route has three targets, of which the last can take the request, and two attempts are allowed."""
+    gateway.upstream.play(stream(CHAT), "three-c")
+    response = ask(gateway, "three", STRICT, stop=["x"])
+    assert (response.status, response.headers["x-penstock-attempts"]) == (200, "1")
+
+
+def test_attempts_of_strict_calls_are_limited_too(gateway: TickerGateway) -> None:
+    for name in ("three-a", "three-b", "three-c"):
+        gateway.upstream.play([status(503, JSON, b'{"broken":{"says":"no"}}')], name)
+    response = ask(gateway, "three", STRICT)
+    assert (response.status, response.headers["x-penstock-attempts"]) == (503, "2")
+
+
+def test_a_target_that_failed_is_told_rather_than_one_that_was_skipped(gateway: TickerGateway) -> None:
+    gateway.upstream.play([status(503, JSON, b'{"error":{"message":"busy"}}')], "failing-a")
+    response = ask(gateway, "failing", STRICT, stop=["x"])
+    assert (response.status, response.error["code"]) == (503, "upstream_error")
+    assert gateway.call(response)["losses"] == {}
+
+
+def test_a_route_may_be_strict(gateway: TickerGateway) -> None:
+    gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()], "careful")
+    refused = ask(gateway, "careful", {"x-penstock-strict": "0"}, stop=["x"])
+    assert (refused.status, refused.error["code"]) == (400, "translation_loss")
+    assert ask(gateway, "careful", {}).status == 200
+
+
+def test_a_key_may_be_strict(gateway: TickerGateway) -> None:
+    environment = {"PATH": "", "PENSTOCK_STATE": str(gateway.book.folder)}
+    options = ("--name", "careful", "--strict", "--config", str(gateway.file))
+    made = subprocess.run(
+        [*gateway.command, "keys", "create", *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    )
+    headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
+    deadline = time.monotonic() + 8.0
+    while gateway.send(get("/v1/models", headers)).status == 401:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()])
+    refused = ask(gateway, f"tape/{model}", headers, stop=["x"])
+    assert (refused.status, refused.error["code"]) == (400, "translation_loss")
+    assert ask(gateway, f"tape/{model}", headers).status == 200
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_an_answer_that_loses_its_meaning_fails_the_attempt(gateway: TickerGateway, live: bool) -> None:
+    gateway.upstream.play(pictured(live=live), "either-a")
+    gateway.upstream.play(stream(CHAT), "either-b")
+    response = ask(gateway, "either", STRICT, live=live)
+    assert folded("openai_chat", response.body).text == "Hello, world"
+    assert response.headers["x-penstock-attempts"] == "2"
+    line = gateway.call(response)
+    assert [attempt["code"] for attempt in line["attempts"]] == ["translation_loss", ""]
+    assert (line["ending"], line["losses"]) == ("completed", {})
+    first, _ = gateway.book.entry(response.request_id).attempts
+    assert (first.outcome, first.measure) == ("failed", "estimated" if live else "reported")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_an_answer_that_loses_its_meaning_is_an_error_if_nobody_else_answers(
+    gateway: TickerGateway, live: bool
+) -> None:
+    model = gateway.upstream.play(pictured(live=live))
+    response = ask(gateway, f"tape/{model}", STRICT, live=live)
+    assert (response.status, response.error["code"]) == (502, "translation_loss")
+    assert "media-dropped" in response.error["message"]
+    line = gateway.call(response)
+    assert (line["ending"], line["losses"]) == ("failed", {"media-dropped": 1})
+
+
+def test_after_the_commit_point_the_stream_ends_with_an_error(gateway: TickerGateway) -> None:
+    script = [head(), chunk(frames(OPEN, *HELLO)), sleep(0.05), chunk(frames(*PICTURE, OVER)), last_chunk()]
+    gateway.upstream.play(script, "either-a")
+    response = ask(gateway, "either", STRICT)
+    assert (response.status, response.text, response.done) == (200, "Hello, world", False)
+    assert response.error["code"] == "translation_loss"
+    assert response.finish is None
+    entry = gateway.book.entry(response.request_id)
+    assert (entry.outcome, entry.code, entry.losses) == ("failed", "translation_loss", {"media-dropped": 1})
+    assert len(entry.attempts) == 1
+
+
+def test_losses_do_not_count_against_a_provider(gateway: TickerGateway) -> None:
+    """Five failures in a row would have the target cool down."""
+    model = gateway.upstream.play(pictured(live=True))
+    for _ in range(7):
+        assert ask(gateway, f"tape/{model}", STRICT).error["code"] == "translation_loss"
+    assert ask(gateway, f"tape/{model}", {}).status == 200
