@@ -97,7 +97,7 @@ API has no losses, but for fields that the provider is known to refuse.
 | log, ledger, admin API, the page | `losses`: all of the call, by code |
 | metrics | `penstock_losses_total` by provider and code |
 | traces | `penstock.losses`: the codes |
-| `penstock inspect --as DIALECT` | what a recorded answer would lose for clients of that API |
+| `penstock inspect --for DIALECT` | what a recorded answer would lose for clients of that API |
 | the library | `StreamWriter.losses` |
 
 A call that tries several targets has the losses of the last one.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.core.dialects.registry import DIALECTS
+from tests.cli.support import invoke
 from tests.dialects.test_ticker import CHAT, HELLO, OPEN, OVER, Tick, TickerGateway, folded, frames, ticks
 from tests.dialects.ticker import TICKER
 from tests.faults.client import Response, body, get, post
@@ -156,6 +157,21 @@ def test_losses_are_in_the_metrics_and_the_admin_api(tmp_path: Path) -> None:
         assert json.loads(told(gateway, f"/admin/entries/{response.request_id}"))["losses"] == {"stop-dropped": 1}
         (line,) = [line for line in told(gateway, "/metrics").splitlines() if line.startswith("penstock_losses_total")]
         assert line == 'penstock_losses_total{code="stop-dropped",provider="tape"} 2.0'
+
+
+def test_inspect_shows_what_clients_of_another_dialect_would_lose(tmp_path: Path) -> None:
+    file = tmp_path / "answer"
+    file.write_bytes(frames(OPEN, *HELLO, *PICTURE, OVER))
+    lost = {"code": "media-dropped", "count": 1, "details": ["image/png"], "changes_meaning": True}
+    result = invoke("inspect", "--json", "--dialect", "ticker", "--for", "openai_chat", str(file))
+    assert json.loads(result.stdout)["losses"] == [lost]
+    result = invoke("inspect", "--dialect", "ticker", "--for", "openai_chat", str(file))
+    assert "losses    1, for clients of openai_chat\n          media-dropped ×1: The model sent" in result.stdout
+    result = invoke("inspect", "--dialect", "ticker", "--for", "ticker", str(file))
+    assert "losses    none, for clients of ticker\n" in result.stdout
+    assert "losses" not in json.loads(invoke("inspect", "--json", "--dialect", "ticker", str(file)).stdout)
+    result = invoke("inspect", "--for", "tickr", str(file))
+    assert (result.exit_code, "tickr" in result.stderr) == (2, True)
 
 
 # Strict.

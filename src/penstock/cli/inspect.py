@@ -1,12 +1,15 @@
 """`penstock inspect`: explains a stream, to a person or as JSON."""
 
 import sys
+from collections.abc import Callable
+from typing import TypeAlias
 
 import click
 
 from penstock import Choice
 from penstock.capture import Capture
 from penstock.cli import plain
+from penstock.cli.loss_counts import count_losses, takes_client
 from penstock.cli.marks import marks
 from penstock.cli.parts import describe_part
 from penstock.cli.reading import KEPT, Reading, read_all, takes_dialect, takes_files
@@ -15,6 +18,8 @@ from penstock.cli.text import to_json
 from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
+# Shows a stream, with its losses for clients of a dialect; the last says whether it is one of several.
+Show: TypeAlias = Callable[[Reading, str | None, bool], None]
 _PLACE = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
@@ -24,8 +29,17 @@ COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, each on its line.")
 @click.option("--findings", is_flag=True, help="With --json: every defect, and the bytes that it stands in.")
 @takes_dialect
+@takes_client
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findings: bool, dialect: str | None) -> None:
+def command(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    *,
+    as_json: bool,
+    findings: bool,
+    dialect: str | None,
+    client: str | None,
+) -> None:
     """Explain streams and captures that were recorded in files, or piped in (-).
 
     Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
@@ -41,19 +55,21 @@ def command(ctx: click.Context, files: tuple[str, ...], *, as_json: bool, findin
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     if findings and not as_json:
         raise click.UsageError("--findings goes with --json.", ctx)
-    show = (_show_findings if findings else _show_json) if as_json else _show_pretty if on_terminal else _show_plain
+    show: Show = _show_pretty if on_terminal else _show_plain
+    if as_json:
+        show = _show_findings if findings else _show_json
     status = COMPLETED
     for reading in read_all(files, dialect=dialect, kept=sys.maxsize if findings else KEPT):
         if reading is None:
             status = UNREADABLE
         else:
-            show(reading, len(files) > 1)
+            show(reading, client, len(files) > 1)
             status = max(status, _status(reading))
     ctx.exit(status)
 
 
-def describe(reading: Reading) -> dict[str, object]:
-    """What `--json` prints of one stream."""
+def describe(reading: Reading, client: str | None = None) -> dict[str, object]:
+    """What `--json` prints of one stream; with its losses for clients of a dialect, if one is named."""
     completion, spot = reading.completion, reading.spots()
     usage, fault = completion.usage, completion.fault
     return {
@@ -73,6 +89,7 @@ def describe(reading: Reading) -> dict[str, object]:
         ],
         "frames": reading.frames,
         "capture": reading.capture and _describe_capture(reading.capture, reading.times),
+        **({} if client is None else {"losses": count_losses(reading, client)}),
     }
 
 
@@ -116,20 +133,20 @@ def _status(reading: Reading) -> int:
     return COMPLETED if reading.completion.ending == "completed" else INCOMPLETE
 
 
-def _show_json(reading: Reading, _one_of_several: bool) -> None:
-    click.echo(to_json(describe(reading)))
+def _show_json(reading: Reading, client: str | None, _one_of_several: bool) -> None:
+    click.echo(to_json(describe(reading, client)))
 
 
-def _show_findings(reading: Reading, _one_of_several: bool) -> None:
+def _show_findings(reading: Reading, client: str | None, _one_of_several: bool) -> None:
     assert reading.data is not None
-    click.echo(to_json(describe(reading) | _describe_marks(reading.data, reading.dialect.dialect)))
+    click.echo(to_json(describe(reading, client) | _describe_marks(reading.data, reading.dialect.dialect)))
 
 
-def _show_plain(reading: Reading, one_of_several: bool) -> None:
-    click.echo(plain.render(summarize(reading), headed=one_of_several), nl=False)
+def _show_plain(reading: Reading, client: str | None, one_of_several: bool) -> None:
+    click.echo(plain.render(summarize(reading, client), headed=one_of_several), nl=False)
 
 
-def _show_pretty(reading: Reading, one_of_several: bool) -> None:
+def _show_pretty(reading: Reading, client: str | None, one_of_several: bool) -> None:
     from penstock.cli import pretty  # noqa: PLC0415 - rich takes as long to import as all the rest
 
-    pretty.show(summarize(reading), headed=one_of_several)
+    pretty.show(summarize(reading, client), headed=one_of_several)

@@ -25,10 +25,12 @@ from penstock import (
 )
 from penstock.capture import Capture, How
 from penstock.cli.explain import FOUND_BY, explain_fault, explain_repair
+from penstock.cli.loss_counts import count_losses
 from penstock.cli.reading import Reading
 from penstock.cli.spots import Spot
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
 from penstock.cli.times import Times
+from penstock.core.losses import LOSSES
 from penstock.core.repairs import Level
 from penstock.providers.evidence import guess
 
@@ -102,15 +104,15 @@ class Summary(Struct, frozen=True):
     defects: list[Defects]
 
 
-def summarize(reading: Reading) -> Summary:
-    """Put a stream into words."""
+def summarize(reading: Reading, client: str | None = None) -> Summary:
+    """Put a stream into words; with what clients of that dialect would lose, if one is named."""
     completion = reading.completion
     alone = len(completion.choices) == 1
     repairs, notices = _defects(reading, "repair"), _defects(reading, "notice")
     return Summary(
         file=one_line(reading.file),
         passages=[passage for choice in completion.choices for passage in _passages(choice, alone=alone)],
-        facts=_facts(reading),
+        facts=[*_facts(reading), *([] if client is None else [_losses(reading, client)])],
         defects=[repairs, *([notices] if notices.kinds else [])],
     )
 
@@ -180,6 +182,20 @@ def _dialect(reading: Reading) -> Fact:
     if found.by not in ("option", "capture") and capture is not None and capture.header.dialect:
         how += f"; the capture says {one_line(capture.header.dialect)}, which this Penstock does not know"
     return Fact("dialect", found.dialect, how)
+
+
+def _losses(reading: Reading, client: str) -> Fact:
+    found = count_losses(reading, client)
+    if not found:
+        return Fact("losses", "none", f"for clients of {client}")
+    lines = (
+        f"{each.code} ×{each.count}: {LOSSES[each.code].meaning}"
+        + (f" ({one_line(', '.join(each.details))})" if each.details else "")
+        for each in found
+    )
+    total = sum(each.count for each in found)
+    tone: Tone = "doubtful" if any(each.changes_meaning for each in found) else ""
+    return Fact("losses", str(total), "\n".join([f"for clients of {client}", *lines]), tone)
 
 
 def _recorded(capture: Capture) -> list[Fact]:

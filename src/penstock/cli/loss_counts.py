@@ -1,0 +1,53 @@
+"""Losses of a recorded answer: what clients of another API would not get of it."""
+
+import click
+from msgspec import Struct
+
+from penstock.cli.reading import Reading
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.losses import LOSSES, Loss
+from penstock.errors import UnknownDialectError
+
+_FACTS = AnswerFacts(call_id="", model="", created=0)
+
+
+class LossCount(Struct, frozen=True):
+    """One kind of loss: how often it occurs, and what it is about, each once. Its fields are those of the JSON."""
+
+    code: str
+    count: int
+    details: list[str]
+    changes_meaning: bool
+
+
+def count_losses(reading: Reading, client: str) -> list[LossCount]:
+    """What clients of this dialect would not get. An answer in their own dialect is forwarded, and loses nothing."""
+    losses: list[Loss] = []
+    if reading.dialect.dialect != client and reading.completion.choices:
+        surface_dialect(client).write_body(reading.completion, _FACTS, losses)
+    details: dict[str, list[str]] = {}
+    for loss in losses:
+        details.setdefault(loss.code, []).append(loss.detail)
+    return [
+        LossCount(code, len(given), [detail for detail in dict.fromkeys(given) if detail], LOSSES[code].changes_meaning)
+        for code, given in details.items()
+    ]
+
+
+def _check_client(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+    try:
+        if name is not None:
+            surface_dialect(name)
+    except UnknownDialectError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+    return name
+
+
+takes_client = click.option(
+    "--for",
+    "client",
+    callback=_check_client,
+    metavar="NAME",
+    help="Show what clients of this dialect would lose (docs/reference/losses.md).",
+)
