@@ -19,6 +19,7 @@ from tests.faults.client import Response, body, get, post
 from tests.faults.gateway import Table, settings
 from tests.faults.scripts import stream
 from tests.faults.upstream import JSON, Op, Upstream, chunk, head, last_chunk, sleep, status
+from tests.serve.collectors import Collector, attributes
 
 TOKEN = "the-token-of-these-tests-5c1e"
 STRICT = {"x-penstock-strict": "1"}
@@ -157,6 +158,18 @@ def test_losses_are_in_the_metrics_and_the_admin_api(tmp_path: Path) -> None:
         assert json.loads(told(gateway, f"/admin/entries/{response.request_id}"))["losses"] == {"stop-dropped": 1}
         (line,) = [line for line in told(gateway, "/metrics").splitlines() if line.startswith("penstock_losses_total")]
         assert line == 'penstock_losses_total{code="stop-dropped",provider="tape"} 2.0'
+
+
+def test_a_trace_names_the_losses_of_a_call_on_any_surface(tmp_path: Path) -> None:
+    with Collector() as collector:
+        with started(tmp_path, telemetry={"otlp": collector.url, "interval_s": 0.2}) as gateway:
+            model = gateway.upstream.play(stream(CHAT))
+            assert gateway.tick(f"main/{model}", live=True, mood="dry").status == 200
+            collector.until(lambda: len(collector.spans) >= 2)
+        own, attempt = collector.spans
+    assert (own.name, attempt.name) == ("POST /v1/ticker", f"chat {model}")
+    assert attributes(own.attributes)["penstock.losses"] == ["field-dropped"]
+    assert attributes(attempt.attributes)["gen_ai.request.stream"] is True
 
 
 def test_inspect_shows_what_clients_of_another_dialect_would_lose(tmp_path: Path) -> None:

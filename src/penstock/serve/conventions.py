@@ -4,6 +4,8 @@ They are *in development*: they may change, and stand here alone so that they ch
 and they have no name for begins with `penstock.`.
 """
 
+from penstock.core.dialects.registry import DIALECTS
+
 SCHEMA_URL = ""
 SCOPE = "penstock"
 
@@ -57,8 +59,7 @@ PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-OPERATIONS = {"chat": "chat", "embeddings": "embeddings"}
-ROUTES = {"chat": "/v1/chat/completions", "embeddings": "/v1/embeddings"}
+_EMBEDDINGS = "embeddings"
 
 # Histograms: in seconds, and in tokens.
 DURATION = "gen_ai.client.operation.duration"
@@ -90,3 +91,19 @@ LONGEST_GAP = "penstock.longest_gap"
 REPAIRS = "penstock.repairs"
 NOTICES = "penstock.notices"
 LOSSES = "penstock.losses"
+
+
+def has_answers(surface: str) -> bool:
+    """Whether models are asked for answers there, and not for embeddings."""
+    return surface != _EMBEDDINGS
+
+
+def operation_of(surface: str) -> str:
+    """What the calls of a surface are, as the conventions name it."""
+    return "chat" if has_answers(surface) else "embeddings"
+
+
+def route_of(surface: str) -> str:
+    """Where the requests of a surface are posted."""
+    paths = {dialect.surface.name: dialect.surface.path for dialect in DIALECTS.values() if dialect.surface is not None}
+    return f"/v1{paths.get(surface, '/embeddings')}"

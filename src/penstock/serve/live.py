@@ -19,6 +19,7 @@ from penstock.gateway.call import Attempt, Call
 from penstock.gateway.entry import Entry
 from penstock.gateway.gaps import BOUNDS, Gaps
 from penstock.gateway.key_report import money
+from penstock.serve.conventions import has_answers
 from penstock.serve.surfaces.client import SurfaceClient
 
 # How many calls are told at a time.
@@ -196,7 +197,7 @@ class Live:
             "rates": list(seen.rates),
             "gaps_ms": list(seen.gaps_ms),
             "cost": money(_cost(call, attempt, seen.tokens)) if attempt is not None else None,
-            "content": self.content and call.surface == "chat",
+            "content": self.content and has_answers(call.surface),
         }
 
 

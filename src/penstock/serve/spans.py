@@ -38,7 +38,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
     assert trace is not None
     began_ns = ended_ns - round(call.total_s * _NS)
     own = Span(
-        name=f"POST {named.ROUTES[entry.surface]}",
+        name=f"POST {named.route_of(entry.surface)}",
         kind="server",
         trace=trace.id,
         id=call.span,
@@ -53,7 +53,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
         start_ns = began_ns + round(attempt.began_s * _NS)
         spans.append(
             Span(
-                name=f"{named.OPERATIONS[entry.surface]} {tried.model}",
+                name=f"{named.operation_of(entry.surface)} {tried.model}",
                 kind="client",
                 trace=trace.id,
                 id=attempt.span or new_span(),
@@ -76,7 +76,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
 def identity(entry: Entry, tried: AttemptEntry, address: Address) -> dict[str, Attribute]:
     """What tells attempts apart, in spans and in histograms."""
     found: dict[str, Attribute] = {
-        named.OPERATION: named.OPERATIONS[entry.surface],
+        named.OPERATION: named.operation_of(entry.surface),
         named.PROVIDER: named.PROVIDERS.get(tried.provider, tried.provider),
         named.REQUEST_MODEL: tried.model,
     }
@@ -91,7 +91,7 @@ def identity(entry: Entry, tried: AttemptEntry, address: Address) -> dict[str, A
 def _of_call(entry: Entry) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {
         named.HTTP_METHOD: "POST",
-        named.HTTP_ROUTE: named.ROUTES[entry.surface],
+        named.HTTP_ROUTE: named.route_of(entry.surface),
         named.HTTP_STATUS: entry.status,
         named.REQUEST_ID: entry.id,
         named.ROUTE: entry.model,
@@ -113,7 +113,7 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
 
 def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {named.OUTCOME: tried.outcome, named.MEASURE: tried.measure}
-    if entry.surface == "chat":
+    if named.has_answers(entry.surface):
         found[named.REQUEST_STREAM] = entry.stream
     if tried.status:
         found[named.HTTP_STATUS] = tried.status
