@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from penstock.serve.admin.place import TOKEN_FILE
+from penstock.serve.admin.place import TOKEN_FILE, link_to, read_note
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
@@ -31,15 +31,18 @@ class Site:
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self.upstream = gateway.upstream
-        gateway.until(lambda: any(_LINK.search(line) for line in gateway.output))
-        found = _LINK.search("".join(gateway.output))
+        gateway.until(lambda: any("/admin" in line for line in gateway.output))
+        state = gateway.file.parent / "state"
+        note = read_note(state)
+        assert note
+        found = _LINK.fullmatch(link_to(*note))
         assert found
         self.url, self.port, self.link = found[1], int(found[2]), found[3]
-        self._token = (gateway.file.parent / "state" / TOKEN_FILE).read_text().strip()
+        self._token = (state / TOKEN_FILE).read_text().strip()
         self.session = self._sign_in()
 
     def _sign_in(self) -> str:
-        """A session, by the link that was printed."""
+        """A session, by a link."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_WAIT_S)
         connection.request("GET", self.link)
         response = connection.getresponse()
