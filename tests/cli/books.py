@@ -49,6 +49,7 @@ CALLS = (
         model="smart",
         outcome="completed",
         repairs={"role-repeated": 7, "no-done": 1, "from-the-future": 2},
+        losses={"stop-dropped": 1, "from-the-future-too": 2},
         tags={"team": "=1+1"},
         user="somebody",
         attempts=(FAILED, tried("openai", 500_000, estimated=True)),

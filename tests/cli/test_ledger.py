@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from penstock.core.losses import LOSSES
 from penstock.gateway.keys import Key
 from penstock.stores.sqlite import SqliteBook
 from tests.cli.books import CALLS, at, fill
@@ -24,7 +25,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_newest_is_last() -> None:
-    notes = "2 attempts, estimated, 3 repairs"
+    notes = "2 attempts, estimated, 3 repairs, 3 losses"
     assert invoke("ledger", "-n", "3").stdout.splitlines() == [
         "time (UTC)           call    key       model     outcome    input  output       cost  took  notes",
         f"2026-11-08 12:00:00  call_b  Search    smart     completed  1,000      10  $0.000500  0 ms  {notes}",
@@ -45,7 +46,7 @@ def test_options_choose() -> None:
     assert call["attempts"][0]["cost_usd"] == 1.2345
     # All fields are there, whatever is in them.
     assert call["attempts"][0]["tokens"]["reasoning"] == call["tokens"]["reasoning"] == call["status"] - 200 == 0
-    assert (call["user"], call["repairs"], call["code"]) == ("", {}, "")
+    assert (call["user"], call["repairs"], call["losses"], call["code"]) == ("", {}, {}, "")
     assert [json.loads(line)["id"] for line in invoke("ledger", "--json").stdout.splitlines()] == [
         "call_a",
         "call_b",
@@ -82,6 +83,11 @@ def test_one_call_in_full() -> None:
         "",
         "notice  role-repeated  ×7",
         "  The role is sent again. It is told once.",
+        "",
+        "loss  stop-dropped  ×1",
+        f"  {LOSSES['stop-dropped'].meaning} Lost: The answer goes on where the client wanted it to end.",
+        "",
+        "loss  from-the-future-too  ×2",
     ]
 
 

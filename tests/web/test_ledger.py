@@ -269,3 +269,19 @@ def test_a_call_that_ended_with_its_gateway_took_its_time_and_is_not_blamed_on_i
             assert "usage missing" not in section.inner_text()
             page.close()  # before its gateway ends
             health.close()
+
+
+def test_losses_are_told_with_their_meaning(visit: Visitor, tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        refusing = f'[providers.old]\nbase_url = "{upstream.url}"\ninclude_usage = false\n'
+        with Gateway(tmp_path, upstream, settings(upstream.url, 0, admin={}) + refusing) as gateway:
+            there = Site(gateway)
+            upstream.play(whole(), "whole")
+            with there.begin("old/whole", stream_options={"include_usage": True}) as client:
+                assert client.response().headers["x-penstock-losses"] == "option-refused-by-provider=1"
+            there.booked("/admin/entries", len)
+            page = visit("calls", elsewhere=there)
+            page.get_by_role("link", name="old/whole").click()
+            page.get_by_role("heading", name="Losses").wait_for()
+            assert page.get_by_text("The provider is known to refuse a field that the client sent").count() == 1
+            page.close()  # before its gateway ends
