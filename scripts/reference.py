@@ -65,7 +65,8 @@ which they are asked for does not matter: they are put in from the top of this p
 
 `N` counts events, comments left out. `TIME` is `250ms`, `3s`, `1m` or a mere number of seconds; a stall may also be
 `forever`. What Penstock's own reader says is told for a healthy stream with that fault alone, without an argument where
-it needs none; the codes are explained in [repairs.md](repairs.md).
+it needs none; the codes are explained in [repairs.md](repairs.md). Faults of one dialect are not applied to captures of
+another; `penstock replay` says so.
 
 This page is generated from `src/penstock/core/sabotage/table.py`.
 
@@ -171,9 +172,16 @@ def _table(defects: dict[str, Defect]) -> str:
 def _faults() -> str:
     sections = []
     for group in dict.fromkeys(row.group for row in ON_DEMAND.values()):
-        rows = [f"## {group.capitalize()}", "", "| fault | what happens | Penstock says |", "|---|---|---|"]
+        rows = [
+            f"## {group.capitalize()}",
+            "",
+            "| fault | what happens | Penstock says | dialect |",
+            "|---|---|---|---|",
+        ]
         rows += [
-            f"| `{usage(name)}` | {row.does} | {row.reads} |" for name, row in ON_DEMAND.items() if row.group == group
+            f"| `{usage(name)}` | {row.does} | {row.reads} | {f'`{row.of}`' if row.of else 'any'} |"
+            for name, row in ON_DEMAND.items()
+            if row.group == group
         ]
         sections.append("\n".join(rows) + "\n")
     return "\n".join(sections)

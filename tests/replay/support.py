@@ -65,7 +65,8 @@ def keep(
 class Player:
     """`penstock replay`, as a process."""
 
-    def __init__(self, *arguments: str | Path) -> None:
+    def __init__(self, *arguments: str | Path, module: str = "penstock") -> None:
+        self._module = module
         self._arguments = [str(argument) for argument in arguments]
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -74,7 +75,7 @@ class Player:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "replay", "--port", "0", *self._arguments],
+            [sys.executable, "-m", self._module, "replay", "--port", "0", *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

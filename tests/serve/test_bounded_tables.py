@@ -146,7 +146,9 @@ def header_lines(_: Path) -> Table:
 
 
 def captures(folder: Path) -> Table:
-    entries = [Entry(folder / f"{n}", (f"{n}",), request_key(fields_of(_body(f"{n}")))) for n in range(10)]
+    entries = [
+        Entry(folder / f"{n}", (f"{n}",), request_key(fields_of(_body(f"{n}")), "openai_chat")) for n in range(10)
+    ]
     library = Library(entries)
     return Table(lambda name: library.choose(_body(name)), lambda: len(library._turns), 2 * len(entries) + 1)
 

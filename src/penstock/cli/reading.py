@@ -121,7 +121,7 @@ takes_dialect = click.option(
     "--dialect",
     callback=_check_dialect,
     metavar="NAME",
-    help="Read the bytes in this dialect, whatever they look like.",
+    help="Take the bytes for this dialect.",
 )
 
 

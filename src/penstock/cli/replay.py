@@ -7,7 +7,9 @@ from typing import TypedDict, Unpack
 
 import click
 
+from penstock.cli.reading import takes_dialect
 from penstock.cli.text import counted, one_line
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
 from penstock.core.mimicry import Manner
 from penstock.core.sabotage import ON_DEMAND, PlannedFault, parse_fault, usage
 from penstock.errors import ListenError, PenstockError
@@ -96,23 +98,32 @@ def _flag(
     metavar="NAME[=ARG]",
     help="Broken on purpose, such as stall=3s. May be given again.",
 )
+@takes_dialect
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen here.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8090, metavar="NUMBER", help="[default: 8090]")
 @_flag("--manners", "list_manners", _list_manners, help="List what --as takes, and exit.")
 @_flag("--faults", "list_faults", _list_faults, help="List what --fault takes, and exit.")
-def command(paths: tuple[Path, ...], pick: Pick | None, host: str, port: int, **options: Unpack[_Options]) -> None:
-    """Play captures to any OpenAI client, as they were recorded: bytes, pauses, errors, resets.
+def command(
+    paths: tuple[Path, ...],
+    pick: Pick | None,
+    dialect: str | None,
+    host: str,
+    port: int,
+    **options: Unpack[_Options],
+) -> None:
+    """Play captures as they were recorded: bytes, pauses, errors, resets.
 
-    A capture is chosen by its request, else by its model, else in turn. Bare streams (.sse, .txt, .json) are played
-    too. Nobody is ever called.
+    A capture is chosen by its request, else by its model, else in turn, and served on the path of its dialect's API.
+    Bare streams (.sse, .txt, .json) are played too. Nobody is ever called.
     """
     from penstock.serve.log import Log  # noqa: PLC0415 - only a server needs it
     from penstock.serve.replay import run  # noqa: PLC0415
     from penstock.upstream.replay import Replay  # noqa: PLC0415
 
-    library = _load(paths, (pick,) if pick else EVERY_PICK)
+    library = _load(paths, (pick,) if pick else EVERY_PICK, dialect)
     log = Log(sys.stderr.fileno(), pretty=True)
     rendition = Rendition(**options)
+    _tell_what_does_not_apply(library, rendition)
     try:
         status = run(
             Replay(library, rendition), log, (host, port), lambda bound: _announce(library, rendition, host, bound)
@@ -122,8 +133,12 @@ def command(paths: tuple[Path, ...], pick: Pick | None, host: str, port: int, **
     sys.exit(status)
 
 
-def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...]) -> Library:
-    library, unusable = load(paths, picks)
+def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None) -> Library:
+    offered = [name for name, each in DIALECTS.items() if each.surface is not None]
+    library, unusable = load(paths, picks, dialects=offered, read_as=dialect)
+    for name, count in library.left_out.items():
+        why = "Penstock offers no such API; a provider with replay can play them"
+        click.echo(f"penstock: {_captures_of(count, name)} left out: {why}", err=True)
     for file in unusable:
         click.echo(f"penstock: {one_line(str(file.path))}: {one_line(file.reason)}", err=True)
     if any(file.named for file in unusable):
@@ -134,13 +149,36 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...]) -> Library:
     return library
 
 
+def _tell_what_does_not_apply(library: Library, rendition: Rendition) -> None:
+    """Manners, and faults in what events say, are of one dialect: say which captures are played without them."""
+    dialects = library.dialects
+    for name, count in dialects.items():
+        if options := rendition.not_for(name):
+            message = f"{' and '.join(options)} cannot be applied to {_captures_of(count, name, verb='')}"
+            if len(dialects) == 1:
+                raise click.ClickException(message)
+            click.echo(f"penstock: {message}; played without", err=True)
+
+
+def _captures_of(count: int, dialect: str, *, verb: str = " is| are") -> str:
+    one, _, many = verb.partition("|")
+    return f"{counted(count, 'capture')} of {dialect}{one if count == 1 else many}"
+
+
 def _announce(library: Library, rendition: Rendition, host: str, port: int) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
     models = ", ".join(library.models[:5]) or "not named"
     more = f" and {len(library.models) - 5} more" if len(library.models) > 5 else ""
     captures = counted(len(library.entries), "capture")
-    said = f"models: {one_line(models)}{more}{''.join(_changes(rendition))}"
+    said = f"models: {one_line(models)}{more}{''.join(_dialects(library))}{''.join(_changes(rendition))}"
     click.echo(f"penstock replays {captures} on {url}   ({said})", err=True)
+
+
+def _dialects(library: Library) -> Iterable[str]:
+    """The dialects and their paths, where there is more to say than that all are chat completions."""
+    for name, count in library.dialects.items():
+        if name != DEFAULT_DIALECT or len(library.dialects) > 1:
+            yield f"; {counted(count, 'capture')} of {name} at {surface_dialect(name).path}"
 
 
 def _changes(rendition: Rendition) -> Iterable[str]:

@@ -190,7 +190,11 @@ class App:
             self._traces.providers = config.providers
 
     def _replay(self, provider: Provider) -> Replay:
-        library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"))
+        speaks = provider.dialect
+        library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"), dialects=(speaks,))
+        if library.left_out:
+            found = ", ".join(f"{count} of {dialect}" for dialect, count in library.left_out.items())
+            self._log.warning(f"captures are left out for {provider.name}, which speaks {speaks}: {found}")
         for file in unusable:
             self._log.warning(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
@@ -200,7 +204,7 @@ class App:
             manner=manner(provider.replay_as) if provider.replay_as else None,
             faults=tuple(map(parse_fault, provider.replay_faults)),
         )
-        return Replay(library, rendition)
+        return Replay(library, rendition, speaks)
 
     def _models_here(self, config: Config) -> dict[str, Local]:
         """The models on this machine, by their providers: those that stay as they were are kept."""

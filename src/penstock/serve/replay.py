@@ -1,6 +1,6 @@
-"""A server that plays captures: an OpenAI-compatible API in front of a `Replay`, and nothing else.
+"""A server that plays captures: the APIs of their dialects in front of a `Replay`, and nothing else.
 
-    POST …/chat/completions     plays a capture, as it was recorded
+    POST …/chat/completions     plays a capture of chat completions, as it was recorded; other dialects have other paths
     GET  …/models               the models that there are captures of; …/models/NAME is one of them
 
 No key is asked for: nothing can be spent here. But captures hold what models said, so on a loopback address the `Host`
@@ -11,7 +11,9 @@ them anyway.
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
 from penstock.gateway.config.addresses import is_loopback
 from penstock.http.client import UpstreamError
@@ -39,6 +41,7 @@ class ReplayApp:
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
         self._hosts: AllowedHosts | None = None
+        self._paths = {name: dialect.surface.path for name, dialect in DIALECTS.items() if dialect.surface is not None}
 
     async def listen(self, host: str, port: int) -> int:
         """Begin to take connections; returns the port."""
@@ -65,13 +68,14 @@ class ReplayApp:
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         method, path = exchange.request.method, exchange.request.path
+        dialect = next((name for name, posted in self._paths.items() if path.endswith(posted)), None)
         if not self._is_allowed(exchange.request.headers):
             _refuse(exchange, 403, _NOT_ALLOWED, "host_not_allowed")
-        elif path.endswith("/chat/completions"):
+        elif dialect is not None:
             if method == "POST":
-                self._play(exchange)
+                self._play(exchange, dialect)
             else:
-                _refuse(exchange, 405, f"{method} is not possible here; POST is", "method_not_allowed")
+                _refuse(exchange, 405, f"{method} is not possible here; POST is", "method_not_allowed", dialect)
         elif path.endswith("/models"):
             data = [_model(name) for name in self._replay.models]
             respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
@@ -88,15 +92,15 @@ class ReplayApp:
         host, origin = headers.get("host", ""), headers.get("origin")
         return self._hosts.allows(host) and (origin is None or self._hosts.allows_origin(origin, host))
 
-    def _play(self, exchange: Exchange) -> None:
-        stage = _Stage(exchange)
+    def _play(self, exchange: Exchange, dialect: str) -> None:
+        stage = _Stage(exchange, dialect)
 
         def found(played: Played) -> None:
             stage.name = played.name
             status = 404 if played.playback.refusal else played.playback.status or "no head"
             self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
 
-        connection = ReplayConnection(self._replay.ask)
+        connection = ReplayConnection(partial(self._replay.ask, dialect, exchange.request.path))
         connection.on_found = found
         exchange.on_gone = lambda: connection.abandon(stage)
         exchange.on_pause = connection.pause
@@ -107,8 +111,9 @@ class ReplayApp:
 class _Stage:
     """An answer to a client, as a player's receiver."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, dialect: str) -> None:
         self._exchange = exchange
+        self._dialect = dialect
         self.name = ""
         """That of the capture."""
 
@@ -127,7 +132,7 @@ class _Stage:
 
     def on_error(self, error: UpstreamError) -> None:
         if error.code == NO_CAPTURE:
-            _refuse(self._exchange, 404, str(error), NO_CAPTURE)
+            _refuse(self._exchange, 404, str(error), NO_CAPTURE, self._dialect)
             return
         self._exchange.cut(reset=error.code == "upstream_reset")
 
@@ -136,9 +141,9 @@ def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "replay"}
 
 
-def _refuse(exchange: Exchange, status: int, message: str, code: str) -> None:
+def _refuse(exchange: Exchange, status: int, message: str, code: str, dialect: str = DEFAULT_DIALECT) -> None:
     failure = Failure(code=code, message=message, status=status, kind="invalid_request_error", retryable=False)
-    respond_failure(exchange, failure, new_request_id(), {})
+    respond_failure(exchange, failure, new_request_id(), {}, dialect)
 
 
 def run(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:

@@ -2,26 +2,28 @@
 
 | pick | takes |
 |---|---|
-| `request` | a capture of the same request, all fields but `model` and `stream_options`; of the same model first |
+| `request` | a capture of the same request, all but the incidental fields of its dialect; of the same model first |
 | `model` | a capture of the model that is asked for, as `model` or `provider/model` |
 | `turn` | whichever is next |
 
-Where several fit, they take turns. Files are indexed once and read again when they are played, so that a directory may
-be larger than memory.
+Only captures of the dialect in which it is asked can answer. Where several fit, they take turns. Files are indexed once
+and read again when they are played, so that a directory may be larger than memory.
 """
 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from penstock.capture import Capture, parse
+from penstock.capture import Capture, dialect_of, parse
 from penstock.core.completion import Accumulator
+from penstock.core.dialects.dialect import RequestError
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
 from penstock.core.stream import StreamReader
 from penstock.errors import CaptureError
 
@@ -30,18 +32,17 @@ Pick: TypeAlias = Literal["request", "model", "turn"]
 # What is taken from a directory. A file that is named by itself may be called anything.
 SUFFIXES = (".capture", ".sse", ".txt", ".json")
 EVERY_PICK: tuple[Pick, ...] = ("request", "model", "turn")
-# Which model is asked for is a question of its own; and Penstock asks for usage wherever it may.
-_NOT_COMPARED = ("model", "stream_options")
 # A model's name comes first in a stream.
 _TELLING_BYTES = 65_536
 
 
 class Entry(Struct, frozen=True):
-    """One capture: its file, the names of its model, and what its request was, if that is known."""
+    """One capture: its file, the names of its model, what its request was, if that is known, and its dialect."""
 
     path: Path
     models: tuple[str, ...]
     request: bytes
+    dialect: str = DEFAULT_DIALECT
 
     @property
     def name(self) -> str:
@@ -59,30 +60,44 @@ class Choice(Struct, frozen=True):
 class Library:
     """The captures that there are. Which of several is next is all that changes in it."""
 
-    def __init__(self, entries: Sequence[Entry], picks: Sequence[Pick] = EVERY_PICK) -> None:
+    def __init__(
+        self, entries: Sequence[Entry], picks: Sequence[Pick] = EVERY_PICK, left_out: Counter[str] | None = None
+    ) -> None:
         self.entries = tuple(entries)
         self.picks = tuple(picks)
+        self.left_out = Counter(left_out)
+        """How many captures of other dialects were found, by dialect."""
         self._turns: Counter[object] = Counter()
 
     @property
     def models(self) -> tuple[str, ...]:
         """The models that there are captures of, each once."""
-        return tuple(dict.fromkeys(entry.models[0] for entry in self.entries if entry.models))
+        return self.models_of(None)
 
-    def choose(self, body: bytes) -> Choice | None:
-        """The capture that answers a request; None if there is none."""
-        fields = fields_of(body)
-        model = fields.get("model")
+    @property
+    def dialects(self) -> Counter[str]:
+        """The dialects that there are captures of, and how many."""
+        return Counter(entry.dialect for entry in self.entries)
+
+    def models_of(self, dialect: str | None) -> tuple[str, ...]:
+        """The models that there are captures of in a dialect, or in any."""
+        entries = (entry for entry in self.entries if dialect in (None, entry.dialect))
+        return tuple(dict.fromkeys(entry.models[0] for entry in entries if entry.models))
+
+    def choose(self, body: bytes, path: str = "", dialect: str = DEFAULT_DIALECT) -> Choice | None:
+        """The capture that answers a request of that dialect; None if there is none."""
+        fields, model = fields_of(body), model_of_request(body, path, dialect)
+        entries = [entry for entry in self.entries if entry.dialect == dialect]
         for pick in self.picks:
             if pick == "request":
-                key = request_key(fields)
-                same = [entry for entry in self.entries if key and entry.request == key]
+                key = request_key(fields, dialect)
+                same = [entry for entry in entries if key and entry.request == key]
                 found = [entry for entry in same if model in entry.models] or same
             else:
                 key = str(model).encode() if pick == "model" else b""
-                found = [entry for entry in self.entries if pick == "turn" or model in entry.models]
+                found = [entry for entry in entries if pick == "turn" or model in entry.models]
             if found:
-                turn = (pick, key)
+                turn = (dialect, pick, key)
                 self._turns[turn] += 1
                 return Choice(found[(self._turns[turn] - 1) % len(found)], pick)
         return None
@@ -96,18 +111,33 @@ class Unusable(Struct, frozen=True):
     named: bool
 
 
-def load(paths: Iterable[Path], picks: Sequence[Pick] = EVERY_PICK) -> tuple[Library, list[Unusable]]:
-    """Index files, and the files of directories; what is no good is left out, and told."""
+def load(
+    paths: Iterable[Path],
+    picks: Sequence[Pick] = EVERY_PICK,
+    *,
+    dialects: Collection[str] | None = None,
+    read_as: str | None = None,
+) -> tuple[Library, list[Unusable]]:
+    """Index files, and the files of directories; what is no good is left out, and told.
+
+    Captures of other dialects than these, if any are given, are left out and counted. All are taken for captures of
+    `read_as`, if that is given.
+    """
     entries: list[Entry] = []
+    left_out: Counter[str] = Counter()
     unusable: list[Unusable] = []
     for path, named in _files(paths, unusable):
         try:
-            entries.append(index(path))
+            entry = index(path, read_as)
+            if dialects is None or entry.dialect in dialects:
+                entries.append(entry)
+            else:
+                left_out[entry.dialect] += 1
         except OSError as error:
             unusable.append(Unusable(path, error.strerror or str(error), named))
         except CaptureError as error:
             unusable.append(Unusable(path, str(error), named))
-    return Library(entries, picks), unusable
+    return Library(entries, picks, left_out), unusable
 
 
 def _files(paths: Iterable[Path], unusable: list[Unusable]) -> Iterator[tuple[Path, bool]]:
@@ -123,27 +153,39 @@ def _files(paths: Iterable[Path], unusable: list[Unusable]) -> Iterator[tuple[Pa
         yield from ((file, False) for file in listed if file.suffix in SUFFIXES and file.is_file())
 
 
-def index(path: Path) -> Entry:
+def index(path: Path, read_as: str | None = None) -> Entry:
     """What has to be known of a file to choose it."""
     capture = parse(path.read_bytes())
-    header = capture.header
+    header, dialect = capture.header, read_as or dialect_of(capture).dialect
     names = [header.model, f"{header.provider}/{header.model}" if header.provider and header.model else ""]
-    names.append("" if header.model else _model_of(capture))
+    names.append("" if header.model else _model_of(capture, dialect))
     body = header.request.body if header.request is not None else None
-    request = request_key(body) if isinstance(body, dict) else b""
-    return Entry(Path(os.path.abspath(path)), tuple(filter(None, names)), request)
+    request = request_key(body, dialect) if isinstance(body, dict) else b""
+    return Entry(Path(os.path.abspath(path)), tuple(filter(None, names)), request, dialect)
 
 
-def request_key(fields: dict[str, object]) -> bytes:
+def request_key(fields: dict[str, object], dialect: str) -> bytes:
     """The same for requests that are the same, in whatever order their fields stand; nothing for no request at all."""
+    incidental = find_dialect(dialect).incidental
     told = {
         name: value
         for name, value in fields.items()
-        if name not in _NOT_COMPARED and value is not None and value is not False
+        if name not in incidental and value is not None and value is not False
     }
     if not told:
         return b""
     return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
+
+
+def model_of_request(body: bytes, path: str, dialect: str) -> object:
+    """The model that a request asks for; what stands in its place, where the request is not valid."""
+    surface = find_dialect(dialect).surface
+    if surface is not None:
+        try:
+            return surface.read_request(body, {}, path).model
+        except RequestError:
+            pass
+    return fields_of(body).get("model")
 
 
 def fields_of(body: bytes) -> dict[str, object]:
@@ -155,9 +197,9 @@ def fields_of(body: bytes) -> dict[str, object]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _model_of(capture: Capture) -> str:
+def _model_of(capture: Capture, dialect: str) -> str:
     """The model that a stream names itself."""
-    reader, answer = StreamReader(), Accumulator()
+    reader, answer = StreamReader(dialect), Accumulator(dialect)
     answer.extend(reader.feed(capture.data[:_TELLING_BYTES]))
     answer.extend(reader.close())
     return answer.completion.model

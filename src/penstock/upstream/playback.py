@@ -11,14 +11,27 @@ import re
 from msgspec import Struct, structs
 
 from penstock.capture import Capture, How
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
+from penstock.core.failure import Failure
 from penstock.core.mimicry import Manner, mimic_error
-from penstock.core.sabotage import ERROR_CODE, ERROR_MESSAGE, Piece, PlannedFault, Script, ScriptEnding, spoil
+from penstock.core.sabotage import (
+    ERROR_CODE,
+    ERROR_MESSAGE,
+    ON_DEMAND,
+    Piece,
+    PlannedFault,
+    Script,
+    ScriptEnding,
+    spoil,
+)
 from penstock.upstream.pieces import Split, pieces_of, split_up
 from penstock.upstream.rewrite import rewrite
 
 AS_FAST_AS_POSSIBLE = math.inf
 # Pieces leave at least this far apart, where time counts at all: nearer ones would reach the peer in one read.
 APART_S = 0.001
+MANNERS_OF = DEFAULT_DIALECT
+"""The dialect that manners are written in."""
 _OK = 200
 # What may be sent as a header. A capture may come from anybody.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -57,12 +70,32 @@ class Playback(Struct, frozen=True, kw_only=True):
 
 
 class Rendition(Struct, frozen=True, kw_only=True):
-    """How captures are played: how fast, in which pieces, in whose manner, and how broken."""
+    """How captures are played: how fast, in which pieces, in whose manner, and how broken.
+
+    Manners, and faults in what events say, are of one dialect. Captures of another are played without them.
+    """
 
     speed: float = 1.0
     split: Split = "reads"
     manner: Manner | None = None
     faults: tuple[PlannedFault, ...] = ()
+    dialect: str = DEFAULT_DIALECT
+    """That of the captures, and of errors in their place."""
+
+    def of(self, dialect: str) -> "Rendition":
+        """The same for captures of a dialect, without what does not apply to them."""
+        return structs.replace(
+            self,
+            manner=self.manner if dialect == MANNERS_OF else None,
+            faults=tuple(fault for fault in self.faults if ON_DEMAND[fault.name].of in ("", dialect)),
+            dialect=dialect,
+        )
+
+    def not_for(self, dialect: str) -> list[str]:
+        """What of it does not apply to captures of a dialect, in the words of the command's options."""
+        left = self.of(dialect)
+        manner = [f"--as {self.manner.name}"] if self.manner is not None and left.manner is None else []
+        return manner + [f"--fault {fault.name}" for fault in self.faults if fault not in left.faults]
 
 
 AS_RECORDED = Rendition()
@@ -127,6 +160,10 @@ def _spoiled(playback: Playback, rendition: Rendition) -> Playback:
     script = Script(tuple(playback.pieces), _ENDINGS[playback.ending], playback.status, playback.headers)
     if rendition.manner is not None:
         script = structs.replace(script, error=mimic_error(ERROR_MESSAGE, ERROR_CODE, rendition.manner))
+    surface = find_dialect(rendition.dialect).surface
+    if rendition.dialect != MANNERS_OF and surface is not None:
+        failure = Failure(code=ERROR_CODE, message=ERROR_MESSAGE, status=500, kind="server_error")
+        script = structs.replace(script, error_body=surface.write_error(failure, ""))
     spoiled = spoil(script, rendition.faults)
     return structs.replace(
         playback,

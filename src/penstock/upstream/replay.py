@@ -9,15 +9,19 @@ import asyncio
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeAlias
+from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from penstock.capture import How, parse
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
+from penstock.core.failure import Failure
 from penstock.core.sabotage import Piece
 from penstock.errors import CaptureError
 from penstock.http.client import Receiver, UpstreamError
-from penstock.upstream.library import Library, fields_of
+from penstock.upstream.library import Library, fields_of, model_of_request
 from penstock.upstream.playback import AS_RECORDED, Playback, Rendition, playback_of
 
 # No capture answers a request.
@@ -144,19 +148,24 @@ class Played(Struct, frozen=True):
     why: str = ""
 
 
-class Replay:
-    """An upstream that answers from a library of captures."""
+Ask: TypeAlias = Callable[[bytes, Callable[[Played], None]], None]
+"""Finds what is played for the body of a request, and tells it."""
 
-    def __init__(self, library: Library, rendition: Rendition = AS_RECORDED) -> None:
+
+class Replay:
+    """An upstream that answers from a library of captures. As a provider, it speaks one dialect."""
+
+    def __init__(self, library: Library, rendition: Rendition = AS_RECORDED, dialect: str = DEFAULT_DIALECT) -> None:
         self._library = library
         self._rendition = rendition
+        self._dialect = dialect
         self._chance = random.Random(0)  # the same pieces in every run
         # One, so that captures take turns in the order in which they are asked for.
         self._thread = ThreadPoolExecutor(1, "penstock-replay")
 
-    def endpoint(self, _url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
-        """Where to ask: here, whatever the URL."""
-        return ReplayEndpoint(self)
+    def endpoint(self, url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
+        """Where to ask: here, whatever the URL. (A dialect may name the model in it.)"""
+        return ReplayEndpoint(partial(self.ask, self._dialect, urlsplit(url).path))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -167,33 +176,34 @@ class Replay:
         """Whether there is a capture of a model."""
         return any(model in entry.models for entry in self._library.entries)
 
-    def ask(self, body: bytes, then: Callable[[Played], None]) -> None:
+    def ask(self, dialect: str, path: str, body: bytes, then: Callable[[Played], None]) -> None:
         """Find what is played for a request, in a thread; `then` is told in the event loop."""
-        found = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, body)
+        found = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, dialect, path, body)
         found.add_done_callback(lambda done: then(done.result()))
 
-    def _answer(self, body: bytes) -> Played:
-        choice = self._library.choose(body)
+    def _answer(self, dialect: str, path: str, body: bytes) -> Played:
+        choice = self._library.choose(body, path, dialect)
         if choice is None:
-            return Played(_no_capture(body, self._library))
+            return Played(_no_capture(model_of_request(body, path, dialect), dialect, self._library))
         name = choice.entry.name
         try:
             capture = parse(choice.entry.path.read_bytes())
         except (OSError, CaptureError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            return Played(_unreadable(f"the capture {name} cannot be read any more: {reason}"))
+            return Played(_unreadable(f"the capture {name} cannot be read any more: {reason}", dialect))
         try:
-            playback = playback_of(capture, self._rendition, self._chance, include_usage=_asks_for_usage(body))
+            rendition = self._rendition.of(dialect)
+            playback = playback_of(capture, rendition, self._chance, include_usage=_asks_for_usage(body))
         except Exception as error:  # noqa: BLE001 - whatever it is, a client waits
-            return Played(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}"))
+            return Played(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}", dialect))
         return Played(playback, name, f"by {choice.why}")
 
 
 class ReplayEndpoint:
     """Where a replay is asked."""
 
-    def __init__(self, replay: Replay) -> None:
-        self._replay = replay
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
 
     def request(self, body: bytes) -> bytes:
         """The request that carries the body: the body."""
@@ -201,7 +211,7 @@ class ReplayEndpoint:
 
     def kept(self) -> "ReplayConnection":
         """A connection, which is nothing but a player to be."""
-        return ReplayConnection(self._replay.ask)
+        return ReplayConnection(self._ask)
 
     async def open(self, _timeout_s: float) -> "ReplayConnection":
         """The same: there is nothing to wait for."""
@@ -211,7 +221,7 @@ class ReplayEndpoint:
 class ReplayConnection:
     """What the gateway takes for a connection to an upstream."""
 
-    def __init__(self, ask: Callable[[bytes, Callable[[Played], None]], None]) -> None:
+    def __init__(self, ask: Ask) -> None:
         self.chunks: tuple[bytes, ...] = ()  # it has none
         self.shortcut: Callable[[bytes], None] | None = None
         self.on_found: Callable[[Played], None] | None = None
@@ -260,29 +270,30 @@ class ReplayConnection:
 
 
 def _asks_for_usage(body: bytes) -> bool:
-    """Whether a request wants to be told the usage at the end of its stream."""
+    """Whether a request wants to be told the usage at the end of its stream. (Only manners ask, which are of chat.)"""
     options = fields_of(body).get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _no_capture(body: bytes, library: Library) -> Playback:
+def _no_capture(model: object, dialect: str, library: Library) -> Playback:
     """The answer to a request that no capture answers."""
-    model = str(fields_of(body).get("model"))
-    asked = f"for the model {model[:200]!r}" if "model" in library.picks else "of this request"
-    known = ", ".join(library.models[:10]) or "none"
-    message = f"there is no capture {asked}, and nobody else is asked; there are captures of: {known}"
+    asked = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
+    known = ", ".join(library.models_of(dialect)[:10]) or "none"
+    of = "" if dialect == DEFAULT_DIALECT else f" in the dialect {dialect}"
+    message = f"there is no capture {asked}{of}, and nobody else is asked; there are captures of: {known}"
     return Playback(
         status=None, headers={}, head_s=0.0, pieces=[], ending="complete", ending_after_s=0.0, refusal=message
     )
 
 
-def _unreadable(message: str) -> Playback:
-    error = {"message": message, "type": "invalid_request_error", "param": "model", "code": NO_CAPTURE}
+def _unreadable(message: str, dialect: str) -> Playback:
+    surface = find_dialect(dialect).surface or surface_dialect(DEFAULT_DIALECT)
+    failure = Failure(code=NO_CAPTURE, message=message, status=502, kind="invalid_request_error", param="model")
     return Playback(
-        status=502,
+        status=failure.status,
         headers={"content-type": "application/json"},
         head_s=0.0,
-        pieces=[Piece(0.0, msgspec.json.encode({"error": error}))],
+        pieces=[Piece(0.0, surface.write_error(failure, ""))],
         ending="complete",
         ending_after_s=0.0,
     )

@@ -9,7 +9,7 @@ from msgspec import structs
 from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
-from penstock.core.sabotage.script import ERROR_BODY, Piece, Script
+from penstock.core.sabotage.script import Piece, Script
 from penstock.core.stream import StreamReader
 
 _PAGE = b"""<!DOCTYPE html>
@@ -30,7 +30,7 @@ def html(script: Script) -> Script:
 
 def status(script: Script, code: int) -> Script:
     """An error with that status in place of the stream."""
-    failed = script.with_body(ERROR_BODY, "application/json")
+    failed = script.with_body(script.error_body, "application/json")
     retry = {"retry-after": "1"} if code == _TOO_MANY_REQUESTS else {}
     return structs.replace(failed, status=code, headers=failed.headers | retry)
 

@@ -45,6 +45,8 @@ class Script(Struct, frozen=True):
     """Whether it was already ended before its time."""
     error: bytes = b"data: " + ERROR_BODY + b"\n\n"
     """The event that would tell of an error."""
+    error_body: bytes = ERROR_BODY
+    """The body that would tell of an error, where it has a status of its own."""
 
     @property
     def data(self) -> bytes:

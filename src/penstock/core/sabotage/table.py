@@ -10,12 +10,16 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.sabotage import answers, delivery, framing
 from penstock.core.sabotage.script import Script
 
 Group: TypeAlias = Literal["what is said", "framing", "in its place", "how much", "when, and in which pieces"]
 # What a fault takes, by how it is written in `--help`.
 Argument: TypeAlias = Literal["", "=N", "[=N]", "=BYTES", "=STATUS", "=TIME", "[=TIME[@N]]"]
+
+# The dialect whose events the faults in content know.
+_CHAT = DEFAULT_DIALECT
 
 
 class PlannedFault(Struct, frozen=True):
@@ -30,6 +34,7 @@ class OnDemand(Struct, frozen=True):
     """One row: what a fault does, what it takes, and what Penstock's own reader makes of it.
 
     `reads` is the ending that it tells and the codes of `core/repairs.py`, for a healthy stream that is broken so.
+    A fault `of` one dialect changes what its events say, or the frames that only it has; the others break any stream.
     """
 
     group: Group
@@ -37,6 +42,7 @@ class OnDemand(Struct, frozen=True):
     does: str
     reads: str
     effect: Callable[[Script, PlannedFault], Script]
+    of: str = ""
 
 
 def _plain(effect: Callable[[Script], Script]) -> Callable[[Script, PlannedFault], Script]:
@@ -53,7 +59,7 @@ def _exact(effect: Callable[[Script, int], Script]) -> Callable[[Script, Planned
 
 ON_DEMAND: dict[str, OnDemand] = {
     "no-usage": OnDemand(
-        "what is said", "", "The usage is left out everywhere.", "completed", _plain(answers.no_usage)
+        "what is said", "", "The usage is left out everywhere.", "completed", _plain(answers.no_usage), of=_CHAT
     ),
     "zero-usage": OnDemand(
         "what is said",
@@ -61,15 +67,21 @@ ON_DEMAND: dict[str, OnDemand] = {
         "Every figure of the usage is zero.",
         "completed, `usage-placeholder`",
         _plain(answers.zero_usage),
+        of=_CHAT,
     ),
-    "double-usage": OnDemand("what is said", "", "The usage comes twice.", "completed", _plain(answers.double_usage)),
-    "no-finish": OnDemand("what is said", "", "No finish reason ever comes.", "truncated", _plain(answers.no_finish)),
+    "double-usage": OnDemand(
+        "what is said", "", "The usage comes twice.", "completed", _plain(answers.double_usage), of=_CHAT
+    ),
+    "no-finish": OnDemand(
+        "what is said", "", "No finish reason ever comes.", "truncated", _plain(answers.no_finish), of=_CHAT
+    ),
     "duplicate-finish": OnDemand(
         "what is said",
         "",
         "The finish comes twice.",
         "completed, `finish-repeated`",
         _plain(answers.duplicate_finish),
+        of=_CHAT,
     ),
     "early-finish": OnDemand(
         "what is said",
@@ -77,6 +89,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "The finish comes before the last words.",
         "completed, `content-after-finish`",
         _plain(answers.early_finish),
+        of=_CHAT,
     ),
     "late-role": OnDemand(
         "what is said",
@@ -84,9 +97,15 @@ ON_DEMAND: dict[str, OnDemand] = {
         "The role comes with the finish.",
         "completed, `role-missing`, `role-repeated`",
         _plain(answers.late_role),
+        of=_CHAT,
     ),
     "changing-id": OnDemand(
-        "what is said", "", "Every chunk has another id.", "completed, `id-changed`", _plain(answers.changing_id)
+        "what is said",
+        "",
+        "Every chunk has another id.",
+        "completed, `id-changed`",
+        _plain(answers.changing_id),
+        of=_CHAT,
     ),
     "broken-arguments": OnDemand(
         "what is said",
@@ -94,6 +113,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "The arguments of the last tool call lack their last character.",
         "completed, `tool-arguments-broken`",
         _plain(answers.broken_arguments),
+        of=_CHAT,
     ),
     "error-event": OnDemand(
         "what is said",
@@ -101,6 +121,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "After N events, or half of them, an error comes as an event, and then the end.",
         "failed, `provider-error`",
         _counted(answers.error_event),
+        of=_CHAT,
     ),
     "error-first": OnDemand(
         "what is said",
@@ -108,6 +129,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "An error comes as the only event, with status 200.",
         "failed, `provider-error`",
         _plain(answers.error_first),
+        of=_CHAT,
     ),
     "bad-json": OnDemand(
         "framing",
@@ -116,9 +138,11 @@ ON_DEMAND: dict[str, OnDemand] = {
         "failed, `bad-json`, `ignored-after-fault`",
         _counted(framing.bad_json),
     ),
-    "no-done": OnDemand("framing", "", "There is no `[DONE]`.", "completed, `no-done`", _plain(framing.no_done)),
+    "no-done": OnDemand(
+        "framing", "", "There is no `[DONE]`.", "completed, `no-done`", _plain(framing.no_done), of=_CHAT
+    ),
     "done-twice": OnDemand(
-        "framing", "", "`[DONE]` comes twice.", "completed, `done-repeated`", _plain(framing.done_twice)
+        "framing", "", "`[DONE]` comes twice.", "completed, `done-repeated`", _plain(framing.done_twice), of=_CHAT
     ),
     "glued": OnDemand(
         "framing",
@@ -126,6 +150,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "Every event has two objects, one behind the other.",
         "completed, `glued-events`",
         _plain(framing.glued),
+        of=_CHAT,
     ),
     "json-next-line": OnDemand(
         "framing",
@@ -140,6 +165,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "Every line is JSON, without `data:` and without `[DONE]`.",
         "completed, `json-lines`",
         _plain(framing.json_lines),
+        of=_CHAT,
     ),
     "no-space": OnDemand("framing", "", "There is no space behind `data:`.", "completed", _plain(framing.no_space)),
     "keep-alives": OnDemand(
@@ -151,6 +177,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "An `event: ping` comes before every event.",
         "completed, `keepalive-event`",
         _plain(framing.pings),
+        of=_CHAT,
     ),
     "no-blank-lines": OnDemand(
         "framing",
@@ -194,6 +221,7 @@ ON_DEMAND: dict[str, OnDemand] = {
         "The whole answer comes as one JSON object, as if no stream had been asked for.",
         "completed",
         _plain(delivery.unstreamed),
+        of=_CHAT,
     ),
     "wrong-type": OnDemand(
         "in its place", "", "The content type is `text/plain`.", "completed", _plain(delivery.wrong_type)

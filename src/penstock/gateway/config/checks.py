@@ -8,15 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.core.dialects.registry import providers_speak
-from penstock.core.sabotage import parse_fault
+from penstock.core.dialects.registry import DEFAULT_DIALECT, providers_speak
+from penstock.core.sabotage import ON_DEMAND, parse_fault
 from penstock.errors import UnknownFaultError, UnknownMannerError
 from penstock.gateway.config.addresses import check_host_name
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
 from penstock.providers.manners import manner
 from penstock.providers.secret import Secret
-from penstock.upstream.playback import parse_speed
+from penstock.upstream.playback import MANNERS_OF, parse_speed
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8
@@ -150,14 +150,20 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
         except UnknownMannerError as error:
             listed = "is no manner; penstock replay --manners lists them"
             problems.error(place, listed if problems.is_from_variable(place) else str(error))
+        else:
+            dialect = given.get("dialect", MANNERS_OF)
+            if dialect != MANNERS_OF:
+                problems.error(place, f"manners are those of {MANNERS_OF}, and this provider speaks {dialect}")
     for index, text in enumerate(given.get("replay_faults", ())):
         if isinstance(text, str):
-            _check_fault(text, (*path, "replay_faults", index), problems)
+            _check_fault(text, given.get("dialect", DEFAULT_DIALECT), (*path, "replay_faults", index), problems)
 
 
-def _check_fault(text: str, path: Path, problems: Problems) -> None:
+def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> None:
     try:
-        parse_fault(text)
+        of = ON_DEMAND[parse_fault(text).name].of
+        if of not in ("", dialect):
+            problems.error(path, f"is a fault in streams of {of}, and this provider speaks {dialect}")
     except UnknownFaultError as error:
         listed = "is no fault on demand; penstock replay --faults lists them"
         problems.error(path, listed if problems.is_from_variable(path) else str(error))
