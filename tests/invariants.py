@@ -122,7 +122,9 @@ def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str]
             broken.append("read in chunks, it gives other events")
     completion = fold(events)
     include_usage = random.random() < 0.8
-    again = read(StreamWriter(include_usage=include_usage).write(events))
+    writer = StreamWriter(include_usage=include_usage)
+    again = read(writer.write(events))
+    broken += [f"written in its own dialect, it loses something: {loss.code}" for loss in writer.losses]
     broken += [f"rewritten: {violation}" for violation in violations(again)]
     broken += _differences(completion, fold(again), include_usage=include_usage)
     return broken, (completion.ending or "", completion.fault.code if completion.fault else "")

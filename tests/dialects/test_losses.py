@@ -18,7 +18,7 @@ from tests.dialects.ticker import TICKER
 from tests.faults.client import Response, body, get, post
 from tests.faults.gateway import Table, settings
 from tests.faults.scripts import stream
-from tests.faults.upstream import JSON, Op, Upstream, chunk, head, last_chunk, sleep, status
+from tests.faults.upstream import JSON, Gate, Op, Upstream, chunk, head, last_chunk, sleep, status
 from tests.serve.collectors import Collector, attributes
 
 TOKEN = "the-token-of-these-tests-5c1e"
@@ -49,13 +49,8 @@ ROUTES = {
 @contextmanager
 def started(folder: Path, **tables: Table) -> Iterator[TickerGateway]:
     with Upstream() as upstream:
-        tape = [
-            "[providers.tape]",
-            f'base_url = "{upstream.url}"',
-            'dialect = "ticker"',
-            'path = "/ticker"',
-            'api_key = "canary-of-the-ticker-1234"',
-        ]
+        ticker = [f'base_url = "{upstream.url}"', 'dialect = "ticker"', 'path = "/ticker"', 'api_key = "canary-1234"']
+        tape = ["[providers.tape]", *ticker, "[providers.heard-tape]", *ticker, 'abort = "drain"']
         routes = [line for name, targets in ROUTES.items() for line in (f"[routes.{name}]", f"targets = {targets}")]
         strict = ["[routes.careful]", 'targets = ["tape/careful"]', "strict = true"]
         retries = {"max_attempts": 2}
@@ -320,3 +315,19 @@ def test_losses_do_not_count_against_a_provider(gateway: TickerGateway) -> None:
     for _ in range(7):
         assert ask(gateway, f"tape/{model}", STRICT).error["code"] == "translation_loss"
     assert ask(gateway, f"tape/{model}", {}).status == 200
+
+
+def test_a_provider_that_is_heard_out_without_its_client_may_lose_something(gateway: TickerGateway) -> None:
+    gate = Gate()
+    rest = [chunk(frames(*PICTURE)), sleep(0.05), chunk(frames(OVER)), last_chunk()]
+    model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO)), gate, *rest])
+    with gateway.client() as client:
+        gateway.expected += 1
+        client.send(post(body(f"heard-tape/{model}", stream=True), STRICT))
+        client.read_until(b"world")
+        end = gateway.end_of(client)
+    gateway.closes(end)
+    gate.open()
+    entry = gateway.book.entry(gateway.last_call()["request_id"])
+    assert (entry.outcome, entry.losses) == ("cancelled", {"media-dropped": 1})
+    assert (entry.measure, entry.tokens.output) == ("reported", 3)

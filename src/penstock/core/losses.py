@@ -84,7 +84,7 @@ LOSSES: dict[str, LossRow] = {
     "server-tool-dropped": LossRow(
         "The client offers a tool that its own provider would execute, and the target has no such tool.",
         "The model cannot use the tool.",
-        "The model answers without it, as it may with it.",
+        "The model may answer without the tool in any case.",
         changes_meaning=True,
     ),
     "stop-dropped": LossRow(

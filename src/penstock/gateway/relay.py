@@ -271,6 +271,7 @@ class Relay(Timed):
             return False
         self._on_left = on_left
         self._client = Nobody(stream=self._client.stream)
+        self._call.strict = False  # no client is there to refuse an answer
         self._until = min(self._until, self._loop.time() + self._patience.drain_s)
         if self._connection is not None:
             self._connection.shortcut = None

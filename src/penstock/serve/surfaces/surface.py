@@ -21,7 +21,7 @@ from penstock.serve.surfaces.client import BROKEN, SurfaceClient, report
 # A body of this size may take longer to read than others should wait: it is read beside the loop.
 _LARGE_BODY = 262_144
 
-# Asks that losses in translation which change the meaning are failures. Any other value means yes.
+# Asks that losses in translation which change the meaning are failures.
 STRICT_HEADER = "x-penstock-strict"
 _NOT_STRICT = ("", "0", "false")
 
@@ -94,7 +94,7 @@ class Surface(ABC, Generic[Asked]):
             at_ms=time.time_ns() // 1_000_000,
             key=key,
             tags=self.tags,
-            strict=exchange.request.headers.get(STRICT_HEADER, "").strip().lower() not in _NOT_STRICT,
+            strict=_is_strict(exchange.request.headers.get(STRICT_HEADER)),
         )
         client = self._client(exchange, call, self._over)
         self._calls[client] = None
@@ -115,3 +115,8 @@ class Surface(ABC, Generic[Asked]):
                 self.handle(exchange, gateway, request_id, key, reading.result)
 
         self._loop.run_in_executor(None, self.read, exchange.body, exchange.request).add_done_callback(go_on)
+
+
+def _is_strict(value: str | None) -> bool:
+    """Whether a request asks for strict mode. Any value but those that say no is a yes: a typo must not pass."""
+    return value is not None and value.strip().lower() not in _NOT_STRICT
