@@ -138,7 +138,7 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None)
     library, unusable = load(paths, picks, dialects=offered, read_as=dialect)
     for name, count in library.left_out.items():
         why = "Penstock offers no such API; a provider with replay can play them"
-        click.echo(f"penstock: {_captures_of(count, name)} left out: {why}", err=True)
+        click.echo(f"penstock: left out {counted(count, 'capture')} of {name}: {why}", err=True)
     for file in unusable:
         click.echo(f"penstock: {one_line(str(file.path))}: {one_line(file.reason)}", err=True)
     if any(file.named for file in unusable):
@@ -154,15 +154,10 @@ def _tell_what_does_not_apply(library: Library, rendition: Rendition) -> None:
     dialects = library.dialects
     for name, count in dialects.items():
         if options := rendition.not_for(name):
-            message = f"{' and '.join(options)} cannot be applied to {_captures_of(count, name, verb='')}"
+            message = f"{' and '.join(options)} cannot be applied to {counted(count, 'capture')} of {name}"
             if len(dialects) == 1:
                 raise click.ClickException(message)
             click.echo(f"penstock: {message}; played without", err=True)
-
-
-def _captures_of(count: int, dialect: str, *, verb: str = " is| are") -> str:
-    one, _, many = verb.partition("|")
-    return f"{counted(count, 'capture')} of {dialect}{one if count == 1 else many}"
 
 
 def _announce(library: Library, rendition: Rendition, host: str, port: int) -> None:

@@ -191,7 +191,8 @@ class App:
 
     def _replay(self, provider: Provider) -> Replay:
         speaks = provider.dialect
-        library, unusable = load([Path(provider.replay).expanduser()], ("request", "model"), dialects=(speaks,))
+        paths = [Path(provider.replay).expanduser()]
+        library, unusable = load(paths, ("request", "model"), dialects=(speaks,), assumed=speaks)
         if library.left_out:
             found = ", ".join(f"{count} of {dialect}" for dialect, count in library.left_out.items())
             self._log.warning(f"captures are left out for {provider.name}, which speaks {speaks}: {found}")

@@ -117,18 +117,19 @@ def load(
     *,
     dialects: Collection[str] | None = None,
     read_as: str | None = None,
+    assumed: str = DEFAULT_DIALECT,
 ) -> tuple[Library, list[Unusable]]:
     """Index files, and the files of directories; what is no good is left out, and told.
 
     Captures of other dialects than these, if any are given, are left out and counted. All are taken for captures of
-    `read_as`, if that is given.
+    `read_as`, if that is given; those in which nothing tells the dialect, for captures of the `assumed` one.
     """
     entries: list[Entry] = []
     left_out: Counter[str] = Counter()
     unusable: list[Unusable] = []
     for path, named in _files(paths, unusable):
         try:
-            entry = index(path, read_as)
+            entry = index(path, read_as, assumed)
             if dialects is None or entry.dialect in dialects:
                 entries.append(entry)
             else:
@@ -153,10 +154,11 @@ def _files(paths: Iterable[Path], unusable: list[Unusable]) -> Iterator[tuple[Pa
         yield from ((file, False) for file in listed if file.suffix in SUFFIXES and file.is_file())
 
 
-def index(path: Path, read_as: str | None = None) -> Entry:
+def index(path: Path, read_as: str | None = None, assumed: str = DEFAULT_DIALECT) -> Entry:
     """What has to be known of a file to choose it."""
     capture = parse(path.read_bytes())
-    header, dialect = capture.header, read_as or dialect_of(capture).dialect
+    header, found = capture.header, dialect_of(capture)
+    dialect = read_as or (assumed if found.by == "default" else found.dialect)
     names = [header.model, f"{header.provider}/{header.model}" if header.provider and header.model else ""]
     names.append("" if header.model else _model_of(capture, dialect))
     body = header.request.body if header.request is not None else None
@@ -183,7 +185,7 @@ def model_of_request(body: bytes, path: str, dialect: str) -> object:
     if surface is not None:
         try:
             return surface.read_request(body, {}, path).model
-        except RequestError:
+        except (RequestError, RecursionError):
             pass
     return fields_of(body).get("model")
 

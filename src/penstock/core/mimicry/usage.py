@@ -2,12 +2,21 @@
 
 from msgspec import structs
 
-from penstock.core.dialects.openai_chat.usage import SPELLINGS
 from penstock.core.mimicry.manner import Field, UsageManner
 from penstock.core.usage import Usage
 
 # Where each count usually stands. Rarer spellings are written as they were recorded, or where a row asks for a count.
-_COUNTS: dict[tuple[str, ...], str] = {tuple(filter(None, places[0])): count for count, places in SPELLINGS.items()}
+_COUNTS: dict[tuple[str, ...], str] = {
+    ("prompt_tokens",): "input",
+    ("completion_tokens",): "output",
+    ("total_tokens",): "total",
+    ("prompt_tokens_details", "cached_tokens"): "cached",
+    ("prompt_tokens_details", "cache_write_tokens"): "cache_write",
+    ("cache_creation", "ephemeral_1h_input_tokens"): "cache_write_1h",
+    ("completion_tokens_details", "reasoning_tokens"): "reasoning",
+    ("prompt_tokens_details", "audio_tokens"): "audio_input",
+    ("completion_tokens_details", "audio_tokens"): "audio_output",
+}
 
 
 def usage_in(usage: Usage, manner: UsageManner, *, zeros: bool = False) -> dict[str, object]:
