@@ -43,6 +43,7 @@ ROUTES = {
     "either": '["tape/either-a", "main/either-b"]',
     "three": '["tape/three-a", "tape/three-b", "main/three-c"]',
     "failing": '["main/failing-a", "tape/failing-b"]',
+    "cooling": '["main/cooling-a", "tape/cooling-b"]',
 }
 
 
@@ -241,6 +242,20 @@ def test_a_target_that_failed_is_told_rather_than_one_that_was_skipped(gateway: 
     response = ask(gateway, "failing", STRICT, stop=["x"])
     assert (response.status, response.error["code"]) == (503, "upstream_error")
     assert gateway.call(response)["losses"] == {}
+
+
+def test_a_strict_request_may_come_again_when_the_target_that_can_take_it_has_cooled_down(
+    gateway: TickerGateway,
+) -> None:
+    gateway.upstream.play(
+        [status(429, JSON | {"retry-after": "60"}, b'{"error":{"message":"slow down"}}')], "cooling-a"
+    )
+    gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()], "cooling-b")
+    assert ask(gateway, "cooling", STRICT, stop=["x"]).status == 429
+    response = ask(gateway, "cooling", STRICT, stop=["x"])
+    assert (response.status, response.error["code"]) == (503, "no_healthy_target")
+    assert 50 <= int(response.headers["retry-after"]) <= 60
+    assert ask(gateway, "cooling", STRICT).status == 200
 
 
 def test_a_route_may_be_strict(gateway: TickerGateway) -> None:

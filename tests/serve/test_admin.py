@@ -306,6 +306,13 @@ def test_keys_come_in_pages(served: Served) -> None:
     assert served.ask("GET", "/admin/keys?after=key_none")[0] == 400
 
 
+def test_a_key_may_be_made_strict(served: Served) -> None:
+    _, strict = served.make(strict=True)
+    _, other = served.make()
+    assert (strict["strict"], other["strict"]) == (True, False)
+    assert served.get(f"/admin/keys/{strict['id']}")["strict"] is True
+
+
 BAD_TERMS: dict[str, tuple[object, str | None]] = {
     "an unknown field": ({"nmae": "x"}, None),
     "no object": ([], None),
@@ -316,6 +323,7 @@ BAD_TERMS: dict[str, tuple[object, str | None]] = {
     "a period of its own": ({"budget": 1, "period": "year"}, None),
     "a period alone": ({"period": "day"}, "period"),
     "an end": ({"expires": "yesterday"}, "expires"),
+    "strict in words": ({"strict": "yes"}, None),
     "long tags": ({"tags": {"a": "x" * 300}}, "tags"),
 }
 

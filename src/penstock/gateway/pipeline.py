@@ -169,6 +169,10 @@ class Gateway:
             return None
         return ready
 
+    def plans(self, model: str, *, stream: bool) -> Sequence[Plan]:
+        """Those of all targets that may answer to a model's name, whether or not they cool down."""
+        return (self._streamed if stream else self._whole)[model] or ()
+
     def is_available(self, target: Target) -> bool:
         """Whether a target would be tried now."""
         return not self.health.cooling_s(target)
@@ -268,6 +272,10 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         """Make the request for the present target; returns why it cannot be made, if it cannot."""
         return None
 
+    def _cooling_s(self) -> float:
+        """How long a target still cools down that the request could be written for; 0 if there is none."""
+        return 0.0
+
     def _try(self, failed: Failure | None = None) -> None:
         """Try the present target, or the next one that the request can be written for.
 
@@ -277,8 +285,10 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         while (failure := self._prepare()) is not None:  # the target is not asked: that is no attempt
             if self._tried + 1 >= len(self._plans):
                 if failed is not None:
-                    self._call.losses = losses
-                self._client.refuse(failed or failure)
+                    self._call.losses, failure = losses, failed
+                elif wait := self._cooling_s():
+                    failure = refusals.all_cooling(wait)
+                self._client.refuse(failure)
                 return
             self._tried += 1
             self._plan = self._plans[self._tried]
@@ -444,13 +454,28 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         self._on_outcome(failure)
 
     def _prepare(self) -> Failure | None:
-        plan = self._plan
+        written = self._write(self._plan)
+        if isinstance(written, Failure):
+            return written
+        self._outgoing = written
+        losses = self._call.losses = list(written.losses)
+        return from_request_losses(losses) if self._call.strict and changes_meaning(losses) else None
+
+    def _write(self, plan: Plan) -> OutgoingRequest | Failure:
+        """The request for a target, or why it cannot be written."""
         try:
-            self._outgoing = outgoing = plan.upstream.write_request(self._request, plan.destination)
+            return plan.upstream.write_request(self._request, plan.destination)
         except RequestError as error:
             return error.failure
-        losses = self._call.losses = list(outgoing.losses)
-        return from_request_losses(losses) if self._call.strict and changes_meaning(losses) else None
+
+    def _cooling_s(self) -> float:
+        health, waits = self._gateway.health, []
+        for plan in self._gateway.plans(self._call.model, stream=self._request.stream):
+            if wait := health.cooling_s(plan.target):
+                written = self._write(plan)
+                if not isinstance(written, Failure) and not (self._call.strict and changes_meaning(written.losses)):
+                    waits.append(wait)
+        return min(waits, default=0.0)
 
     def _writer(self) -> StreamWriter:
         """What writes the answer for the client."""

@@ -47,7 +47,7 @@ def all_cooling(seconds: float) -> Failure:
     """Every target has failed of late."""
     return Failure(
         code="no_healthy_target",
-        message="every provider of this model has failed and is left alone for a while",
+        message="every provider of this model that can take the request has failed and is left alone for a while",
         status=503,
         retry_after=whole_seconds(seconds),
     )
