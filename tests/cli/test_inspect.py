@@ -354,3 +354,11 @@ def test_json_keeps_notices_among_the_repairs_and_tells_their_level() -> None:
         ("created-changed", "notice"),
         ("role-repeated", "notice"),
     ]
+
+
+def test_usage_is_told_in_normal_form() -> None:
+    """Reasoning that a provider counts beside the output is a part of what was generated."""
+    wire = (ROOT / "tests" / "captures" / "usage-reasoning-apart.sse").read_bytes()
+    usage: Any = described(wire)["usage"]
+    assert (usage["input"], usage["output"], usage["total"], usage["reasoning"]) == (12, 103, 115, 100)
+    assert "usage     12 input, 103 output, 115 total, 100 reasoning\n" in invoke("inspect", "-", stdin=wire).stdout

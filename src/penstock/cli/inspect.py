@@ -82,7 +82,7 @@ def describe(reading: Reading, client: str | None = None) -> dict[str, object]:
         "model": completion.model,
         "created": completion.created,
         "choices": [_describe_choice(choice) for choice in completion.choices],
-        "usage": usage and _fields(usage, "input", "output", "total", "cached", "reasoning", "source"),
+        "usage": usage and _fields(usage.normal(), "input", "output", "total", "cached", "reasoning", "source"),
         "fault": fault and _fields(fault, "code", "message", "provider") | _fields(spot(fault), *_PLACE),
         "repairs": [
             _fields(each, "code", "level", "count") | _fields(spot(each), *_PLACE) for each in completion.repairs

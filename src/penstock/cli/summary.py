@@ -250,6 +250,7 @@ def _finish(completion: Completion) -> str:
 def _usage(usage: Usage | None) -> str:
     if usage is None:
         return "not reported"
+    usage = usage.normal()
     whole = {"input": usage.input, "output": usage.output, "total": usage.total}
     parts = {"cached": usage.cached, "reasoning": usage.reasoning}
     told = [f"{count} {name}" for name, count in whole.items() if count is not None]

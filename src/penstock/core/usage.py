@@ -136,6 +136,10 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
             wholes[_WHOLE[name]] = _bounded((wholes[_WHOLE[name]] or 0) + getattr(self, name))
         return wholes
 
+    def normal(self) -> "Usage":
+        """The same, with input and output that include parts which the provider counts beside them."""
+        return structs.replace(self, **self.wholes()) if self.apart() else self
+
     def doubts(self) -> list[tuple[str, str]]:
         """What does not fit together in these figures: a repair code and the figures in words, for each."""
         if self.sound:
