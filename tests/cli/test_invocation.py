@@ -50,7 +50,7 @@ def test_as_a_module_it_is_told_by_the_script_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_name", [True, False])
 def test_what_the_banner_says_opens_the_page(tmp_path: Path, by_name: bool) -> None:
-    (tmp_path / "its own.toml").write_text(settings("http://127.0.0.1:9", 0))
+    (tmp_path / "its own.toml").write_text(settings("http://127.0.0.1:9", 0, server={"log": "pretty"}))
     path = f"{SCRIPT.parent}:/usr/bin:/bin" if by_name else "/usr/bin:/bin"
     environment = {"PATH": path, "HOME": str(tmp_path), "PENSTOCK_STATE": str(tmp_path / "state"), "no_proxy": "*"}
     with subprocess.Popen(
