@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 KEY = "sk-bench"
 _LISTENS = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/v1")
-_LINK = re.compile(r"http://127\.0\.0\.1:(\d+)(/open\?link=\S+)")
+_ADMIN = re.compile(r"penstock listens on http://127\.0\.0\.1:(\d+)/admin")
 _START_S = 60.0
 _CONFIGURATION = """
 [server]
@@ -96,7 +96,8 @@ class Site:
             stderr=self._said,
             text=True,
         )
-        self.port, self.admin, link = self._listening()
+        self.port, self.admin = self._listening()
+        link = self._link(file)
         self._token = (folder / "admin-token").read_text().strip()
         self._connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=60)
         self._connection.request("GET", link)
@@ -145,12 +146,18 @@ class Site:
         found = re.search(r"Rss:\s+(\d+)", Path(f"/proc/{self._gateway.pid}/smaps_rollup").read_text())
         return int(found[1]) / 1024 if found else 0.0
 
-    def _listening(self) -> tuple[int, int, str]:
+    def _link(self, file: Path) -> str:
+        """What lets a browser in, once."""
+        command = [sys.executable, "-m", "penstock", "open", "--print", "--config", str(file)]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_START_S)
+        return f"/{printed.stdout.strip().split('/', 3)[3]}"
+
+    def _listening(self) -> tuple[int, int]:
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._gateway.poll() is None:
             said = Path(self._said.name).read_text()
-            listens, link = _LISTENS.search(said), _LINK.search(said)
-            if listens and link:
-                return int(listens[1]), int(link[1]), link[2]
+            listens, admin = _LISTENS.search(said), _ADMIN.search(said)
+            if listens and admin:
+                return int(listens[1]), int(admin[1])
             time.sleep(0.02)
         raise SystemExit(f"bench-page: the gateway did not start:\n{Path(self._said.name).read_text()}")

@@ -241,14 +241,14 @@ def test_a_chat_stream_is_written_without_blocks_and_says_what_it_lost() -> None
             *(Seal(0, 0, "issuer", "proof"), BlockEnd(0, 0)),
             *(ToolCallStart(0, 0, "s", "web_search", server=True, block=1), arguments(0, "{}"), BlockEnd(0, 1)),
             *(start(2, "text"), TextDelta(0, "c"), Annotation(0, 2, "http://d", "D"), BlockEnd(0, 2)),
-            *(start(3, "media"), MediaDelta(0, 3, "image/png", "AA"), BlockEnd(0, 3)),
+            *(BlockStart(0, 3, "media", type="image"), MediaDelta(0, 3, "image/png", "AA"), BlockEnd(0, 3)),
             *FINISH,
         ]
     )
     assert [(loss.code, loss.detail) for loss in writer.losses] == [
         ("seal-dropped", "issuer"),
         ("server-activity-hidden", "web_search"),
-        ("media-dropped", "image/png"),
+        ("media-dropped", "image"),
     ]
     reader, answer = StreamReader(), Accumulator()
     answer.extend([*reader.feed(wire), *reader.close()])
