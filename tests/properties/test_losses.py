@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock
 from penstock import Event, StreamWriter
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
@@ -76,3 +77,10 @@ def test_a_call_keeps_a_thousand_losses_of_an_answer() -> None:
     for _ in range(700):
         call.note_losses([Loss("seal-dropped"), Loss("seal-dropped"), Loss("seal-dropped")])
     assert len(call.losses) == 1_000
+
+
+def test_every_loss_that_is_declared_has_its_row() -> None:
+    source = Path(penstock.__file__).parent
+    used = {code for path in source.rglob("*.py") for code in re.findall(r'\bLoss\(\s*"([^"]+)"', path.read_text())}
+    assert len(used) > 10
+    assert used <= LOSSES.keys()

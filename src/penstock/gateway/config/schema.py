@@ -52,7 +52,7 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     ] = None
     strict: Annotated[
         bool,
-        Meta(description="Whether translations between APIs that change the meaning are failures; see clients.md."),
+        Meta(description="Whether translations that change the meaning fail; see docs/reference/losses.md."),
     ] = False
     record: Annotated[
         str | None, Meta(description='Where its captures go, if not to server.record; "" for nowhere.')
