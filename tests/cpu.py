@@ -20,11 +20,13 @@ from penstock import StreamReader, StreamWriter
 from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
 from penstock.core.failure import Failure
+from penstock.core.stream import MAX_EVENT
 from penstock.gateway.call import Attempt, Call
+from penstock.gateway.control import AttemptControl
 from penstock.gateway.failure import from_status, redacted
+from penstock.gateway.relay import Relay
 from penstock.gateway.request import parse_embeddings
 from penstock.gateway.sides import Patience
-from penstock.gateway.steady import SteadyRelay
 from penstock.gateway.tags import kept_tags
 from penstock.gateway.wish import of_embeddings, of_request
 from penstock.http.client import Receiver
@@ -224,14 +226,12 @@ class Cost:
 
 
 class _Connection:
-    chunks = ()
-    shortcut: Callable[[bytes], None] | None = None
+    aligned_chunks = ()
+    on_chunk: Callable[[bytes, bytes], bool] | None = None
 
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
-
-    def data_received(self, data: bytes) -> None: ...
 
     def abandon(self, receiver: Receiver) -> None: ...
 
@@ -251,7 +251,7 @@ class _Client:
     def answer(self, body: bytes) -> None: ...
 
 
-_PATIENCE = Patience(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900)
+_PATIENCE = Patience(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900, max_body=MAX_EVENT)
 _BEGINNING = sse(begins())
 
 
@@ -261,10 +261,11 @@ async def cost_of_event(data: bytes, how: str = "streamed") -> Cost:
     call = Call("req_1", "m", stream=how != "unstreamed", started=asyncio.get_running_loop().time())
     attempt = Attempt("p", "m", secrets=SECRETS)
     call.attempts.append(attempt)
+    call.control = AttemptControl(attempt)
     if how == "kept":
-        attempt.keep()
+        call.control.keep_transcript()
     client = _Client(stream=how != "unstreamed")
-    relay = SteadyRelay(call, client, StreamReader(), StreamWriter(), _PATIENCE, failures.append)
+    relay = Relay(call, client, StreamReader(), StreamWriter(), _PATIENCE, failures.append)
     relay.attach(_Connection())
     packed = how == "packed"
     relay.on_head(200, {"content-encoding": "gzip"} if packed else {})

@@ -5,23 +5,20 @@ from random import Random
 from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
-from penstock.core.dialects.openai_chat.habit import Habit
-from penstock.core.dialects.openai_chat.plain import Taken
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
-from penstock.core.wire.frame import Frame
+from penstock.core.stream import MAX_EVENT
+from penstock.core.templates import OpeningTemplate
 from tests.legal import violations
 from tests.mutation import split
 from tests.streams import by_event, fold, read
 
 
-class LongWay(StreamReader):
-    """A reader without its fast lane."""
+class SlowReader(StreamReader):
+    """A reader without its fast path."""
 
-    def _read_plain(self, _frame: Frame) -> Taken:
-        return Taken.NOT
-
-    def _read_head(self, _frame: Frame) -> bool:
-        return False
+    def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
+        super().__init__(dialect, max_event=max_event)
+        self.passthrough = None
 
 
 def said(completion: Completion) -> list[object]:
@@ -43,12 +40,12 @@ def broken_promises(data: bytes, random: Random) -> list[str]:
     return examine(data, random)[0]
 
 
-def accustomed(*streams: bytes) -> Habit:
-    """The habit of these streams, read one after another."""
-    habit = Habit()
+def opening_of(*streams: bytes) -> OpeningTemplate:
+    """The opening that is learned from these streams, read one after another."""
+    opening = OpeningTemplate()
     for stream in streams:
-        read(*by_event(stream), reader=StreamReader(habit=habit))
-    return habit
+        read(*by_event(stream), reader=StreamReader(opening=opening))
+    return opening
 
 
 def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
@@ -58,30 +55,26 @@ def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
     """
     pieces = [piece for piece in pieces if piece]
     events: list[Event] = []
-    beginning = reader.begin(pieces[0], in_chunk(pieces[1])) if len(pieces) > 1 else None
-    if beginning is not None:
-        events = [*beginning.events, beginning.mould.said("x" * beginning.said)]
+    fast = reader.passthrough
+    assert fast is not None
+    opening = fast.feed_opening(*pieces[:2]) if len(pieces) > 1 else None
+    if opening is not None:
+        assert fast.template is not None
+        events = [*opening.events, fast.template.make_event("x" * opening.chars)]
         pieces = pieces[2:]
 
     def keep(text: str) -> int:
-        assert mould is not None
-        events.append(mould.said(text))
+        assert fast is not None
+        assert fast.template is not None
+        events.append(fast.template.make_event(text))
         return len(text)
 
+    fast.on_text = keep
     for piece in pieces:
-        mould = reader.mould
-        if mould is not None:
-            mould.keep = keep
-            if reader.tail is None and mould.read_chunk(in_chunk(piece)):
-                continue
-        if mould is None or reader.hold(piece) is None:
-            events += reader.feed(piece)
+        if fast.template is not None and (fast.feed(piece) or fast.feed_trailer(piece) is not None):
+            continue
+        events += reader.feed(piece)
     return [*events, *reader.close()]
-
-
-def in_chunk(data: bytes) -> bytes:
-    """Bytes as one HTTP chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def unpadded(events: list[Event]) -> list[Event]:
@@ -103,7 +96,7 @@ def unpadded(events: list[Event]) -> list[Event]:
 def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str], tuple[str, str]]:
     """Every promise that is broken; and how the stream ended, with the code of its fault, for counting.
 
-    `before` is another stream, that may have left a habit behind.
+    `before` is another stream, from which an opening may have been learned.
     """
     events = read(data)
     broken = violations(events)
@@ -111,13 +104,13 @@ def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str]
         broken.append("another split gives other events")
     if read(*by_event(data)) != events:
         broken.append("read event by event, it gives other events")
-    if read(data, reader=LongWay()) != events:
-        broken.append("the fast lane gives other events")
-    for habit in (accustomed(data), accustomed(before or data)):
+    if read(data, reader=SlowReader()) != events:
+        broken.append("the fast path gives other events")
+    for opening in (opening_of(data), opening_of(before or data)):
         pieces = random.choice((by_event, lambda data: split(data, random)))(data)
-        if read(*pieces, reader=StreamReader(habit=habit)) != events:
-            broken.append("read by habit, it gives other events")
-        in_chunks = read_in_chunks(by_event(data), StreamReader(habit=habit))
+        if read(*pieces, reader=StreamReader(opening=opening)) != events:
+            broken.append("with a known opening, it gives other events")
+        in_chunks = read_in_chunks(by_event(data), StreamReader(opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
     completion = fold(events)

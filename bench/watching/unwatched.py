@@ -1,6 +1,6 @@
 """Unwatched: what it takes to keep account of each event while nobody watches, in this process.
 
-No gateway can be run without it, so the code that relays a steady stream is compiled a second time without the lines
+No gateway can be run without it, so the code that forwards a chunk of text is compiled a second time without the lines
 that are there only to be looked at: the gaps between events, and whether somebody reads along. Both are run in turns
 on the same event; the difference is the figure. What is done once for each call is not in it: a look at the clock.
 """
@@ -13,58 +13,74 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
-from penstock.gateway import steady
+from penstock.gateway import relay, watchdog
 from penstock.gateway.call import Attempt, Call
-from penstock.gateway.steady import SteadyRelay
+from penstock.gateway.control import AttemptControl
+from penstock.gateway.relay import Relay
+from penstock.gateway.watchdog import Watchdog
 
-# What stands in `SteadyRelay._take_steady` so that somebody may look, and what stands there without it.
-OBSERVING = (
-    ("if self._call.on_text is not None:", "if False:"),
+# What stands in `Relay._on_text_chunk` and in `Watchdog.advance` so that somebody may look, and what stands there
+# without it.
+READING_ALONG = (("if self._call.on_text is not None:", "if False:"),)
+GAPS = (
     ("    gap = now - self._progress\n", ""),
     ("    gaps = self._gaps\n    gaps.counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
-    ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - self._begun)\n", ""),
+    ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - self.started)\n", ""),
 )
 _EVENTS = 20_000
 _ROUNDS = 25
 _APART_S = 0.005
 
-_Shortcut = Callable[[bytes], bool]
+_Forwarder = Callable[[bytes, bytes], bool]
+_Replacements = tuple[tuple[str, str], ...]
 
 
 def idle_us() -> float:
     """Microseconds for each event, the median of the rounds."""
-    whole = textwrap.dedent(inspect.getsource(SteadyRelay._take_steady))
-    with_it, without = _made(whole), _made(unobserved(whole))
+    forwards = textwrap.dedent(inspect.getsource(Relay._on_text_chunk))
+    advances = textwrap.dedent(inspect.getsource(Watchdog.advance))
+    with_it = _made(forwards, advances)
+    without = _made(unobserved(forwards, READING_ALONG), unobserved(advances, GAPS))
     differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
     return statistics.median(differences) / _EVENTS * 1e6
 
 
-def unobserved(source: str) -> str:
+def unobserved(source: str, observing: _Replacements) -> str:
     """The code without what observes. Raises `ValueError` where that is not what it was."""
-    for words, instead in OBSERVING:
+    for words, instead in observing:
         if source.count(words) != 1:
             raise ValueError(f"{words!r} is not in the relay as it was: look at bench/watching/unwatched.py")
         source = source.replace(words, instead)
     return source
 
 
-def _made(source: str) -> _Shortcut:
-    """The shortcut that this code makes, on a relay whose sockets and parser cost next to nothing."""
-    names = dict(vars(steady))
-    exec(compile(source, "<shortcut>", "exec"), names)
+def _made(forwards: str, advances: str) -> _Forwarder:
+    """What this code makes, on a relay whose sockets and pass-through cost next to nothing."""
     attempt = Attempt("provider", "model")
-    takes = SimpleNamespace(
-        _loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
+    watching = SimpleNamespace(
+        loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
+        _gaps=attempt.gaps,
+        started=0.0,
+        _progress=0.0,
+    )
+    forwarding = SimpleNamespace(
+        _advance=partial(_compiled(advances, vars(watchdog), "advance"), watching),
         _call=Call("req_1", "model", stream=True, started=0.0),
         _attempt=attempt,
-        _gaps=attempt.gaps,
-        _begun=0.0,
-        _progress=0.0,
-        _read_chunk=_five,
+        _control=AttemptControl(attempt),
+        _feed=_five,
         _write_chunk=_nothing,
     )
-    return partial(names["_take_steady"], takes)
+    return partial(_compiled(forwards, vars(relay), "_on_text_chunk"), forwarding)
+
+
+def _compiled(source: str, module: dict[str, Any], name: str) -> Callable[..., Any]:
+    names = dict(module)
+    exec(compile(source, "<forwarding>", "exec"), names)
+    made: Callable[..., Any] = names[name]
+    return made
 
 
 def _five(_chunk: bytes) -> int:
@@ -74,8 +90,8 @@ def _five(_chunk: bytes) -> int:
 def _nothing(_chunk: bytes) -> None: ...
 
 
-def _seconds(shortcut: _Shortcut) -> float:
+def _seconds(forwarder: _Forwarder) -> float:
     began = time.process_time()
     for _ in range(_EVENTS):
-        shortcut(b"")
+        forwarder(b"", b"")
     return time.process_time() - began

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from penstock import StreamReader, StreamWriter
-from penstock.core.dialects.openai_chat.habit import Habit
+from penstock.core.templates import OpeningTemplate
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
 
 ANSWERS = 20_000
@@ -25,19 +25,19 @@ NEW: list[Callable[[str], list[Json]]] = [
 ]
 
 
-def answer(number: int, habit: Habit) -> int:
+def answer(number: int, opening: OpeningTemplate) -> int:
     """Read an answer as a relay does, with something new in its ending, and write it; the bytes that a client gets."""
     ending = NEW[number % len(NEW)](f"new_{number}")
     named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
     events = [event | named for event in (begins(), says("a"), says("b"), says("c"), *ending)]
-    reader, writer, size = StreamReader(habit=habit), StreamWriter(include_usage=True), 0
+    reader, writer, size = StreamReader(opening=opening), StreamWriter(include_usage=True), 0
     for read in by_event(sse(*events, DONE)):
         told = reader.feed(read)
         if reader.untouched:
             writer.note(told)
         else:
             size += len(writer.write(told))
-    return size + len(writer.write_end(reader.tail, reader.close()))
+    return size + len(writer.write_end(reader.trailer, reader.close()))
 
 
 def kept() -> tuple[int, int]:
@@ -47,11 +47,11 @@ def kept() -> tuple[int, int]:
 
 
 def test_answers_with_ever_new_fields_leave_nothing_behind() -> None:
-    habit = Habit()
-    assert all(answer(number, habit) for number in range(FIRST))
+    opening = OpeningTemplate()
+    assert all(answer(number, opening) for number in range(FIRST))
     objects, blocks = kept()
     for number in range(FIRST, ANSWERS):
-        answer(number, habit)
+        answer(number, opening)
     more_objects, more_blocks = kept()
     assert more_objects - objects < FEW
     assert more_blocks - blocks < FEW

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import Start
-from tests.invariants import LongWay
+from tests.invariants import SlowReader
 from tests.streams import (
     DONE,
     Json,
@@ -190,5 +190,5 @@ def test_a_usual_beginning_behind_a_fault_is_not_told() -> None:
     wire = b"<html>\n" + sse(begins(), says("x"))
     page = b"data: {\n\n" + sse(begins(), says("x"), finishes(), DONE)
     for stream in (wire, page):
-        assert read(stream) == read(stream, reader=LongWay())
+        assert read(stream) == read(stream, reader=SlowReader())
         assert not any(isinstance(event, Start) for event in read(stream))

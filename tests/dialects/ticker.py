@@ -8,7 +8,7 @@ A stream:
 
     event: open     {"ref": "t1", "by": "m"}
     event: block    {"n": 0, "is": "text"}             or "thought", or "picture", or "call" with "tool" and "ref"
-    event: more     {"n": 0, "s": "Hello"}             of a picture: PNG in base64
+    event: more     {"n": 0, "s": "Hello"}             of a picture: PNG in base64; perhaps with "tick", a counter
     event: shut     {"n": 0}
     event: over     {"why": "done", "bill": {"read": 5, "wrote": 3}}      why: done, long, call
     event: broken   {"says": "out of paper"}
@@ -62,6 +62,7 @@ from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
+from penstock.core.passthrough_format import PassThroughFormat, Slot
 from penstock.core.request import ClientRequest, Request, Sampling, Tool, Turn
 from penstock.core.sink import Sink
 
@@ -122,9 +123,11 @@ class TickerReader:
 
     def _finish(self, why: str, bill: Any) -> None:
         self._sink.events.append(Finish(0, WHY.get(why, why), why))
-        if isinstance(bill, dict):
-            usage = Usage(input=bill["read"], output=bill["wrote"], raw=bill)
-            self._sink.events.append(UsageReport(usage))
+        match bill:
+            case {"read": int(read), "wrote": int(wrote)}:
+                self._sink.events.append(UsageReport(Usage(input=read, output=wrote, raw=bill)))
+            case _:
+                pass  # nothing is reported
         self.done = True
 
     def read_undecodable(self, data: bytes, event: str) -> None:  # noqa: ARG002
@@ -361,6 +364,18 @@ class TickerDetector:
         return HINT if path.endswith("/ticker") else 0
 
 
+# The fast path: where the text is, where its block is named, and what counts on.
+PASS_THROUGH = PassThroughFormat(
+    text_path=lambda _: ("s",),
+    block_path=("n",),
+    slots=(Slot("tick", ("tick",), "counter"),),
+)
+
 TICKER = Dialect(
-    name=NAME, title="Ticker", upstream=TickerUpstream(), surface=TickerSurface(), detector=TickerDetector()
+    name=NAME,
+    title="Ticker",
+    upstream=TickerUpstream(),
+    surface=TickerSurface(),
+    detector=TickerDetector(),
+    passthrough=PASS_THROUGH,
 )

@@ -32,7 +32,7 @@ def ended(reads: list[bytes], *, chunked: bool, watched: bool = False) -> tuple[
         for data in reads:
             loop.now += 0.5
             if not chunked or not made.connection.offer(data):
-                made.connection.shortcut = None
+                made.connection.on_chunk = None
                 made.relay.on_data(data)
         made.relay.on_end()
         return made.call
@@ -124,8 +124,8 @@ def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
         for line in lines:
             data, left = line[:left], max(left - len(line), 0)
             if data and not (chunked and made.connection.offer(data)):
-                made.connection.shortcut = None
-                made.connection.chunks = (data,)
+                made.connection.on_chunk = None
+                made.connection.aligned_chunks = (data,)
                 made.relay.on_data(data)
         made.relay.on_end()
         return made.call

@@ -11,15 +11,16 @@ from penstock import StreamReader, StreamWriter
 from penstock.core.failure import Failure
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.call import Attempt, Call
+from penstock.gateway.control import AttemptControl
 from penstock.gateway.gaps import BOUNDS, MAX_STALLS
+from penstock.gateway.relay import Relay
 from penstock.gateway.sides import Patience
-from penstock.gateway.steady import SteadyRelay
 from penstock.http.client import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 
 HELLO, REST = sse(begins(), says("Hello")), sse(finishes(), DONE)
 # What each lane reads: text in whole frames; the same in whole HTTP chunks; and text with something beside it.
-LANES = {"slow": sse(says(" word", padding="")) + b": a comment\n\n", "fast": sse(says(" word")) * 2, "shortcut": b""}
+LANES = {"slow": sse(says(" word", padding="")) + b": a comment\n\n", "fast": sse(says(" word")) * 2, "no parser": b""}
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -32,21 +33,17 @@ class Clock(asyncio.SelectorEventLoop):
 
 
 class Connection:
-    chunks: tuple[bytes, ...] = ()
-    shortcut: Callable[[bytes], None] | None = None
-
-    def __init__(self) -> None:
-        self.returned: list[bytes] = []
-        self.data_received = self.returned.append
+    aligned_chunks: tuple[bytes, ...] = ()
+    on_chunk: Callable[[bytes, bytes], bool] | None = None
 
     def offer(self, data: bytes) -> bool:
-        """Whether a chunk with this data takes the shortcut. It is not parsed if not."""
-        if self.shortcut is None:
+        """Whether a chunk with this data is taken without the parser. It is not parsed if not."""
+        if self.on_chunk is None:
             return False
-        self.shortcut(b"%x\r\n%b\r\n" % (len(data), data))
-        taken = not self.returned
-        self.returned.clear()
-        return taken
+        if self.on_chunk(data, b"%x\r\n%b\r\n" % (len(data), data)):
+            return True
+        self.on_chunk = None
+        return False
 
     def pause(self) -> None: ...
 
@@ -85,11 +82,12 @@ class Relayed:
         self.call = Call("req_1", "m", stream=True, started=loop.time())
         self.attempt = Attempt("p", "m")
         self.call.attempts.append(self.attempt)
+        self.call.control = self.control = AttemptControl(self.attempt)
         if keep:
-            self.attempt.keep()
+            self.control.keep_transcript()
         self.connection, self.client = Connection(), client or Client()
         patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
-        self.relay = SteadyRelay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
+        self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})
         self.after(2.0, HELLO)
@@ -100,14 +98,14 @@ class Relayed:
 
     def after(self, seconds: float, data: bytes) -> None:
         self.loop.now += seconds
-        self.connection.chunks = (data,)
+        self.connection.aligned_chunks = (data,)
         self.relay.on_data(data)
 
     def in_lane(self, lane: str, seconds: float) -> None:
-        if lane != "shortcut":
+        if lane != "no parser":
             self.after(seconds, LANES[lane])
             return
-        if self.connection.shortcut is None:
+        if self.connection.on_chunk is None:
             self.after(0.0, sse(says(" word")))
         self.loop.now += seconds
         assert self.connection.offer(sse(says(" word")))
@@ -148,8 +146,8 @@ def test_every_lane_counts_the_same(lane: str, loop: Clock) -> None:
     at_once = gaps.counts[0] - 2
     expected = [sum(lower < gap_s <= upper for gap_s in gaps_s) for lower, upper in pairwise((*BOUNDS, inf))]
     assert gaps.counts[1:] == expected
-    assert 1 <= at_once <= 3  # the end, and what makes a shortcut
-    assert made.client.chunks == (len(gaps_s) if lane == "shortcut" else 0)
+    assert 1 <= at_once <= 3  # the end, and what the template is learned of
+    assert made.client.chunks == (len(gaps_s) if lane == "no parser" else 0)
     assert gaps.total_s == pytest.approx(sum(gaps_s))
     attempt = entry_of(made.call, lambda *_: 0).attempts[0]
     assert attempt.longest_gap_ms == 90_000
@@ -159,7 +157,7 @@ def test_every_lane_counts_the_same(lane: str, loop: Clock) -> None:
 def test_so_many_stalls_are_kept_and_no_more(loop: Clock) -> None:
     def drive(made: Relayed) -> None:
         for _ in range(MAX_STALLS + 9):
-            made.in_lane("shortcut", 1.25)
+            made.in_lane("no parser", 1.25)
 
     made = relayed(loop, drive)
     assert len(made.attempt.gaps.stalls) == MAX_STALLS

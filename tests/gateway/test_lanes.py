@@ -1,4 +1,4 @@
-"""The fast lane and the slow lane of the relay give a client the same completion."""
+"""The fast path and the slow path of the relay give a client the same completion."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Completion, StreamReader, StreamWriter
 from tests.corpus import CORPUS, captures
-from tests.invariants import LongWay, said
+from tests.invariants import SlowReader, said
 from tests.streams import DONE, begins, by_event, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ def same(first: Completion, second: Completion) -> bool:
 def check(wire: bytes) -> int:
     """Both lanes agree with each other and with the stream itself; returns how many events took the fast one."""
     fast, untouched = relayed(by_event(wire), StreamReader())
-    slow, none = relayed(by_event(wire), LongWay())
+    slow, none = relayed(by_event(wire), SlowReader())
     assert none == 0
     first, second, source = fold(read(fast)), fold(read(slow)), fold(read(wire))
     assert same(first, second)

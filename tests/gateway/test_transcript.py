@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.gateway.call import Attempt, size_of
-from penstock.gateway.transcript import MOST, TURN, Transcript
+from penstock.gateway.call import Attempt
+from penstock.gateway.control import AttemptControl
+from penstock.gateway.transcript import MOST, TURN, Transcript, size_of
 from tests.gateway.test_gaps import LANES, Clock, Relayed
 from tests.streams import delta, says, sse
 
@@ -56,14 +57,14 @@ def test_every_lane_is_taken_down(lane: str) -> None:
         for _ in range(3 * TURN // 5):
             made.in_lane(lane, 0.001)
         said = made.attempt.said
-        kept = "".join(piece[0] for piece in told(made.attempt.transcript))
+        kept = "".join(piece[0] for piece in told(made.control.transcript))
         words = (said - len("Hello")) // len(" word")
         assert kept == "Hello" + " word" * words
         assert len(kept) == said
-        if lane == "shortcut":
+        if lane == "no parser":
             assert made.client.chunks >= 3 * TURN // 5 - 4  # it is made anew at each turn, and no more often
         made.end()
-        assert made.attempt.transcript is None
+        assert made.control.transcript is None
 
     try:
         loop.run_until_complete(run())
@@ -73,14 +74,15 @@ def test_every_lane_is_taken_down(lane: str) -> None:
 
 def test_the_last_words_are_kept() -> None:
     attempt = Attempt("p", "m")
-    attempt.keep()
+    control = AttemptControl(attempt)
+    control.keep_transcript()
     words = [f"{number:07} " for number in range(40_000)]
     for word in words:
-        attempt.said += attempt.hear([TextDelta(0, word)])
-        if attempt.said >= attempt.due:
-            attempt.see_to_it(lambda _: None)
-            assert sum(len(text) for text, _, _ in told(attempt.transcript)) <= MOST
-    kept = "".join(text for text, _, _ in told(attempt.transcript))
+        attempt.said += control.count_text([TextDelta(0, word)])
+        if attempt.said >= control.check_at:
+            control.check(lambda _: None)
+            assert sum(len(text) for text, _, _ in told(control.transcript)) <= MOST
+    kept = "".join(text for text, _, _ in told(control.transcript))
     assert MOST <= len(kept) <= MOST + TURN
     assert "".join(words).endswith(kept)
 
@@ -102,32 +104,33 @@ def test_a_stream_that_changes_its_mind_with_every_word_is_kept_small() -> None:
 
 def test_a_limit_is_reached_beside_the_turns() -> None:
     attempt, reached = Attempt("p", "m"), 0
+    control = AttemptControl(attempt)
 
     def on_limit() -> None:
         nonlocal reached
         reached = attempt.said
-        attempt.limit = attempt.said + 2 * TURN
+        control.limit = attempt.said + 2 * TURN
 
-    attempt.on_limit, attempt.limit = on_limit, 100
-    attempt.keep()
+    control.on_limit, control.limit = on_limit, 100
+    control.keep_transcript()
     seen = []
     for _ in range(5 * TURN):
-        attempt.said += attempt.hear([TextDelta(0, "x")])
-        if attempt.said >= attempt.due:
-            attempt.see_to_it(lambda call: call())
+        attempt.said += control.count_text([TextDelta(0, "x")])
+        if attempt.said >= control.check_at:
+            control.check(lambda call: call())
             seen.append(reached)
     assert sorted(set(seen)) == [100, 100 + 2 * TURN, 100 + 4 * TURN]
 
 
 def test_nothing_is_kept_unless_it_is_wanted() -> None:
-    attempt = Attempt("p", "m")
-    assert attempt.hear([TextDelta(0, "x")]) == 1
-    assert attempt.transcript is None
-    attempt.keep()
-    heard = attempt.transcript
-    attempt.hear([TextDelta(0, "x")])
-    attempt.forget()
-    assert attempt.transcript is None
+    control = AttemptControl(Attempt("p", "m"))
+    assert control.count_text([TextDelta(0, "x")]) == 1
+    assert control.transcript is None
+    control.keep_transcript()
+    heard = control.transcript
+    control.count_text([TextDelta(0, "x")])
+    control.drop_transcript()
+    assert control.transcript is None
     assert told(heard) == []
 
 
@@ -142,9 +145,9 @@ def test_lanes_that_take_turns_write_in_order() -> None:
                 made.after(0.001, word)
             made.after(0.001, sse(delta({"reasoning": "hm"})))
             made.after(0.001, sse(says(" back")))
-        kept = "".join(text for text, _, _ in told(made.attempt.transcript))
+        kept = "".join(text for text, _, _ in told(made.control.transcript))
         assert kept == "Hello" + " wordhm back" * 5
-        assert all(("hm" in text) == (kind == "reasoning") for text, kind, _ in told(made.attempt.transcript) if text)
+        assert all(("hm" in text) == (kind == "reasoning") for text, kind, _ in told(made.control.transcript) if text)
         assert made.client.chunks >= 2
         made.end()
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from penstock.core.dialects.openai_chat.habit import Habit
 from penstock.core.events import TextDelta
 from penstock.core.failure import Failure
 from penstock.core.stream import StreamReader
+from penstock.core.templates import OpeningTemplate
 from penstock.core.usage import Tokens
 from penstock.gateway.accounting import entry_of
 from penstock.gateway.breakers import MOST_TARGETS, BreakerTable
@@ -242,12 +242,12 @@ def test_a_table_that_is_full_takes_no_more_memory(tmp_path: Path, name: str) ->
 
 @pytest.mark.parametrize("place", ["system_fingerprint", "service_tier", "model"])
 def test_what_is_learnt_of_a_target_is_small_whatever_its_answers_begin_with(place: str) -> None:
-    """There is one habit for each plan. A pattern of a megabyte would take seconds to make, too."""
-    habit = Habit()
+    """There is one opening for each plan. A pattern of a megabyte would take seconds to make, too."""
+    opening = OpeningTemplate()
     long = {place: "x" * 400_000}
     tracemalloc.start()
     try:
-        reader = StreamReader(habit=habit)
+        reader = StreamReader(opening=opening)
         for event in (begins(), says("a"), says("b")):
             reader.feed(sse(event | long))
         del reader, event

@@ -34,7 +34,7 @@ class Heard:
         pass
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        self.between.append(bool(self._connection.chunks))
+        self.between.append(bool(self._connection.aligned_chunks))
 
     def on_end(self) -> None:
         pass
@@ -55,7 +55,7 @@ async def listen(*reads: bytes) -> list[bool]:
         for read in reads:
             connection.data_received(read)
             await asyncio.sleep(0)
-            assert not connection.chunks
+            assert not connection.aligned_chunks
         connection.close()
         await asyncio.sleep(0)
     return receiver.between
@@ -95,9 +95,9 @@ async def listen(*reads: bytes) -> list[bool]:
         "until it closes": ([UNTIL_CLOSE + HELLO, HELLO], [False, False]),
         "until it closes, and what looks like a head": ([UNTIL_CLOSE + b"\r\n\r\n" + HELLO], [False]),
         "another coding": ([OTHER_CODING + HELLO, HELLO], [False, False]),
-        "more than is dealt with at once": ([CHUNKED, b"4000\r\n%b\r\n" % bytes(0x4000), HELLO], [False, False, True]),
+        "more than is dealt with at once": ([CHUNKED, b"c00\r\n%b\r\n" % bytes(0xC00), HELLO], [False, False, True]),
         "one chunk of what has come, but not the last": (
-            [CHUNKED, b"3ff8\r\n%b\r\n" % bytes(0x3FF8) + HELLO],
+            [CHUNKED, b"bf9\r\n%b\r\n" % bytes(0xBF9) + HELLO],
             [False, True],
         ),
     }.values(),

@@ -86,6 +86,10 @@ class Grammar:
         """Where text is expected: whether a finish and a report of usage, each the first, would be told as they are."""
         return self.usage is None and not self._callers and len(self._choices) == 1
 
+    def has_block(self, choice: int, block: object) -> bool:
+        """Whether a block of this number is open in a choice."""
+        return block in self._open_blocks.get(choice, {})
+
     def begin(self, start: Start, choice: int) -> bool:
         """Whether the first frame's events, these two and extras between them, are legal as they stand: as if seen."""
         if self.fault is not None or not (start.id and start.model and start.created):

@@ -1,22 +1,19 @@
 """StreamReader and StreamWriter: the two ends of the hub. Bytes → events, events → bytes."""
 
-import re
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import msgspec
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.dialect import AnswerFacts, FrameReader
-from penstock.core.dialects.openai_chat.habit import Beginning, Habit
-from penstock.core.dialects.openai_chat.mould import Mould
-from penstock.core.dialects.openai_chat.plain import Taken
-from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
-from penstock.core.dialects.openai_chat.tail import Tail
-from penstock.core.dialects.registry import surface_dialect, upstream_dialect
-from penstock.core.events import ChoiceStart, Event, Fault, ReasoningDelta, Repair, Start, TextDelta
+from penstock.core.dialects.registry import find_dialect, surface_dialect, upstream_dialect
+from penstock.core.events import ChoiceStart, Event, Fault, Repair, Start
 from penstock.core.grammar import Grammar
+from penstock.core.passthrough import PassThrough
+from penstock.core.passthrough_format import FastFrameReader, FastResult, StreamTrailer, TextEvent
 from penstock.core.sink import Sink
+from penstock.core.templates import OpeningTemplate, value_at
 from penstock.core.text import LINE_ENDS_TO_SOME
 from penstock.core.usage import Usage
 from penstock.core.wire.complexity import SMALL, Outline, is_intricate, outline_of
@@ -28,18 +25,14 @@ from penstock.errors import ClosedReaderError
 _JSON = msgspec.json.Decoder()
 # Above any chunk seen (the longest of thousands of recorded streams is 12 KB), far below what hurts.
 MAX_EVENT = 1_000_000
-# After so many frames that are not plain in a row, the fast lane looks at one in so many only.
+# After so many frames in a row that the typed decoders refused, they look at one in so many only.
 _MAX_MISSES = 16
-# No chunk with all its fields is shorter; `[DONE]` is.
-_LEAST_PLAIN = 60
-# What steady events say; arguments of calls are full of escapes, and no mould would fit the next ones.
-_MOULDED = frozenset((TextDelta, ReasoningDelta))
+# No chunk with all its fields is shorter; a sentinel is.
+_LEAST_CHUNK = 60
 # As a number, which is found five times as fast as b"\r": bytes are tried as a number first.
 _CR = ord("\r")
-# What a usual ending begins with has it, and text that was cast in no mould, for an escape in it, has not.
-_FINISHED = re.compile(rb'"finish_reason": ?"')
-# A mould that does not fit is made anew at one frame in so many.
-_NEW_MOULD = 8
+# A template that does not match is learned anew at one frame in so many.
+_LEARN_EVERY = 8
 
 
 class Failed(NamedTuple):
@@ -50,11 +43,7 @@ class Failed(NamedTuple):
 
 
 class Reader(Protocol):
-    """Whoever makes events of bytes: a `StreamReader`, or one that stands before it."""
-
-    @property
-    def untouched(self) -> bool:
-        """Whether the bytes that were fed last may be sent on as they are."""
+    """Makes events of bytes: a `StreamReader`, or a stage that stands before it and changes or watches its events."""
 
     @property
     def done(self) -> bool:
@@ -69,31 +58,11 @@ class Reader(Protocol):
         """How far it had come when it failed, if it has."""
 
     @property
-    def mould(self) -> Mould | None:
-        """The mould of the next event, if there is one. Who has it may let it take events, in place of `feed`."""
-
-    @property
-    def tail(self) -> Tail | None:
-        """The usual ending of the answer, as far as it has come; None before, and where it is another one."""
-
-    @property
-    def held(self) -> int:
+    def pending(self) -> int:
         """How much is known that is told at the end only: a finish for each choice, the usage."""
-
-    @property
-    def max_event(self) -> int:
-        """How many bytes one event may have."""
 
     def feed(self, data: bytes) -> list[Event]:
         """Take in bytes; return the events that they complete."""
-
-    def begin(self, first: bytes, words: bytes) -> Beginning | None:
-        """Take in the first event, and the HTTP chunk with the next one if that has come too, in place of `feed`, where
-        they are the usual beginning and the first words; None if they are not."""
-
-    def hold(self, data: bytes) -> Tail | None:
-        """Take in whole frames, in place of `feed`, where there is a mould and they are of the usual ending; which is
-        returned then."""
 
     def close(self) -> list[Event]:
         """The bytes are over: return the last events, the `End` among them."""
@@ -104,155 +73,143 @@ class StreamReader:
 
     `max_event` caps the bytes that one event may have, and so the memory that one stream may hold.
 
-    There are five lanes. Frames of nothing but text, in a healthy stream, are recognised by a typed decoder, and those
-    that are cast in the same mould as one before, by their bytes; the usual ending behind them is held as a whole; all
-    others go the way that `docs/architecture.md` shows. Who reads many streams of one kind gives them all one `habit`:
-    then the usual beginning is recognised by its bytes, too. All give the same events.
+    The slow path is the one that `docs/architecture.md` shows: framing, JSON, the dialect's frame reader, the grammar.
+    Dialects may have a fast path for healthy text (`core/passthrough.py`); both give the same events. Readers of many
+    streams from one target share an `opening`: then the usual opening is recognised by its bytes, too.
     """
 
     closed = False
-    untouched = False
-    """Whether what was fed last is healthy text or the usual beginning, and nothing else: it may go on as it is."""
-    mould: Mould | None = None
-    """The mould of the next event, if all is well. Who has it may let it take events, in place of `feed`."""
-    tail: Tail | None = None
-    """The usual ending, as far as it has come; None before, and where it is another one."""
     failed: Failed | None = None
     """How far the stream had come when it failed, if it has. What stands behind that is read all the same."""
     _idle = False  # whether the framer stood between two events when it was asked last
-    # How many frames the framer gave; how many of them the typed decoder took, and how many in a row it did not.
+    # How many frames the framer gave; how many of them were healthy text and nothing else; how many in a row the typed
+    # decoders refused.
     _framed = 0
     _plain = 0
     _misses = 0
-    _usual = False  # whether the first one was the usual beginning
-    _beginning: Beginning | None = None  # if it was read by its bytes, and the long way knows nothing of it yet
-    _first = b""  # that beginning, as it came, if the long way has read it
-    # The parts of the long way, which are made when it is gone first.
+    _usual = False  # whether the first one was the usual opening
+    _first = b""  # that opening, as it came, if the slow path has read it
+    _opened: list[Event]  # and its events
+    # The parts of the slow path, which are made when it is taken first.
     _ready = False
     _framer: Sniffer
     _seen: Sink
     _dialect: FrameReader
-    _fast: OpenAIChatReader | None  # the same, where it has a fast path
+    _fast: FastFrameReader | None
     _grammar: Grammar
     _out: Sink
 
-    def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, habit: Habit | None = None) -> None:
+    def __init__(
+        self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT, opening: OpeningTemplate | None = None
+    ) -> None:
         self.dialect = dialect
         self.max_event = max_event
-        self._upstream = upstream_dialect(dialect)
-        self._habit = habit
+        found = find_dialect(dialect)
+        self._upstream = found.upstream or upstream_dialect(dialect)  # which says why there is none
+        format = found.passthrough
+        self.passthrough = PassThrough(format, max_event, opening) if format is not None else None
+        """The fast path, which the relay may use in place of `feed`; None where the dialect has none."""
+
+    @property
+    def untouched(self) -> bool:
+        """Whether what was fed last is healthy text or the usual opening, and nothing else: it may be forwarded."""
+        return self.passthrough is not None and self.passthrough.forwardable
+
+    @property
+    def trailer(self) -> StreamTrailer | None:
+        """The usual ending, as far as it has come; None before, and where it is another one."""
+        return self.passthrough.trailer if self.passthrough is not None else None
 
     @property
     def done(self) -> bool:
         """Whether the provider has said that nothing more will come."""
-        return (self._ready and self._dialect.done) or (self.tail is not None and self.tail.done)
+        fast = self.passthrough
+        if fast is not None and fast.trailer is not None and fast.trailer.done:
+            return True
+        return self._ready and self._dialect.done
 
     @property
     def frames(self) -> int:
         """How many frames there were so far."""
-        return self._framed + (self.mould.frames if self.mould else 0) + (self.tail.frames if self.tail else 0)
+        fast = self.passthrough
+        if fast is None:
+            return self._framed
+        unknown = 1 if fast.opening is not None else 0  # to the slow path
+        return self._framed + unknown + fast.frames + (fast.trailer.frames if fast.trailer is not None else 0)
 
     @property
-    def held(self) -> int:
+    def pending(self) -> int:
         """How much is known that is told at the end only: a finish for each choice, the usage."""
-        return (self._grammar.held if self._ready else 0) + (self.tail.frames if self.tail else 0)
+        trailer = self.trailer
+        return (self._grammar.held if self._ready else 0) + (trailer.frames if trailer is not None else 0)
 
     @property
     def framing(self) -> str:
         """How the stream is framed (`sse`, `json-lines`, `json-array`, …); empty while too little was seen."""
-        return self._framer.name if self._ready else "sse" if self._framed else ""
+        return self._framer.name if self._ready else "sse" if self.frames else ""
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
         """Take in bytes, however they were split; return the events that they complete."""
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
-        mould, tail = self.mould, self.tail
-        if mould is not None:
-            if tail is None and len(data) <= self.max_event and (events := mould.read(data)):
-                self.untouched = True
+        fast = self.passthrough
+        if fast is not None and fast.template is not None:
+            if events := fast.read(data):
+                fast.forwardable = True
                 return events
-            if self.hold(data) is not None:
-                self.untouched = False
+            if fast.feed_trailer(data) is not None:
+                fast.forwardable = False
                 return []
         if self.closed:
             raise ClosedReaderError("the stream was closed: make a new StreamReader for a new stream")
-        if tail is not None:
-            data = tail.held + data
-            self.tail = None
-        if mould is not None:
-            self._catch_up(mould)
+        if fast is None:
+            if not self._ready:
+                self._prepare()
+            self._read(self._framer.feed(data))
+            return self._out.take()
+        if fast.trailer is not None:
+            data = fast.trailer.raw + data
+            fast.trailer = None
+        if fast.template is not None:
+            self._catch_up(fast)
         elif not self._ready:
-            events = self._begin(data)
-            if events:
-                self.untouched = True
+            if events := fast.read_opening(data):
+                fast.forwardable = True
                 return events
             self._prepare()
+        return self._feed_slowly(fast, data)
+
+    def _feed_slowly(self, fast: PassThrough, data: bytes) -> list[Event]:
+        """Take the slow path, and see whether the next events may take the fast one."""
         idle, plain = self._idle, self._plain
         items = self._framer.feed(data)
         self._idle = self._framer.idle
         self._read(items)
         events = self._out.take()
-        # Nothing but healthy text, whole frames of it; at first, the usual beginning before it.
+        # Nothing but healthy text, whole frames of it; at first, the usual opening before it.
         text = 0 < len(items) == self._plain - plain
-        healthy = self._idle and (text if idle else self._is_beginning(data, items, events))
-        self.untouched = healthy and not _has_odd_line_ends(data)
+        healthy = self._idle and (text if idle else self._is_opening(data, items, events))
+        fast.forwardable = healthy and not _has_odd_line_ends(data)
         if not healthy:
-            self.mould = None
-        elif type(events[-1]) in _MOULDED and (self.mould is None or self._framed % _NEW_MOULD == 0):
-            self._make_mould(data, items[-1], events[-1])
+            fast.drop()
+        elif isinstance(said := events[-1], TextEvent) and (fast.is_stale or self._framed % _LEARN_EVERY == 0):
+            self._learn(fast, data, items[-1], said)
         return events
-
-    def begin(self, first: bytes, words: bytes) -> Beginning | None:
-        """Take in the beginning that the habit knows, in place of `feed`, if nothing came before it; it is returned.
-
-        `words` is the HTTP chunk of the event behind it, or empty.
-        """
-        habit = self._habit
-        if habit is None or self._framed or self._ready or len(first) + len(words) > self.max_event:
-            return None
-        beginning = habit.read(first, words)
-        if beginning is None or beginning.size != len(first):
-            return None
-        self._beginning = beginning
-        self.mould = beginning.mould
-        self._framed = 1
-        self._idle = self.untouched = True
-        return beginning
-
-    def hold(self, data: bytes) -> Tail | None:
-        """Take in whole frames, in place of `feed`, if they are of the usual ending of a steady stream; it is returned.
-
-        A stream is steady while there is a mould: then text is expected. What is refused is to be fed.
-        """
-        tail = self.tail
-        if tail is None and _FINISHED.search(data) is not None:
-            tail = self._ending()
-        if tail is None or len(data) > self.max_event or not tail.take(data):
-            return None
-        self.tail = tail
-        return tail
-
-    def _ending(self) -> Tail | None:
-        """What takes the usual ending, if there can be one."""
-        begun = self._beginning
-        if begun is not None:
-            start = begun.start
-            return Tail((start.id, start.model, start.created), begun.extras, begun.choice.choice)
-        return self._fast.tail() if self._fast is not None and self._grammar.expects_end else None
 
     def close(self) -> list[Event]:
         """The bytes are over: return the last events, the `End` among them."""
         if self.closed:
             return []
-        if self.tail is not None and self.tail.done:
+        fast, trailer = self.passthrough, self.trailer
+        if trailer is not None and trailer.done:
             self.closed = True
-            return self.tail.events()
-        if self.tail is not None:
+            return trailer.events()
+        if trailer is not None:
             return [*self.feed(b""), *self.close()]
         self.closed = True
-        if self.mould is not None:
-            self._catch_up(self.mould)
-            self.mould = None
+        if fast is not None and fast.template is not None:
+            self._catch_up(fast)
+            fast.drop()
         elif not self._ready:
             self._prepare()
         self._read(self._framer.close())
@@ -267,8 +224,8 @@ class StreamReader:
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
 
-    def _is_beginning(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
-        """Whether this is the first read: the usual beginning of an answer, text behind it perhaps, nothing else."""
+    def _is_opening(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
+        """Whether this is the first read: the usual opening of an answer, text behind it perhaps, nothing else."""
         if not self._usual or not self._framed == len(items) == self._plain + 1 or Repair in map(type, events):
             return False
         frames = [b"data:%b\n" % item.data for item in items if isinstance(item, Frame)]
@@ -277,58 +234,58 @@ class StreamReader:
         self._first = frames[0]
         return True
 
-    def _begin(self, data: bytes) -> list[Event]:
-        """What the first read says, if it is the beginning that the habit knows, and perhaps words behind it."""
-        beginning = self._habit.read(data) if self._habit is not None and len(data) < self.max_event else None
-        if beginning is None:
-            return []
-        events, rest = beginning.events, data[beginning.size :]
-        if rest:
-            words = beginning.mould.read(rest)
-            if not words:
-                return []
-            events = [*events, *words]
-        self._beginning = beginning
-        self.mould = beginning.mould
-        self._framed = 1
-        self._idle = True
-        return events
-
     def _prepare(self) -> None:
-        """Make what the long way needs, and tell it of the beginning that was read without it."""
+        """Make what the slow path needs, and tell it of the opening that was read without it."""
         self._ready = True
         self._framer = Sniffer(self.max_event)
         self._seen = Sink()
         self._dialect = self._upstream.frame_reader(self._seen)
-        self._fast = self._dialect if isinstance(self._dialect, OpenAIChatReader) else None
         self._sentinel = self._dialect.sentinel.encode()
         self._grammar = Grammar()
         self._out = Sink()
-        beginning, self._beginning = self._beginning, None
-        if beginning is not None and self._fast is not None:
-            self._framer.skip(1, beginning.size)
-            self._fast.begin(beginning)
-            self._begins(beginning.events)
+        self._fast = None
+        fast = self.passthrough
+        if fast is None:
+            return
+        if fast.format.frames is not None:
+            self._fast = fast.frame_reader = fast.format.frames(self._dialect)
+        fast.grammar = self._grammar
+        opening, fast.opening = fast.opening, None
+        if opening is not None and self._fast is not None:
+            self._framer.skip(1, opening.size, 2)
+            self._framed = 1
+            self._idle = True
+            self._fast.resume(opening)
+            self._opens(opening.events)
 
-    def _catch_up(self, mould: Mould) -> None:
-        """Tell the long way of the events that were read without it."""
+    def _catch_up(self, fast: PassThrough) -> None:
+        """Tell the slow path of the events that were read without it."""
         if not self._ready:
             self._prepare()
-        frames, size, last = mould.hand_over()
-        if frames and self._fast is not None:
-            self._fast.spoke(mould.said(""))
-            offset, line = self._framer.skip(frames, size)
+        frames, size, last = fast.take_counts()
+        template = fast.template
+        if frames and template is not None:
+            if self._fast is not None:
+                self._fast.note_text(template.make_event(""))
+            offset, line = self._framer.skip(frames, size, template.lines)
             self._seen.offset = self._out.offset = offset - last
-            self._seen.line = self._out.line = line - 2
+            self._seen.line = self._out.line = line - template.lines
             self._framed += frames
 
-    def _make_mould(self, data: bytes, item: Framed, said: Event) -> None:
-        """Make the mould in which the last event of a healthy read was cast."""
-        event = b"data:%b\n" % item.data if isinstance(item, Frame) else b""
-        if event and data.endswith(event) and self._fast is not None:
-            self.mould = self._fast.mould(event, said)
-        if self._first and self._habit is not None and self.mould is not None and self._framed == self._plain + 1:
-            self._habit.learn(self._first, self.mould)
+    def _learn(self, fast: PassThrough, data: bytes, item: Framed, said: TextEvent) -> None:
+        """Learn the template of the last event of a healthy read."""
+        if not isinstance(item, Frame):
+            return
+        name = b"event: %b\n" % item.event.encode() if item.event else b""
+        event = b"%bdata:%b\n" % (name, item.data)
+        path = fast.format.block_path
+        if not data.endswith(event) or (
+            path is not None and not self._grammar.has_block(said.choice, value_at(_JSON.decode(item.data), path))
+        ):
+            return
+        fast.learn(event, said, self._fast.fields if self._fast is not None else {})
+        if self._first and self._framed == self._plain + 1:
+            fast.learn_opening(self._first, self._opened)
 
     def _read(self, items: list[Framed]) -> None:
         seen, out = self._seen, self._out
@@ -338,22 +295,26 @@ class StreamReader:
             if isinstance(item, Frame):
                 self._framed += 1
                 outline = outline_of(item.data) if len(item.data) > SMALL else None
+                taken: FastResult | Literal["complex"] = "complex"
                 if outline is not None and outline.is_costly():
                     self._refuse_complex()
-                    taken = Taken.REFUSED
                 else:
-                    taken = self._read_plain(item)
-                if taken is Taken.AS_TEXT:
+                    taken = self._read_fast(item)
+                if taken == "text":
                     out.events += seen.events  # legal as they stand
                 else:
-                    if taken is Taken.NOT and (self._framed > 1 or not self._read_head(item)):
+                    if taken == "refused" and (self._framed > 1 or not self._read_opening(item)):
                         self._read_frame(item, outline)
-                    if self._framed == 1 and self._usual and self._begins(seen.events):
+                    if self._framed == 1 and self._usual and self._opens(seen.events):
                         out.events += seen.events
+                        self._opened = seen.events
                     else:
+                        before = len(out.events)
                         self._grammar.order(seen.events, out)
                         if self._grammar.fault is not None:
                             self._note_failure()
+                        elif self._fast is None and len(seen.events) == 1 and seen.events == out.events[before:]:
+                            self._plain += isinstance(seen.events[0], TextEvent)
                 seen.events = []
             elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
                 out.repair("data-after-done", item.message[:80])  # rubbish, when all has been said
@@ -368,34 +329,36 @@ class StreamReader:
         if self.failed is None:
             self.failed = Failed(self._framed, self._grammar.usage)
 
-    def _read_plain(self, frame: Frame) -> Taken:
-        """The fast lane; returns whether it took the frame."""
+    def _read_fast(self, frame: Frame) -> FastResult:
+        """Try the typed decoders."""
         fast = self._fast
         if fast is None:
-            return Taken.NOT
+            return "refused"
         if self._misses > _MAX_MISSES and self._framed % _MAX_MISSES:
-            return Taken.NOT  # this stream has other things in its chunks; look again now and then
+            return "refused"  # this stream has other things in its chunks; look again now and then
         if not self._grammar.expects_text or not fast.expects_text or frame.event:
-            return Taken.NOT
-        if len(frame.data) < _LEAST_PLAIN:
-            return Taken.NOT
-        taken = fast.read_plain(frame.data)
-        if taken is Taken.NOT:
+            return "refused"
+        if len(frame.data) < _LEAST_CHUNK:
+            return "refused"
+        taken = fast.read_fast(frame.data)
+        if taken == "refused":
             self._misses += 1
         else:
             self._misses = 0
-            self._plain += taken is Taken.AS_TEXT
+            self._plain += taken == "text"
         return taken
 
-    def _read_head(self, frame: Frame) -> bool:
-        """The fast lane for the first frame; returns whether it took it."""
-        self._usual = self._fast is not None and not frame.event and self._fast.read_head(frame.data)
+    def _read_opening(self, frame: Frame) -> bool:
+        """Try the typed decoder of the first frame."""
+        self._usual = self._fast is not None and not frame.event and self._fast.read_opening(frame.data)
         return self._usual
 
-    def _begins(self, events: list[Event]) -> bool:
-        """Whether the grammar takes the events of the usual beginning as they stand."""
-        start, begun = events[0], events[-1]
-        return isinstance(start, Start) and isinstance(begun, ChoiceStart) and self._grammar.begin(start, begun.choice)
+    def _opens(self, events: list[Event]) -> bool:
+        """Whether the grammar takes the events of the usual opening as they stand."""
+        start, choice = events[0], events[-1]
+        return (
+            isinstance(start, Start) and isinstance(choice, ChoiceStart) and self._grammar.begin(start, choice.choice)
+        )
 
     def _read_frame(self, frame: Frame, outline: Outline | None) -> None:
         if self._sentinel and frame.data.strip() == self._sentinel:  # too common to be tried as JSON first
@@ -482,13 +445,13 @@ class StreamWriter:
         """The body of the same answer, unstreamed."""
         return surface_dialect(self.dialect).write_body(completion, self._facts, self.losses)
 
-    def write_end(self, tail: Tail | None, events: Iterable[Event]) -> bytes:
-        """The bytes that tell the last events; those of a usual ending, where they came so and may go on so."""
-        return (tail and self.pass_on(tail)) or self._writer.write(events)
+    def write_end(self, trailer: StreamTrailer | None, events: Iterable[Event]) -> bytes:
+        """The bytes that tell the last events; those of a usual ending as it came, where that will do."""
+        return (self.forward(trailer) if trailer is not None else b"") or self._writer.write(events)
 
-    def pass_on(self, tail: Tail) -> bytes:
+    def forward(self, trailer: StreamTrailer) -> bytes:
         """The bytes of a usual ending as it came; empty where they will not do."""
-        return tail.write(include_usage=self._include_usage)
+        return trailer.write(include_usage=self._include_usage)
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""

@@ -7,54 +7,22 @@ from msgspec import Struct, field
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.core.events import (
-    Ending,
-    Event,
-    Extra,
-    Finish,
-    ReasoningDelta,
-    RefusalDelta,
-    Repair,
-    Start,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
-    UsageReport,
-)
-from penstock.core.failure import Failure
+from penstock.core.events import Ending, Event, Extra, Finish, Repair, Start, UsageReport
 from penstock.core.losses import Loss
 from penstock.core.price import STANDARD, ServiceTier
 from penstock.core.request import Request
 from penstock.core.usage import Tokens, Usage
+from penstock.gateway.control import AttemptControl
 from penstock.gateway.gaps import Gaps
 from penstock.gateway.keys import Key
 from penstock.gateway.prices import PricedModel
 from penstock.gateway.trace import Trace
-from penstock.gateway.transcript import TURN, Transcript, piece_of
 
-NO_LIMIT = 1 << 60
 NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
-# Where in an event it stands what the model says. What is said aloud is an extra.
-_SAID: dict[type[Event], str] = {
-    TextDelta: "text",
-    ReasoningDelta: "text",
-    RefusalDelta: "text",
-    ToolCallStart: "name",
-    ToolCallDelta: "arguments",
-}
-SPOKEN = frozenset((*_SAID, Extra))
 # Of one call. What a provider sends beyond that is not counted.
 _MOST_LOSSES = 1_000
 # Longer than the name of any service tier.
 _LONGEST_TIER = 64
-
-
-class Framed(Protocol):
-    """What reads an answer, as far as its attempt is asked how far it has come."""
-
-    @property
-    def frames(self) -> int:
-        """How many events there were so far."""
 
 
 class Answer(Protocol):
@@ -66,7 +34,10 @@ class Answer(Protocol):
 
 
 class Attempt(Struct, eq=False):
-    """One try at one target. `secrets` are what nobody may be told of it."""
+    """One try at one target: what is known of it. What acts on it while it is under way is its `AttemptControl`.
+
+    `secrets` are what nobody may be told of it.
+    """
 
     provider: str
     model: str
@@ -107,65 +78,11 @@ class Attempt(Struct, eq=False):
     """Characters that the model has said, thought and called tools with, so far."""
     sound: int = 0
     """Characters of sound that the model has sent so far, as it is streamed."""
-    _limit: int = NO_LIMIT
-    due: int = NO_LIMIT
-    """Of `said`: when it is reached, `see_to_it` is to be called."""
-    transcript: Transcript | None = None
-    """What was said, where somebody may read along."""
-    on_limit: Callable[[], None] | None = None
-    reader: Framed | None = None
-    """What reads the answer, while it comes."""
-    stop: Callable[[Failure, Ending], None] | None = None
-    """Ends the answer, while it comes, and tells the client why."""
-    halt: Callable[[bool], None] | None = None
-    """Has the provider wait, while it comes, and go on."""
 
     def report_tier(self, name: object) -> None:
         """The provider reports a service tier, or nothing."""
         if isinstance(name, str) and name:
             self.tier = ServiceTier(self.tier.asked, name[:_LONGEST_TIER].lower())
-
-    @property
-    def limit(self) -> int:
-        """Of `said`: when it is reached, `on_limit` is called once."""
-        return self._limit
-
-    @limit.setter
-    def limit(self, said: int) -> None:
-        self._limit = said
-        self.due = min(self.due, said)
-
-    def keep(self) -> None:
-        """Keep what is said."""
-        self.transcript = Transcript()
-        self.due = min(self.due, self.said + TURN)
-
-    def forget(self) -> None:
-        """Keep nothing of what was said, nor of what will be."""
-        if self.transcript is not None:
-            self.transcript.clear()
-            self.transcript = None
-            self.due = 0
-
-    @property
-    def hear(self) -> Callable[[list[Event]], int]:
-        """What counts how much is said in events, and keeps it where that is wanted. To be asked for anew when due."""
-        return size_of if self.transcript is None else self.transcript.hear
-
-    def see_to_it(self, soon: Callable[[Callable[[], None]], object]) -> None:
-        """So much has been said that something is due: the limit, or the transcript."""
-        if self.said >= self._limit and self.on_limit is not None:
-            self._limit = NO_LIMIT
-            soon(self.on_limit)
-        self.due = self._limit
-        if self.transcript is not None:
-            self.transcript.turn()
-            self.due = min(self.due, self.said + TURN)
-
-    @property
-    def reached(self) -> tuple[int, int]:
-        """How far the answer has come: events and characters."""
-        return (self.reader.frames if self.reader is not None else self.events), self.said
 
 
 class Call(Struct, eq=False):
@@ -211,6 +128,8 @@ class Call(Struct, eq=False):
     headers: dict[str, str] = {}
     """What its key's limits have to say to the client."""
     attempts: list[Attempt] = []
+    control: AttemptControl | None = None
+    """The handle on the last attempt."""
     over: bool = False
     """Whether it is settled."""
     status: int = 0
@@ -236,38 +155,33 @@ class Call(Struct, eq=False):
         """Add losses of the answer."""
         self.losses += losses[: max(0, _MOST_LOSSES - len(self.losses))]
 
+    @property
+    def reached(self) -> tuple[int, int]:
+        """How far the last attempt has come: events and characters."""
+        attempt, reader = self.attempts[-1], self.control.reader if self.control is not None else None
+        return (reader.frames if reader is not None else attempt.events), attempt.said
+
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""
         attempt = self.attempts[-1]
         for event in events:
             if type(event) not in NOTED:
                 continue
-            if isinstance(event, Start):
+            if isinstance(event, Extra):
+                if event.place == "chunk":
+                    attempt.report_tier(event.fields.get("service_tier"))
+                else:
+                    attempt.sound += _sound(event)
+            elif isinstance(event, Start):
                 attempt.response_id, attempt.response_model = event.id, event.model
             elif isinstance(event, Finish):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):
                 attempt.usage = event.usage
                 attempt.report_tier(event.usage.tier)
-            elif isinstance(event, Extra):
-                attempt.sound += _sound(event)
-                if event.place == "chunk":
-                    attempt.report_tier(event.fields.get("service_tier"))
             elif isinstance(event, Repair):
                 self.repairs[event.code] = self.repairs.get(event.code, 0) + 1
                 attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
-
-
-def size_of(events: list[Event]) -> int:
-    """How many characters the model says in these events."""
-    size = 0
-    for event in events:
-        name = _SAID.get(type(event))
-        if name is not None:
-            size += len(getattr(event, name))
-        elif type(event) is Extra and (piece := piece_of(event)) is not None:
-            size += len(piece.text)
-    return size
 
 
 def _sound(extra: Extra) -> int:

@@ -157,9 +157,9 @@ class Ledger:
         if call.held is not None:
             self._reservations.guard(call)
 
-    def output(self, attempt: Attempt) -> int:
-        """About how many tokens an attempt under way has said so far."""
-        return _output(self._ratios, attempt)
+    def output(self, call: Call) -> int:
+        """About how many tokens the last attempt of a call has said so far."""
+        return _output(self._ratios, call)
 
     def settle(self, call: Call) -> Entry:
         """A call is over; its entry. One that was refused while there is no room is not kept: nobody pays for it."""
@@ -243,18 +243,19 @@ class Ledger:
         Where none has come to its first event, that is noted too: it tells that this process is alive.
         """
         self._marking = None
-        reached = {id: call.attempts[-1].reached for id, call in self._open.items()}
+        reached = {id: call.reached for id, call in self._open.items()}
         reached = {id: (events, said) for id, (events, said) in reached.items() if events}
         if self._open:
             self._journal.marked(reached)
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
 
-def _output(ratios: Ratios, attempt: Attempt) -> int:
+def _output(ratios: Ratios, call: Call) -> int:
+    attempt = call.attempts[-1]
     usage = attempt.tokens or attempt.usage
     if usage is not None and usage.output:
         return usage.output
-    events, said = attempt.reached
+    events, said = call.reached
     text = ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
     return text + estimate_sound(attempt.sound)
 
@@ -285,9 +286,9 @@ class NoLedger:
     def guard(self, call: Call) -> None:
         """There are no budgets."""
 
-    def output(self, attempt: Attempt) -> int:
-        """About how many tokens an attempt under way has said so far."""
-        return _output(self._ratios, attempt)
+    def output(self, call: Call) -> int:
+        """About how many tokens the last attempt of a call has said so far."""
+        return _output(self._ratios, call)
 
     def settle(self, call: Call) -> Entry:
         """What the entry would be. Nobody keeps it."""

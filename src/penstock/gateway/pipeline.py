@@ -20,10 +20,11 @@ from penstock.core.losses import changes_meaning
 from penstock.core.request import ClientRequest
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.gateway import refusals
+from penstock.gateway.accumulating_reader import AccumulatingReader
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.control import AttemptControl
 from penstock.gateway.failure import from_request_losses, from_transport
-from penstock.gateway.heard import Heard
 from penstock.gateway.here import Adapted, take_turn, unusable_tools
 from penstock.gateway.leaked_keys import LeakedKeys
 from penstock.gateway.ledger import Ledger, NoLedger
@@ -34,7 +35,6 @@ from penstock.gateway.relay import Relay
 from penstock.gateway.request import EmbeddingsRequest
 from penstock.gateway.routing import Health, in_order
 from penstock.gateway.sides import Client
-from penstock.gateway.steady import SteadyRelay
 from penstock.gateway.tape import Asked, Recorder, Tape
 from penstock.gateway.trace import HEADER, new_span
 from penstock.gateway.wish import Wish, of_embeddings, of_request
@@ -300,6 +300,7 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         if call.trace is not None and gateway.config.telemetry.propagate:
             attempt.span = new_span()
         call.attempts.append(attempt)
+        call.control = AttemptControl(attempt)
         gateway.ledger.trying(call, attempt, plan)
         self._ask()
 
@@ -385,8 +386,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         if plan.here:
             self._run(self._ask_here())
             return
-        habit = plan.habit if plan.dialect == self._request.dialect else None
-        reader = StreamReader(plan.dialect, max_event=plan.max_event, habit=habit)
+        opening = plan.opening if plan.dialect == self._request.dialect else None
+        reader = StreamReader(plan.dialect, max_event=plan.max_event, opening=opening)
         relay = self._relay(reader, self._writer(), self._on_outcome)
         endpoint = plan.endpoint
         if endpoint is None:
@@ -490,11 +491,11 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _relay(self, reader: Reader, writer: StreamWriter, on_outcome: Callable[[Failure | None], None]) -> Relay:
         call, plan, client = self._call, self._plan, self._client
-        if self._gateway.keeps:
-            call.attempts[-1].keep()
+        if self._gateway.keeps and call.control is not None:
+            call.control.keep_transcript()
         if call.request is not None:
-            call.attempts[-1].heard = reader = Heard(reader)
-        relay = SteadyRelay(call, client, reader, writer, plan.patience, on_outcome)
+            call.attempts[-1].heard = reader = AccumulatingReader(reader)
+        relay = Relay(call, client, reader, writer, plan.patience, on_outcome)
         client.attach(relay)
         return relay
 

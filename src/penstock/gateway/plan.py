@@ -10,8 +10,8 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from penstock.core.dialects.dialect import Destination, UpstreamDialect
-from penstock.core.dialects.openai_chat.habit import Habit
 from penstock.core.dialects.registry import upstream_dialect
+from penstock.core.templates import OpeningTemplate
 from penstock.gateway.config import Config, Route, Target
 from penstock.gateway.prices import Quote
 from penstock.gateway.sides import Connection, Patience
@@ -70,8 +70,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """Whether its route is strict."""
     record: str
     """Where captures of its answers go; empty for nowhere."""
-    habit: Habit | None = None
-    """How its streams begin."""
+    opening: OpeningTemplate | None = None
+    """How its streams open, for the fast path."""
     endpoint: Endpoint | None = None
     """Made when it is first asked."""
     quote: Quote | None = None
@@ -101,7 +101,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
             for plan in plans if self._way == "streamed" else ():
-                plan.habit = Habit()  # which is learnt for those that are asked again
+                plan.opening = OpeningTemplate()  # which is learned for those that are asked again
         return plans
 
     def full_name(self, name: str) -> str:
@@ -115,6 +115,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
     def _plan(self, route: Route, target: Target, among: tuple[Target, ...]) -> Plan:
         provider, server = target.provider, self._config.server
         whole_body = self._way == "whole" and not provider.embedded  # which streams always
+        max_event = max(route.max_event, _MAX_BODY) if whole_body else route.max_event
         directory = server.record if route.record is None else route.record
         return Plan(
             route=route.name,
@@ -132,13 +133,13 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             here=provider.embedded,
             dialect=provider.dialect,
             upstream=upstream_dialect(provider.dialect),
-            max_event=max(route.max_event, _MAX_BODY) if whole_body else route.max_event,
-            patience=self._patience(target),
+            max_event=max_event,
+            patience=self._patience(target, max_event),
             strict=route.strict or server.strict,
             record=directory if self._recorded else "",
         )
 
-    def _patience(self, target: Target) -> Patience:
+    def _patience(self, target: Target, max_body: int) -> Patience:
         """A chat that is not streamed may be silent until it is whole."""
         timeouts, heartbeat_s = target.timeouts, self._config.server.heartbeat_s
         first_event_s = timeouts.answer_s if self._way == "whole" else timeouts.first_event_s
@@ -149,4 +150,5 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             total_s=timeouts.total_s,
             first_look_s=min(first_event_s, heartbeat_s) if self._way == "streamed" else first_event_s,
             drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
+            max_body=max_body,
         )

@@ -12,21 +12,23 @@ A client that leaves ends it; unless its provider is to be heard out for the bil
 
 An unstreamed answer is never committed before it is whole: it is a fold over the same events.
 
-The fast lane: when what was read is healthy text and nothing else (`StreamReader.untouched`), its bytes go out as they
-came. While they come in HTTP chunks that are cast in one mould, they need no parser either (`steady.py`).
-
-How long all that may take is watched over by `timed.py`.
+The relay owns a `Watchdog`, which enforces the time-outs, and, where client and provider speak the same dialect and
+nothing rewrites the stream, a `PassThrough`. With it, healthy bytes are forwarded as they came: after the reader has
+read them (`PassThrough.forwardable`), or, while they come in whole HTTP chunks, without the HTTP parser and the reader:
+first the usual opening (`_take_opening`) and the first text (`_on_first_chunk`), then text (`_on_text_chunk`), then the
+usual ending (`_on_trailer_chunk`). Every other chunk goes to the parser, which stands where it stood. Why that is
+correct: `core/passthrough.py`.
 """
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
+from typing import Literal
 
 from penstock.core.completion import Accumulator
-from penstock.core.dialects.openai_chat.tail import Tail
 from penstock.core.events import (
     End,
     Ending,
@@ -43,9 +45,11 @@ from penstock.core.events import (
 )
 from penstock.core.failure import Failure
 from penstock.core.losses import changes_meaning
-from penstock.core.stream import Reader, StreamWriter
+from penstock.core.passthrough import PassThrough
+from penstock.core.passthrough_format import DeltaTemplate, StreamTrailer
+from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.core.usage import Usage
-from penstock.gateway.call import NOTED, SPOKEN, Call, size_of
+from penstock.gateway.call import NOTED, Call
 from penstock.gateway.error_body import MAX_ERROR_BODY
 from penstock.gateway.failure import (
     TRANSLATION_LOSS,
@@ -57,9 +61,10 @@ from penstock.gateway.failure import (
 )
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
 from penstock.gateway.tape import Tape
-from penstock.gateway.timed import Timed
+from penstock.gateway.transcript import SPOKEN
 from penstock.gateway.unpacking import Unpacker, can_unpack, is_packed
-from penstock.http.client import UpstreamError
+from penstock.gateway.watchdog import Watchdog
+from penstock.http.client import LONGEST_READ, UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
 # What a delta may hold that has no event of its own, but is what the model says: sound, pictures.
@@ -69,13 +74,15 @@ _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE = "upstream_event_too_large"
 # What comes before the first content: a role, some extras. More bytes than this are an answer without content.
 _MAX_HELD = 65_536
-# Who may have the provider wait: a client that is slow, and who tells how much may be said. Bits of one number.
+# Why the provider has to wait: a slow client, or a budget that is being extended. Bits of one number.
 _CLIENT, _LIMIT = 1, 2
 
 
-class Relay(Timed):
+class Relay:
     """Takes a provider's answer, as it arrives, and gives it to the client."""
 
+    _phase: Literal["waiting", "streaming", "over"] = "waiting"
+    _status = 0  # of the answer, once its head has come
     _held = b""
     _headers: Mapping[str, str] = MappingProxyType({})
     # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
@@ -88,10 +95,13 @@ class Relay(Timed):
     _turn: asyncio.Handle | None = None
     _connection: Connection | None = None
     _tape: Tape | None = None
-    _heard = 0  # how much of what is told at the end only
+    _pending = 0  # how much is known that is told at the end only
     _kept = 0  # bytes of an unstreamed answer
     _answer: Accumulator | None = None
-    _hear: Callable[[list[Event]], int] = staticmethod(size_of)
+    # What reads chunks that need no parser, what notes that they came, and what sends them on.
+    _advance: Callable[[], None]
+    _feed: Callable[[bytes], int]
+    _write_chunk: Callable[[bytes], None]
     # Called once, where the client has left and the provider was heard out without it.
     _on_left: Callable[[], None] | None = None
 
@@ -107,18 +117,23 @@ class Relay(Timed):
         """`on_outcome` is called with None when the answer is committed, or with a failure when the next target may be
         tried. After the commit it is called once more when the answer ends: with None if it is complete, else with
         the failure."""
-        attempt = call.attempts[-1]
-        super().__init__(patience, attempt.gaps, call.started + patience.total_s, streamed=client.stream)
+        attempt, control = call.attempts[-1], call.control
+        assert control is not None  # it was made with the attempt
+        self._watchdog = watchdog = Watchdog(
+            self, patience, attempt.gaps, call.started + patience.total_s, streamed=client.stream
+        )
+        self._loop = watchdog.loop
         self._call = call
         self._attempt = attempt
-        if attempt.transcript is not None:
-            self._hear = attempt.hear
-        attempt.reader = reader
-        attempt.stop, attempt.halt = self.stop, self.halt
+        self._control = control
+        self._count_text = control.count_text
+        control.reader = reader
+        control.stop, control.pause = self.stop, self.halt
         self._client = client
         self._reader = reader
         self._writer = writer
-        self._forwards = writer.dialect == attempt.dialect  # else every event is translated
+        self._patience = patience
+        self._passthrough = _passthrough(reader, writer)
         if not client.stream:
             self._answer = Accumulator()
         self._on_outcome = on_outcome
@@ -128,15 +143,16 @@ class Relay(Timed):
         self._attempt.sent = True
         self._connection = connection
         self._tape = tape
-        if self._paused:
+        if self._watchdog.paused:
             connection.pause()
-        self._start_time()
+        self._watchdog.start()
 
     # What the upstream's connection calls.
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the provider's answer."""
         self._status = self._attempt.status = status
+        self._watchdog.seen_head = True
         self._headers = headers
         if status >= 300:
             self._odd = True  # an error is unpacked when it is whole
@@ -159,31 +175,28 @@ class Relay(Timed):
             return
         if self._answer is not None and not self._keeps(data):
             return
-        if not self._seen_event and self._begin():
+        fast = self._passthrough
+        if fast is not None and not self._watchdog.seen_event and self._take_opening(fast):
             return
-        reader = self._reader
-        events = reader.feed(data)
-        if not reader.untouched or not self._forwards:
-            if (tail := reader.tail) is None:
-                self._on_events(events, last=last)
-            elif not last or not tail.done:  # else it is heard when the bytes are over, which is at once
-                self._hear_end(tail)
+        events = self._reader.feed(data)
+        if fast is None or not fast.forwardable:
+            self._on_events(events, last=last)
         elif self._phase == "streaming":
-            self._advance()
+            self._watchdog.advance()
             self._client.write(data)
-            self._count(self._hear(events))
+            self._count(self._count_text(events))
             if self._call.on_text is not None:
                 self._call.on_text(events)
-            self._offer_shortcut()
+            self._skip_parser(fast)
         else:
             self._take(events, data)
-            self._offer_shortcut()
+            self._skip_parser(fast)
 
     def _keeps(self, data: bytes) -> bool:
         """Whether so much more of an unstreamed answer can be kept until it is whole. If not, it has failed."""
         self._kept += len(data)
-        if self._kept > self._reader.max_event:
-            message = f"the answer has more than {self._reader.max_event} bytes, and was not to be streamed"
+        if self._kept > self._patience.max_body:
+            message = f"the answer has more than {self._patience.max_body} bytes, and was not to be streamed"
             self._fail(from_transport(_TOO_LARGE, message))
             return False
         return True
@@ -198,7 +211,7 @@ class Relay(Timed):
             return
         if self._status >= 300:
             self._fail(from_status(self._status, self._headers, self._error_body, self._attempt.dialect))
-        elif (tail := self._reader.tail) is None or not tail.done or not self._pass_on(tail):
+        elif not self._forward_trailer():
             self._take(self._reader.close())
 
     def on_error(self, error: UpstreamError) -> None:
@@ -222,33 +235,152 @@ class Relay(Timed):
         ending: Ending = "truncated" if error.code in _CUTS else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
 
-    def _begin(self) -> bool:
-        """Whether the beginning was taken by a shortcut. There is none here (`steady.py`)."""
-        return False
+    # The fast path.
 
-    def _offer_shortcut(self) -> None:
-        """What was read last is steady text."""
+    def _aligned_chunks(self, fast: PassThrough) -> Sequence[bytes]:
+        """What came now, by HTTP chunks, if the next ones may pass without the parser; nothing if not."""
+        connection = self._connection
+        if connection is None or self._tape is not None or self._answer is not None or self._call.on_text is not None:
+            return ()
+        return connection.aligned_chunks if fast.max_event >= LONGEST_READ else ()
+
+    def _take_opening(self, fast: PassThrough) -> bool:
+        """Take the usual opening, and the first text behind it if that has come: each in an HTTP chunk of its own."""
+        chunks = self._aligned_chunks(fast)
+        if not 1 <= len(chunks) <= 2 or self._control.transcript is not None:
+            return False
+        first, text = chunks if len(chunks) == 2 else (chunks[0], b"")
+        opening = fast.feed_opening(first, text)
+        if opening is None:
+            return False
+        self._watchdog.first_event()
+        self._call.watch(opening.events)
+        self._writer.note(opening.events)
+        self._held = first
+        if text:
+            self._commit_text(fast, text, opening.chars)
+        elif self._connection is not None:
+            self._connection.on_chunk = self._on_first_chunk
+        return True
+
+    def _skip_parser(self, fast: PassThrough) -> None:
+        """What was read last is healthy text: take the next HTTP chunks without the parser, if they can be."""
+        connection = self._connection
+        if connection is None or fast.template is None or not self._aligned_chunks(fast):
+            return
+        if self._phase == "waiting":
+            connection.on_chunk = self._on_first_chunk
+        else:
+            self._forward_chunks(fast)
+
+    def _forward_chunks(self, fast: PassThrough) -> None:
+        """Forward chunks of text as they are framed, if the client may get them so."""
+        write, connection, template = self._client.chunk_writer(), self._connection, fast.template
+        if write is None or connection is None or template is None:
+            return
+        self._keep_text(fast, template)
+        self._feed = fast.feed
+        self._advance = self._watchdog.advance
+        self._write_chunk = write
+        connection.on_chunk = self._on_text_chunk
+
+    def _keep_text(self, fast: PassThrough, template: DeltaTemplate) -> None:
+        """Have the pass-through write text into the transcript, if there is one."""
+        transcript = self._control.transcript
+        fast.on_text = len if transcript is None else transcript.writer(template.make_event(""))
+
+    def _on_first_chunk(self, payload: bytes, _raw: bytes) -> bool:
+        """The first text, if it matches: the answer is committed."""
+        fast = self._passthrough
+        if fast is None or fast.template is None or self._call.on_text is not None:
+            return False
+        self._keep_text(fast, fast.template)
+        chars = fast.feed(payload)
+        if not chars:
+            return False
+        self._watchdog.advance()
+        self._commit_text(fast, payload, chars)
+        return True
+
+    def _commit_text(self, fast: PassThrough, text: bytes, chars: int) -> None:
+        """The first text, of so many characters: what was held goes out with it."""
+        self._commit()
+        self._client.write(self._held + text)
+        self._held = b""
+        self._forward_chunks(fast)
+        self._count(chars)
+
+    def _on_text_chunk(self, payload: bytes, raw: bytes) -> bool:
+        """More text, if it matches. Nearly every event comes here, so what `_count` does is written out."""
+        if self._call.on_text is not None:
+            return False  # whoever reads along is told by the slow path
+        chars = self._feed(payload)
+        if not chars:
+            return self._on_trailer_chunk(payload, raw)
+        self._advance()
+        self._write_chunk(raw)
+        attempt = self._attempt
+        attempt.said = said = attempt.said + chars
+        if said >= self._control.check_at:
+            self._count(0)
+        return True
+
+    def _on_trailer_chunk(self, payload: bytes, _raw: bytes) -> bool:
+        """The usual ending behind text, or a part of it."""
+        fast, connection = self._passthrough, self._connection
+        trailer = fast.feed_trailer(payload) if fast is not None else None
+        if trailer is None or connection is None:
+            return False
+        # No text may follow. What comes behind the usage comes with the end of the body, which is the parser's.
+        connection.on_chunk = self._on_trailer_chunk if trailer.tokens is None else None
+        self._pending = trailer.frames
+        self._watchdog.advance()
+        if trailer.done and self._phase != "over":
+            self._watchdog.arm()  # the end is near, or else it is not waited for
+        return True
+
+    def _trailer(self) -> StreamTrailer | None:
+        """The usual ending, if it is whole and may be forwarded."""
+        trailer = self._passthrough.trailer if self._passthrough is not None else None
+        return trailer if trailer is not None and trailer.done else None
+
+    def _forward_trailer(self) -> bool:
+        """Forward the usual ending as it came, if the client alone is to be told of it."""
+        trailer, attempt = self._trailer(), self._attempt
+        if trailer is None or self._phase != "streaming" or self._call.on_text is not None:
+            return False
+        data = self._writer.forward(trailer)
+        if not data:
+            return False
+        self._watchdog.advance()
+        attempt.finishes.append(trailer.finish_reason)
+        attempt.tokens = trailer.tokens
+        attempt.report_tier(trailer.tier)
+        self._finish("completed")
+        self._client.end(data)
+        return True
 
     # What the client's side calls.
 
     def pause(self, by: int = _CLIENT) -> None:
         """The client is slow: the provider must wait."""
-        self._paused |= by
+        self._watchdog.paused |= by
         if self._connection is not None:
             self._connection.pause()
 
     def resume(self, by: int = _CLIENT) -> None:
         """The client has caught up."""
-        self._paused &= ~by
-        if self._paused:
+        watchdog = self._watchdog
+        watchdog.paused &= ~by
+        if watchdog.paused:
             return
-        self._go_on()
+        watchdog.resume()
         if self._unpacked is not None:
             self._unpack_soon()
         elif self._connection is not None:
             self._connection.resume()
         if self._connection is not None:
-            self._watch_time()
+            watchdog.arm()
 
     def cancel(self, failure: Failure, ending: Ending = "cancelled") -> None:
         """Stop: the client has gone, or the gateway is going."""
@@ -262,7 +394,7 @@ class Relay(Timed):
         """Whether the provider must wait until it is known how much more it may say."""
         if halted:
             self.pause(_LIMIT)
-        elif self._paused & _LIMIT:
+        elif self._watchdog.paused & _LIMIT:
             self.resume(_LIMIT)
 
     def leave(self, on_left: Callable[[], None]) -> bool:
@@ -272,57 +404,55 @@ class Relay(Timed):
         self._on_left = on_left
         self._client = Nobody(stream=self._client.stream)
         self._call.strict = False  # no client is there to refuse an answer
-        self._until = min(self._until, self._loop.time() + self._patience.drain_s)
+        watchdog = self._watchdog
+        watchdog.until = min(watchdog.until, self._loop.time() + self._patience.drain_s)
         if self._connection is not None:
-            self._connection.shortcut = None
-        if self._paused & _CLIENT:
+            self._connection.on_chunk = None
+        if watchdog.paused & _CLIENT:
             self.resume()
-        self._watch_time()  # it ends sooner now
+        watchdog.arm()  # it ends sooner now
         return True
 
-    # Events.
+    # What the watchdog calls.
 
     @property
-    def _done(self) -> bool:
+    def done(self) -> bool:
+        """Whether the provider has said that nothing more will come."""
         return self._reader.done
 
-    def _beat(self) -> None:
+    @property
+    def over(self) -> bool:
+        """Whether the attempt has ended."""
+        return self._phase == "over"
+
+    def time_out(self, failure: Failure) -> None:
+        """The attempt took too long."""
+        self._fail(failure, ending="timed_out")
+
+    def send_heartbeat(self) -> None:
+        """Keep the client waiting."""
         self._client.begin()
         self._client.write(self._writer.heartbeat())
+
+    # Events.
 
     def _on_events(self, events: list[Event], *, last: bool) -> None:
         if events:
             self._take(events)
-        elif self._reader.held > self._heard:
-            self._heard = self._reader.held
-            self._advance()  # the end is coming
+        elif not last or not self._reader.done:  # else the end is seen when the bytes are over, which is at once
+            self._see_pending()
+            return
         if self._reader.done and not last and self._phase != "over":
-            self._watch_time()  # the end is near, or else it is not waited for
+            self._watchdog.arm()  # the end is near, or else it is not waited for
 
-    def _hear_end(self, tail: Tail) -> None:
-        """The usual ending has begun, or goes on."""
-        self._heard = tail.frames
-        self._advance()
-        if tail.done and self._phase != "over":
-            self._watch_time()  # the end is near, or else it is not waited for
-
-    def _pass_on(self, tail: Tail) -> bool:
-        """Pass the usual ending on as it came, if nobody but the client is to be told of it."""
-        attempt = self._attempt
-        if self._phase != "streaming" or self._call.on_text is not None or attempt.heard is not None:
-            return False
-        if not self._forwards:
-            return False
-        data = self._writer.pass_on(tail)
-        if not data:
-            return False
-        self._advance()
-        attempt.finishes.append(tail.reason)
-        attempt.tokens = tail.tokens
-        attempt.report_tier(tail.tier)
-        self._finish("completed")
-        self._client.end(data)
-        return True
+    def _see_pending(self) -> None:
+        """No event has come. If more is known of the end, it is coming."""
+        reader = self._reader
+        if reader.pending > self._pending:
+            self._pending = reader.pending
+            self._watchdog.advance()
+        if reader.done and self._phase != "over":
+            self._watchdog.arm()
 
     def _take(self, events: list[Event], data: bytes = b"") -> None:
         """Take what the provider said; `data` is given if it may go on as it came."""
@@ -331,14 +461,14 @@ class Relay(Timed):
             events = events[: next(place for place, event in enumerate(events) if type(event) is Fault) + 1]
             kinds = set(map(type, events))
         if kinds != {Repair}:
-            if self._seen_event:
-                self._advance()
+            if self._watchdog.seen_event:
+                self._watchdog.advance()
             else:
-                self._see_first()
+                self._watchdog.first_event()
         if not kinds.isdisjoint(NOTED):
             self._call.watch(events)
         if not kinds.isdisjoint(SPOKEN):
-            self._count(self._hear(events))
+            self._count(self._count_text(events))
         if self._call.on_text is not None:
             self._call.on_text(events)
         if isinstance(last := events[-1], Fault):
@@ -351,13 +481,13 @@ class Relay(Timed):
 
     def _count(self, size: int) -> None:
         """The model has said so much more. What is due then is done when this read has been dealt with."""
-        attempt = self._attempt
+        attempt, control = self._attempt, self._control
         attempt.said += size
-        if attempt.said >= attempt.due:
-            attempt.see_to_it(self._loop.call_soon)
-            self._hear = attempt.hear
+        if attempt.said >= control.check_at:
+            control.check(self._loop.call_soon)
+            self._count_text = control.count_text
             if self._connection is not None:
-                self._connection.shortcut = None
+                self._connection.on_chunk = None
 
     def _release(self, events: list[Event], data: bytes = b"") -> None:
         """Give events to the client. They are held until the commit point, which is when the model says something."""
@@ -391,7 +521,7 @@ class Relay(Timed):
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
             return
         if self._answer is None:
-            data = self._held + self._writer.write_end(self._reader.tail if self._forwards else None, events)
+            data = self._held + self._writer.write_end(self._trailer(), events)
         else:
             self._answer.extend(events)
             data = self._writer.write_body(self._answer.completion)
@@ -419,7 +549,7 @@ class Relay(Timed):
         self._phase = "streaming"
         now = self._loop.time()
         self._call.first_event_s = now - self._call.started
-        self._attempt.first_event_s = now - self._begun
+        self._attempt.first_event_s = now - self._watchdog.started
         if self._client.stream:
             self._client.begin()
         self._on_outcome(None)
@@ -461,14 +591,12 @@ class Relay(Timed):
         self._phase = "over"
         self._odd = True
         attempt = self._attempt
-        attempt.seconds = self._loop.time() - self._begun
+        attempt.seconds = self._loop.time() - self._watchdog.started
         attempt.ending = ending
-        self._stop_time()
+        self._watchdog.stop()
         failed = self._reader.failed
         attempt.events = self._reader.frames if failed is None else failed.frames
-        attempt.reader = attempt.on_limit = attempt.stop = attempt.halt = None
-        if attempt.transcript is not None:
-            attempt.forget()
+        self._control.release()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abandon(self if self._tape is None else self._tape)
@@ -509,7 +637,7 @@ class Relay(Timed):
         """Read the next piece of what is unpacked. The others wait until the loop has served other calls, and until the
         client takes more; meanwhile nothing more is read from the provider."""
         self._turn = None
-        if self._unpacked is None or self._paused:
+        if self._unpacked is None or self._watchdog.paused:
             return
         piece = b""
         try:
@@ -524,11 +652,18 @@ class Relay(Timed):
             self._unpack_soon()
             return
         self._unpacked = None
-        if self._connection is not None and not self._paused:
+        if self._connection is not None and not self._watchdog.paused:
             self._connection.resume()
         then, self._then = self._then, None
         if then is not None:
             then()
+
+
+def _passthrough(reader: Reader, writer: StreamWriter) -> PassThrough | None:
+    """The fast path, where client and provider speak the same dialect and nothing rewrites or watches the events."""
+    if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
+        return None
+    return reader.passthrough
 
 
 def _is_content(events: list[Event], *, usual: bool) -> bool:

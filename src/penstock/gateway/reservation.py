@@ -88,7 +88,8 @@ class Reservations:
         key, attempt = call.key, call.attempts[-1]
         if key is None or key.budget is None or call.held is None or attempt.priced is None:
             return
-        attempt.on_limit = partial(self._look, call)
+        assert call.control is not None  # every attempt has one
+        call.control.on_limit = partial(self._look, call)
         self._look(call)
 
     def _look(self, call: Call) -> None:
@@ -97,15 +98,15 @@ class Reservations:
         An answer that keeps to its cap needs no more than is held. One that exceeds it, by more than an estimate may be
         off, comes from a provider that knows no caps: it is treated like one without.
         """
-        attempt = call.attempts[-1]
-        if attempt.priced is None or call.held is None or call.key is None:
+        attempt, control = call.attempts[-1], call.control
+        if attempt.priced is None or call.held is None or call.key is None or control is None:
             return
         prices = attempt.tier.prices(attempt.priced.price)
-        events, said = attempt.reached
+        events, said = call.reached
         sound = estimate_sound(attempt.sound)
         output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events) + sound
         if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
-            attempt.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
+            control.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
             return
         input = Tokens(input=_with_margin(call.input_estimate))
         left = _affordable(call.held, structs.replace(input, output=output, audio_output=sound), prices)
@@ -113,13 +114,13 @@ class Reservations:
         whole = _affordable(call.held, input, prices)
         least = _LEAST_OUTPUT if call.used_up or call.asking else max(_LEAST_OUTPUT, whole // 4)
         if left > least or not said:
-            attempt.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
+            control.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
         elif call.used_up:
-            if attempt.stop is not None:
-                attempt.stop(_USED_UP, "truncated")
+            if control.stop is not None:
+                control.stop(_USED_UP, "truncated")
         elif call.asking:
-            if attempt.halt is not None:
-                attempt.halt(True)
+            if control.pause is not None:
+                control.pause(True)
         else:
             call.asking = True
             more = _dearest(prices, Tokens(output=_USUAL_OUTPUT))
@@ -129,9 +130,9 @@ class Reservations:
                 self._look(call)
 
     def _extended(self, call: Call, answer: Answer) -> None:
-        attempt = call.attempts[-1]
+        control = call.control
         call.asking = False
-        if attempt.stop is None:
+        if control is None or control.stop is None:
             return  # it is over
         if isinstance(answer, Denial):
             call.used_up = True
@@ -140,9 +141,10 @@ class Reservations:
             call.held = answer.cost
             self._look(call)
         else:
-            attempt.limit = attempt.said + _LEAST_OUTPUT * _SHORTEST_TOKEN  # nobody knows of it just now: ask again
-        if attempt.halt is not None and not call.asking:
-            attempt.halt(False)
+            # It is not known just now: ask again.
+            control.limit = call.attempts[-1].said + _LEAST_OUTPUT * _SHORTEST_TOKEN
+        if control.pause is not None and not call.asking:
+            control.pause(False)
 
 
 _USED_UP = Failure(

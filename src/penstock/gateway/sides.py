@@ -11,15 +11,13 @@ from penstock.http.client import Receiver
 class Connection(Protocol):
     """What the answer comes on, as a relay sees it."""
 
-    shortcut: Callable[[bytes], None] | None
-    """Who is given each read in place of the parser; it takes whole HTTP chunks."""
+    on_chunk: Callable[[bytes, bytes], bool] | None
+    """Called in place of the parser with each HTTP chunk that comes alone: its payload, and its bytes as framed.
+    Returns whether it took the chunk. It is set while the answer stands between two chunks."""
 
     @property
-    def chunks(self) -> Sequence[bytes]:
+    def aligned_chunks(self) -> Sequence[bytes]:
         """What is given now, by HTTP chunks, if it came so and the answer stands between two of them."""
-
-    def data_received(self, data: bytes, /) -> None:
-        """Parse what the shortcut did not take."""
 
     def pause(self) -> None:
         """Read no more until `resume`."""
@@ -44,7 +42,7 @@ class Client(Protocol):
         """Send bytes of the stream."""
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
-        """What sends HTTP chunks of the stream as they are; None where they cannot go out so."""
+        """What sends bytes of the stream that have the framing of `on_chunk`; None where they cannot go out so."""
 
     def end(self, data: bytes) -> None:
         """Send the last bytes of the stream, and end the body."""
@@ -76,7 +74,10 @@ class Nobody:
 
 
 class Patience(Struct, frozen=True, eq=False, gc=False, kw_only=True):
-    """How long an attempt may take, in seconds. `drain_s`: after its client has left; 0 if it is not heard out then."""
+    """What an attempt may take: seconds, and bytes of an unstreamed answer.
+
+    `drain_s`: after its client has left; 0 if the provider is not heard out then.
+    """
 
     first_event_s: float
     gap_s: float
@@ -86,3 +87,4 @@ class Patience(Struct, frozen=True, eq=False, gc=False, kw_only=True):
     first_look_s: float = 0.0
     """When anything may be due, if nothing comes: the first event, or a heartbeat."""
     drain_s: float = 0.0
+    max_body: int = 32_000_000

@@ -3,7 +3,7 @@
 It is written as the answer is counted, which must cost next to nothing: to write into a buffer says how much was
 written, and so takes the place of counting. What each choice says is kept in blocks of one kind, in the order in which
 they were begun. Of all that was said the last `MOST` characters are kept: each time when `TURN` more were said, the
-relay has them turned (`Attempt.due`), and what is too much is dropped.
+relay has them turned (`AttemptControl.check_at`), and what is too much is dropped.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,16 @@ TURN = 8_192
 _MOST_BLOCKS = 256
 
 _SPOKEN = (TextDelta, ReasoningDelta, RefusalDelta)
+# Where in an event it stands what the model says. What is said aloud is an extra.
+_TEXT_FIELDS: dict[type[Event], str] = {
+    TextDelta: "text",
+    ReasoningDelta: "text",
+    RefusalDelta: "text",
+    ToolCallStart: "name",
+    ToolCallDelta: "arguments",
+}
+SPOKEN = frozenset((*_TEXT_FIELDS, Extra))
+"""The events in which the model may say something."""
 
 Kind: TypeAlias = Literal["text", "reasoning", "tool"]
 
@@ -45,6 +55,18 @@ def piece_of(event: Event) -> Piece | None:
             return Piece(text, "text", choice)  # what is heard
         case _:
             return None
+
+
+def size_of(events: list[Event]) -> int:
+    """How many characters the model says in these events."""
+    size = 0
+    for event in events:
+        name = _TEXT_FIELDS.get(type(event))
+        if name is not None:
+            size += len(getattr(event, name))
+        elif type(event) is Extra and (piece := piece_of(event)) is not None:
+            size += len(piece.text)
+    return size
 
 
 class Transcript:

@@ -14,6 +14,7 @@ import fcntl
 import socket
 import termios
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol, cast
 
 import httptools
@@ -25,6 +26,10 @@ from penstock.http.limits import UpstreamLimits
 _STALE_S = 0.5
 # What is dealt with at a time. The worst that these bytes can be, a thousand tiny events, takes some 15 ms to read.
 _TURN = 3_072
+# How many hexadecimal digits the size of a chunk has; nearly all have three.
+_LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
+LONGEST_READ = 262_144
+"""No read of a socket has more bytes."""
 
 
 class UpstreamError(Exception):
@@ -63,11 +68,12 @@ class Receiver(Protocol):
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream."""
 
-    shortcut: Callable[[bytes], None] | None = None
-    """Who is given each read in place of the parser; set while the answer stands between two chunks (`chunks`).
+    on_chunk: Callable[[bytes, bytes], bool] | None = None
+    """Called in place of the parser, with the payload and the framed bytes of each read that is exactly one chunk.
 
-    It takes only reads that are one whole chunk, with a body, in plain hexadecimal: then the parser need not see it,
-    and stands where it stood. Any other read it gives back to `data_received`, when it has stepped aside.
+    It may be set while the answer stands between two chunks (`aligned_chunks`). A chunk that it takes, by returning
+    True, the parser never sees: so the parser stays between two chunks. With the first chunk that it does not take, and
+    with the first read that is not exactly one chunk, the parser reads on and this is None again.
     """
     kept_until = 0.0
     """When it has waited too long for another request, if it was kept for one."""
@@ -107,8 +113,8 @@ class UpstreamConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
-    def chunks(self) -> Sequence[bytes]:
-        """What this read holds, piece by piece, if those are HTTP chunks and the answer stands between two of them now.
+    def aligned_chunks(self) -> Sequence[bytes]:
+        """The payloads of this read, if it is nothing but whole HTTP chunks and the answer stands between two of them.
 
         It can be told while pieces of the answer are given. It does stand so after a read that is so many chunks, by
         its own bytes and by the parser's reading; and after one that holds the head and then such chunks. An empty line
@@ -149,7 +155,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close at once; the receiver hears nothing more."""
-        self._receiver = self.shortcut = None
+        self._receiver = self.on_chunk = None
         self._rest = b""
         if self._transport is not None:
             self._transport.abort()
@@ -170,9 +176,12 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        if self.shortcut is not None:
-            self.shortcut(data)
-            return
+        on_chunk = self.on_chunk
+        if on_chunk is not None:
+            line, start = _size_line(len(data))
+            if data.startswith(line) and data.endswith(b"\r\n") and on_chunk(data[start:-2], data):
+                return
+            self.on_chunk = None
         if self._rest or len(data) > _TURN:
             data = self._part(data)
             if not data:
@@ -339,12 +348,26 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _fail(self, code: str, message: str) -> None:
         receiver, self._receiver = self._receiver, None
-        self.shortcut = None
+        self.on_chunk = None
         self._rest = b""
         if self._transport is not None:
             self._transport.abort()
         if receiver is not None:
             receiver.on_error(UpstreamError(code, message))
+
+
+@lru_cache(maxsize=1_024)
+def _size_line(length: int) -> tuple[bytes | tuple[()], int]:
+    """How a read of so many bytes begins if it is exactly one chunk with a body, and how long that line is.
+
+    There are lengths that no chunk has: nothing begins with the line of such a one.
+    """
+    for digits in _LIKELY_DIGITS:
+        size = length - digits - len(b"\r\n\r\n")
+        line = b"%x\r\n" % max(size, 0)
+        if size > 0 and len(line) == digits + len(b"\r\n"):
+            return line, len(line)
+    return (), 0
 
 
 def _is_sized(head: Headers) -> bool:

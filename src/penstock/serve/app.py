@@ -168,8 +168,8 @@ class App:
         self.live.content = content
         if not content:
             for client in self._calls:
-                for attempt in client.call.attempts:
-                    attempt.forget()
+                if client.call.control is not None:
+                    client.call.control.drop_transcript()
 
     def _record(self, config: Config) -> None:
         """Have a recorder, if anything is to be recorded."""

@@ -102,7 +102,7 @@ class Snapshot(Struct, frozen=True):
 class Live:
     """Belongs to the event loop. `calls` are those under way, in the order in which they began."""
 
-    def __init__(self, calls: dict[SurfaceClient, None], output: Callable[[Attempt], int]) -> None:
+    def __init__(self, calls: dict[SurfaceClient, None], output: Callable[[Call], int]) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
         self._output = output
@@ -169,7 +169,7 @@ class Live:
             seen = self._seen.setdefault(call.id, _Seen())
             if call.attempts and seen.at != self._looked:
                 attempt = call.attempts[-1]
-                seen.note(self._looked, attempt.reached[0], self._output(attempt), attempt.gaps)
+                seen.note(self._looked, call.reached[0], self._output(call), attempt.gaps)
             told.append(self._tell(call, seen))
         return len(found), told
 
@@ -189,7 +189,7 @@ class Live:
             "stream": call.stream,
             "phase": phase,
             "attempts": len(call.attempts),
-            "events": attempt.reached[0] if attempt is not None else 0,
+            "events": call.reached[0] if attempt is not None else 0,
             "tokens": seen.tokens,
             "tokens_per_s": seen.pace(),
             "first_event_ms": round(first * 1000) if first is not None else None,

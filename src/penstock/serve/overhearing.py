@@ -41,7 +41,8 @@ class Overhearing:
         exchange.on_resume = reader.go_on
         exchange.start(200, STREAM_HEADERS | headers)
         attempt = call.attempts[-1] if call.attempts else None
-        kept = attempt.transcript.told() if attempt is not None and attempt.transcript is not None else []
+        transcript = call.control.transcript if call.control is not None else None
+        kept = transcript.told() if transcript is not None else []
         missed = (attempt.said if attempt is not None else 0) - sum(len(piece.text) for piece in kept)
         reader.send(frame("joined", {"missed": missed}) + _frames(kept))
         call.on_text = lambda events: self._say(call, events)

@@ -74,10 +74,6 @@ def has_system(messages: list[Any]) -> bool:
 class EmulatedToolReader:
     """Reads a stream in which calls stand as JSON text. `id` is what the ids of calls begin with."""
 
-    untouched = False
-    mould = None
-    tail = None
-
     def __init__(self, reader: Reader, id: str) -> None:
         self._reader = reader
         self._id = id
@@ -89,19 +85,14 @@ class EmulatedToolReader:
         return self._reader.done
 
     @property
-    def max_event(self) -> int:
-        """How many bytes one event may have."""
-        return self._reader.max_event
-
-    @property
     def failed(self) -> Failed | None:
         """How far it had come when it failed, if it has."""
         return self._reader.failed
 
     @property
-    def held(self) -> int:
+    def pending(self) -> int:
         """How much is known that is told at the end only."""
-        return self._reader.held
+        return self._reader.pending
 
     @property
     def frames(self) -> int:
@@ -111,12 +102,6 @@ class EmulatedToolReader:
     def feed(self, data: bytes) -> list[Event]:
         """Take in bytes; return the events that they complete."""
         return self._told(self._reader.feed(data))
-
-    def begin(self, _first: bytes, _words: bytes) -> None:
-        """Nothing: every event passes here."""
-
-    def hold(self, _data: bytes) -> None:
-        """Nothing: every event passes here."""
 
     def close(self) -> list[Event]:
         """The bytes are over: return the last events."""

@@ -222,8 +222,8 @@ class ReplayConnection:
     """What the gateway takes for a connection to an upstream."""
 
     def __init__(self, ask: Ask) -> None:
-        self.chunks: tuple[bytes, ...] = ()  # it has none
-        self.shortcut: Callable[[bytes], None] | None = None
+        self.aligned_chunks: tuple[bytes, ...] = ()  # it has none
+        self.on_chunk: Callable[[bytes, bytes], bool] | None = None
         self.on_found: Callable[[Played], None] | None = None
         """Told what will be played, before it begins."""
         self._ask = ask
@@ -257,9 +257,6 @@ class ReplayConnection:
         self._paused = False
         if self._player is not None:
             self._player.resume()
-
-    def data_received(self, _data: bytes) -> None:
-        """Nothing: there are no shortcuts here that could give it back."""
 
     def abandon(self, receiver: Receiver) -> None:
         """The receiver wants no more."""

@@ -19,6 +19,7 @@ from penstock.core.completion import Completion
 from penstock.core.events import Event
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
+from penstock.core.passthrough_format import PassThroughFormat
 from penstock.core.request import ClientRequest
 from penstock.core.sink import Sink
 
@@ -222,3 +223,5 @@ class Dialect(Struct, frozen=True, kw_only=True):
     places: DefectPlaces | None = None
     incidental: frozenset[str] = frozenset(("model",))
     """Members of a request that may differ between two requests that ask for the same (replay compares the others)."""
+    passthrough: PassThroughFormat | None = None
+    """What is specific to its fast path, where it has one."""

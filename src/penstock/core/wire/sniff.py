@@ -59,12 +59,12 @@ class Sniffer:
         """Whether the bytes stopped in the middle of a message."""
         return self._framer is not None and self._framer.cut
 
-    def skip(self, events: int, size: int) -> tuple[int, int]:
-        """Pass over healthy events of one line that were read without it; returns the place behind them."""
+    def skip(self, events: int, size: int, lines: int) -> tuple[int, int]:
+        """Pass over healthy events, of so many lines each, that were read without it; returns the place behind them."""
         if self._framer is None:
             self._framer = SseReader(self._max_event)
         assert isinstance(self._framer, SseReader)  # no other is ever idle
-        return self._framer.skip(events, size)
+        return self._framer.skip(events, size, lines)
 
     def feed(self, data: bytes) -> list[Framed]:
         """Take in bytes; return the frames that they complete."""

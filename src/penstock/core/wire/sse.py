@@ -69,10 +69,10 @@ class SseReader:
         """Whether it stands between two events, and nothing about them is odd."""
         return not (self._tail or self._begun or self._after_cr or self._eager or self._unseparated or self._dead)
 
-    def skip(self, events: int, size: int) -> tuple[int, int]:
-        """Pass over healthy events of one line that were read without it; returns the place behind them."""
+    def skip(self, events: int, size: int, lines: int) -> tuple[int, int]:
+        """Pass over healthy events, of so many lines each, that were read without it; returns the place behind them."""
         self._offset += size
-        self._line += 2 * events
+        self._line += lines * events
         self._frames += events
         return self._offset, self._line
 

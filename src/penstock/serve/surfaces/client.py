@@ -92,9 +92,9 @@ class SurfaceClient:
 
     def stop(self, failure: Failure) -> None:
         """Who runs the gateway wants no more of it. What was said stands; the client is told why nothing follows."""
-        attempt = self.call.attempts[-1] if self.call.attempts else None
-        if self.call.first_event_s is not None and attempt is not None and attempt.stop is not None:
-            attempt.stop(failure, "cancelled")
+        control = self.call.control
+        if self.call.first_event_s is not None and control is not None and control.stop is not None:
+            control.stop(failure, "cancelled")
         else:
             self.call.ending = self.call.ending or "cancelled"
             self.cut(failure)

@@ -8,7 +8,7 @@ words, the choice is refused.
 from collections.abc import Iterator
 from typing import Literal
 
-from penstock.core.dialects.openai_chat.plain import PlainDelta
+from penstock.core.dialects.openai_chat.fast_chunks import PlainDelta
 from penstock.core.dialects.openai_chat.tool_calls import ToolCalls
 from penstock.core.error_shapes import error_of
 from penstock.core.events import ChoiceStart, Extra, Finish, ReasoningDelta, RefusalDelta, TextDelta

@@ -2,6 +2,7 @@
 
 from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.openai_chat.detector import OpenAIChatDetector
+from penstock.core.dialects.openai_chat.passthrough import CHAT_PASS_THROUGH
 from penstock.core.dialects.openai_chat.places import PLACES
 from penstock.core.dialects.openai_chat.request import NAME
 from penstock.core.dialects.openai_chat.surface import OpenAIChatSurface
@@ -15,4 +16,5 @@ OPENAI_CHAT = Dialect(
     detector=OpenAIChatDetector(),
     places=PLACES,
     incidental=frozenset(("model", "stream_options")),  # Penstock asks for usage wherever it may
+    passthrough=CHAT_PASS_THROUGH,
 )

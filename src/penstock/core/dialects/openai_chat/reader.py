@@ -14,14 +14,13 @@ calls, `Finish`; and the usage last. Rules for the whole file:
 from msgspec import UNSET
 
 from penstock.core.dialects.openai_chat.choice import TEXT_FIELDS, ChoiceReader
-from penstock.core.dialects.openai_chat.habit import Beginning
-from penstock.core.dialects.openai_chat.mould import Mould, mould_of
-from penstock.core.dialects.openai_chat.plain import HEAD_CHUNK, PLAIN_CHUNK, Taken, belongs, extras_of
-from penstock.core.dialects.openai_chat.tail import Tail
+from penstock.core.dialects.openai_chat.fast_chunks import OPENING_CHUNK, PLAIN_CHUNK, extras_of, same_envelope
+from penstock.core.dialects.openai_chat.trailer import ChatTrailer
 from penstock.core.dialects.openai_chat.usage import read_usage
 from penstock.core.error_shapes import is_heartbeat, read_error
-from penstock.core.events import Event, Extra, ReasoningDelta, Start, TextDelta, UsageReport
+from penstock.core.events import Extra, Start, TextDelta, UsageReport
 from penstock.core.json_getters import integer_of, shown, text_of
+from penstock.core.passthrough_format import FastResult, Opening, TextEvent
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
@@ -98,38 +97,45 @@ class OpenAIChatReader:
         if usage is not None:
             self._read_usage(usage)
 
+    # The fast path (`core/passthrough.py`).
+
     @property
     def expects_text(self) -> bool:
-        """Whether the stream is in a state in which `read_plain` may be tried."""
+        """Whether the stream is in a state in which `read_fast` may be tried."""
         return not self.done and not self._surrogates and not self._renamed and bool(self._choices)
 
-    def read_plain(self, data: bytes) -> Taken:
+    @property
+    def fields(self) -> dict[str, object]:
+        """The extras of the stream so far."""
+        return self._extras
+
+    def read_fast(self, data: bytes) -> FastResult:
         """Take in the data of one frame if it says one thing and no more; otherwise do nothing."""
         try:
             chunk = PLAIN_CHUNK.decode(data)
         except ValueError:
-            return Taken.NOT
+            return "refused"
         extras = self._extras
-        if not belongs(chunk, self._envelope, extras):
-            return Taken.NOT
+        if not same_envelope(chunk, self._envelope, extras):
+            return "refused"
         choice = chunk.choices[0]
         reader = self._choices.get(choice.index)
         if reader is None or not reader.expects_speech:
-            return Taken.NOT
+            return "refused"
         events = self._sink.events
         before = len(events)
         finish = choice.finish_reason
         if not (reader.read_plain(choice.delta) if finish is None else reader.read_plain_finish(choice.delta, finish)):
-            return Taken.NOT
+            return "refused"
         if chunk.obfuscation is not UNSET and chunk.obfuscation != extras.get("obfuscation"):
             extras["obfuscation"] = chunk.obfuscation
             events.insert(before, Extra("chunk", {"obfuscation": chunk.obfuscation}))
-        return Taken.AS_TEXT if finish is None else Taken.AS_FINISH
+        return "text" if finish is None else "finish"
 
-    def read_head(self, data: bytes) -> bool:
-        """Take in the data of the first frame if it is the usual beginning; otherwise do nothing and return False."""
+    def read_opening(self, data: bytes) -> bool:
+        """Take in the data of the first frame if it is the usual opening; otherwise do nothing and return False."""
         try:
-            chunk = HEAD_CHUNK.decode(data)
+            chunk = OPENING_CHUNK.decode(data)
         except ValueError:
             return False
         self._envelope = (chunk.id, chunk.model, chunk.created)
@@ -144,30 +150,26 @@ class OpenAIChatReader:
         reader.start(choice.delta.role)
         return True
 
-    def begin(self, beginning: Beginning) -> None:
-        """An answer has begun in the usual way, and others have read and told it."""
-        start, index = beginning.start, beginning.choice.choice
+    def resume(self, opening: Opening) -> None:
+        """The answer was opened so; the pass-through has read it."""
+        start = opening.events[0]
+        assert isinstance(start, Start)
         self._envelope = (start.id, start.model, start.created)
-        self._extras = beginning.extras
-        choice = self._choices[index] = ChoiceReader(index, self._sink, self._joiner)
+        self._extras = opening.fields
+        choice = self._choices[opening.choice] = ChoiceReader(opening.choice, self._sink, self._joiner)
         choice.started = True
 
-    def spoke(self, said: Event) -> None:
-        """Others have read events that say something in the same way as this one."""
-        if isinstance(said, TextDelta | ReasoningDelta):
-            self._choices[said.choice].spoken.add("content" if isinstance(said, TextDelta) else "reasoning")
+    def note_text(self, event: TextEvent) -> None:
+        """The pass-through has read text deltas like this one."""
+        self._choices[event.choice].spoken.add("content" if isinstance(event, TextDelta) else "reasoning")
 
-    def mould(self, event: bytes, said: Event) -> Mould | None:
-        """The mould of a plain event that was read just now, if it can be told."""
-        return mould_of(event, said, self._extras)
-
-    def tail(self) -> Tail | None:
+    def trailer(self) -> ChatTrailer | None:
         """Where text is expected: what takes the usual ending of a stream with one choice that says nothing but text;
         None for any other."""
         if len(self._choices) != 1:
             return None
         (choice,) = self._choices.values()
-        return Tail(self._envelope, self._extras, choice.index) if choice.expects_end else None
+        return ChatTrailer(self._envelope, self._extras, choice.index) if choice.expects_end else None
 
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""

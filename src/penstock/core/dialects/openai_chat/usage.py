@@ -12,43 +12,8 @@ from msgspec import Meta, Struct
 from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
+from penstock.core.usage_fields import SPELLINGS
 
-# For each count, where providers report it, in the order of preference: the object within the usage (none: the usage
-# itself; a dot: an object within the details of the input) and the key. The first one that is there and not zero
-# counts; spellings of one count are never added up.
-SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
-    "input": (("", "prompt_tokens"), ("", "input_tokens")),
-    "output": (("", "completion_tokens"), ("", "output_tokens")),
-    "total": (("", "total_tokens"),),
-    "cached": (
-        ("prompt_tokens_details", "cached_tokens"),
-        ("input_tokens_details", "cached_tokens"),
-        ("prompt_token_details", "cached_tokens"),
-        ("", "prompt_cache_hit_tokens"),
-        ("", "cached_tokens"),
-        ("", "num_cached_tokens"),
-        ("", "cache_read_input_tokens"),
-        ("", "cache_read_tokens"),
-    ),
-    "cache_write": (
-        ("prompt_tokens_details", "cache_write_tokens"),
-        ("prompt_tokens_details", "cache_creation_tokens"),
-        ("", "cache_creation_input_tokens"),
-        ("", "cache_write_tokens"),
-    ),
-    "cache_write_1h": (
-        ("cache_creation", "ephemeral_1h_input_tokens"),
-        ("prompt_tokens_details.cache_creation", "ephemeral_1h_input_tokens"),
-        ("prompt_tokens_details.cache_creation_token_details", "ephemeral_1h_input_tokens"),
-    ),
-    "reasoning": (
-        ("completion_tokens_details", "reasoning_tokens"),
-        ("output_tokens_details", "reasoning_tokens"),
-        ("", "reasoning_tokens"),
-    ),
-    "audio_input": (("prompt_tokens_details", "audio_tokens"), ("input_tokens_details", "audio_tokens")),
-    "audio_output": (("completion_tokens_details", "audio_tokens"), ("output_tokens_details", "audio_tokens")),
-}
 _DETAILS = "prompt_tokens_details"
 # In Anthropic's own spelling, which has no total, the input excludes these. `Usage.input` includes them.
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")

@@ -1,8 +1,6 @@
-"""Tail: the usual ending of a healthy answer, held until it is whole: one finish, perhaps the usage, then `[DONE]`.
+"""ChatTrailer: the usual ending of a chat stream, held until it is whole: one finish, perhaps the usage, then `[DONE]`.
 
-Nothing of that is told before the end of the bytes anyway (`core/grammar.py`, rules 3 and 4). So its frames need no
-framer and no grammar: typed decoders recognise them, and when the bytes end all is told at once. If anything else
-comes, what was held is read the long way, as if it had come with that. Both ways give the same events.
+Typed decoders recognise its chunks. Why that gives the same events as the grammar: `core/passthrough.py`.
 """
 
 import re
@@ -11,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.core.dialects.openai_chat.plain import belongs
+from penstock.core.dialects.openai_chat.fast_chunks import same_envelope
 from penstock.core.dialects.openai_chat.usage import read_usage
 from penstock.core.events import End, Event, Extra, Finish, UsageReport
 from penstock.core.sink import Sink
@@ -24,7 +22,7 @@ _ENDING = re.compile(rb"data: (\{.+)\n\n(?:data: (\{.+)\n\n)?(data: \[DONE\]\n\n
 _CR = ord("\r")
 
 
-class TailDelta(Struct, forbid_unknown_fields=True, gc=False):
+class TrailerDelta(Struct, forbid_unknown_fields=True, gc=False):
     """Nothing said."""
 
     content: Literal[""] | None = None
@@ -36,16 +34,16 @@ class TailDelta(Struct, forbid_unknown_fields=True, gc=False):
     reasoning: None = None
 
 
-class TailChoice(Struct, forbid_unknown_fields=True, gc=False):
+class TrailerChoice(Struct, forbid_unknown_fields=True, gc=False):
     """A choice that is finished."""
 
     index: int
-    delta: TailDelta
+    delta: TrailerDelta
     finish_reason: Literal["stop", "length", "content_filter"]
     logprobs: None = None
 
 
-class TailChunk(Struct, forbid_unknown_fields=True, gc=False):
+class TrailerChunk(Struct, forbid_unknown_fields=True, gc=False):
     """What every chunk of the ending has."""
 
     id: str
@@ -57,24 +55,24 @@ class TailChunk(Struct, forbid_unknown_fields=True, gc=False):
     obfuscation: str | UnsetType = UNSET
 
 
-class FinishChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
+class FinishChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
     """The chunk that finishes the only choice."""
 
-    choices: tuple[TailChoice]
+    choices: tuple[TrailerChoice]
     usage: None = None
 
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=ABSURD_TOKENS)]
 
 
-class TailInput(Struct, forbid_unknown_fields=True, gc=False):
+class TrailerInput(Struct, forbid_unknown_fields=True, gc=False):
     """Parts of the input."""
 
     cached_tokens: _Count = 0
     audio_tokens: _Count = 0
 
 
-class TailOutput(Struct, forbid_unknown_fields=True, gc=False):
+class TrailerOutput(Struct, forbid_unknown_fields=True, gc=False):
     """Parts of the output."""
 
     reasoning_tokens: _Count = 0
@@ -83,18 +81,18 @@ class TailOutput(Struct, forbid_unknown_fields=True, gc=False):
     rejected_prediction_tokens: _Count = 0
 
 
-_NO_INPUT = TailInput()
-_NO_OUTPUT = TailOutput()
+_NO_INPUT = TrailerInput()
+_NO_OUTPUT = TrailerOutput()
 
 
-class TailUsage(Struct, forbid_unknown_fields=True, gc=False):
+class TrailerUsage(Struct, forbid_unknown_fields=True, gc=False):
     """Usage in OpenAI's own words, as it nearly always comes."""
 
     prompt_tokens: _Count
     completion_tokens: Annotated[int, Meta(ge=1, lt=ABSURD_TOKENS)]
     total_tokens: _Count
-    prompt_tokens_details: TailInput | None = None
-    completion_tokens_details: TailOutput | None = None
+    prompt_tokens_details: TrailerInput | None = None
+    completion_tokens_details: TrailerOutput | None = None
 
     def tokens(self) -> Tokens | None:
         """What it comes to; None if its figures do not fit together."""
@@ -113,14 +111,14 @@ class TailUsage(Struct, forbid_unknown_fields=True, gc=False):
         )
 
 
-class UsageChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
+class UsageChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
     """The chunk that reports usage."""
 
     choices: tuple[()]
-    usage: TailUsage
+    usage: TrailerUsage
 
 
-class AnyUsageChunk(TailChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
+class AnyUsageChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
     """The same, in anybody's words."""
 
     choices: tuple[()]
@@ -139,7 +137,7 @@ _ANY_USAGE_CHUNK = msgspec.json.Decoder(AnyUsageChunk)
 _PADDED_CHUNK = msgspec.json.Decoder(PaddedChunk)
 
 
-class Tail:
+class ChatTrailer:
     """The ending of one stream, as far as it is the usual one.
 
     `envelope` and `extras` are those of the stream so far, `choice` is its only one.
@@ -147,11 +145,11 @@ class Tail:
 
     frames = 0
     """How many frames it holds."""
-    held = b""
+    raw = b""
     """Their bytes."""
     done = False
     """Whether `[DONE]` has come, and so all of it."""
-    reason = ""
+    finish_reason = ""
     """Why the answer is finished."""
     tokens: Tokens | None = None
     """What the reported usage comes to, of which the output is some; None if there is none."""
@@ -168,12 +166,12 @@ class Tail:
         # What a chunk says of its stream if it says all that those before it have said.
         self._named = (*envelope, extras.get("system_fingerprint", UNSET), extras.get("service_tier", UNSET))
 
-    def take(self, data: bytes) -> bool:
+    def feed(self, data: bytes) -> bool:
         """Take in one read if it goes on with the usual ending. Otherwise return False, and take nothing any more."""
         if not data or _CR in data or not data.isascii():
             return False
-        held = self.held + data
-        ending = _ENDING.fullmatch(held)
+        raw = self.raw + data
+        ending = _ENDING.fullmatch(raw)
         if ending is None:
             return False
         finish, report, done = ending.groups()
@@ -181,8 +179,8 @@ class Tail:
             return False
         if report and not self._report and not self._take_usage(report):
             return False
-        self.held = held
-        self.frames = held.count(b"\n\n")
+        self.raw = raw
+        self.frames = raw.count(b"\n\n")
         self.done = done is not None
         return True
 
@@ -195,7 +193,7 @@ class Tail:
             if new is not UNSET and new != padding:  # another one is told
                 padding = new
                 told.append(Extra("chunk", {"obfuscation": padding}))
-        told.append(Finish(self._choice, self.reason))
+        told.append(Finish(self._choice, self.finish_reason))
         if self._report:
             told.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report).usage, Sink())))
         return [*told, End("completed")]
@@ -203,8 +201,8 @@ class Tail:
     def write(self, *, include_usage: bool) -> bytes:
         """The same ending for a client, as it came; empty where the client is promised more."""
         if self._report:
-            return self.held if include_usage else b"data: %b\n\ndata: [DONE]\n\n" % self._finish
-        return b"" if include_usage else self.held
+            return self.raw if include_usage else b"data: %b\n\ndata: [DONE]\n\n" % self._finish
+        return b"" if include_usage else self.raw
 
     def _take_finish(self, data: bytes) -> bool:
         try:
@@ -214,7 +212,7 @@ class Tail:
         (choice,) = chunk.choices
         if choice.index != self._choice or not self._fits(chunk):
             return False
-        self.reason = choice.finish_reason
+        self.finish_reason = choice.finish_reason
         self._finish = data
         return True
 
@@ -250,7 +248,7 @@ class Tail:
         self._report = data
         return True
 
-    def _fits(self, chunk: TailChunk) -> bool:
+    def _fits(self, chunk: TrailerChunk) -> bool:
         """Whether a chunk belongs to the stream so far. Its padding may be another one."""
         named = (chunk.id, chunk.model, chunk.created, chunk.system_fingerprint, chunk.service_tier)
-        return named == self._named or belongs(chunk, self._envelope, self._extras)
+        return named == self._named or same_envelope(chunk, self._envelope, self._extras)

@@ -1,26 +1,15 @@
-"""The fast lane of the OpenAI chat dialect: chunks that say one thing, recognised by a typed decoder.
+"""Typed decoders for the usual chunks of the OpenAI chat dialect.
 
 Most chunks of most streams hold one piece of text, of reasoning or of a tool call's arguments, and nothing else that
-means anything, until the one that finishes the answer. The decoder here accepts those, in half a microsecond; whatever
-else a chunk holds (usage, an unknown field) makes it refuse, and the chunk is read the long way. The chunk that opens a
-stream has a decoder of its own. Both ways give the same events:
-`tests/invariants.py` asks it of every stream that the properties and the fuzzer think of.
+means anything, until the one that finishes the answer. The decoder here accepts those, in half a microsecond. Whatever
+else a chunk holds (usage, an unknown field) makes it refuse, and the chunk takes the slow path. The chunk that opens a
+stream has a decoder of its own. Both paths give the same events: `tests/invariants.py` checks that.
 """
 
-from enum import Enum
 from typing import Literal, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-
-
-class Taken(Enum):
-    """What the fast lane did with a frame. A refused one is too complex for any lane."""
-
-    NOT = 0
-    AS_TEXT = 1
-    AS_FINISH = 2
-    REFUSED = 3
 
 
 class PlainFunction(Struct, forbid_unknown_fields=True, gc=False):
@@ -71,7 +60,7 @@ class PlainChunk(Struct, forbid_unknown_fields=True, gc=False):
     obfuscation: str | UnsetType = UNSET
 
 
-class HeadDelta(Struct, forbid_unknown_fields=True, gc=False):
+class OpeningDelta(Struct, forbid_unknown_fields=True, gc=False):
     """A role, and nothing said yet."""
 
     role: Literal["assistant"]
@@ -79,23 +68,23 @@ class HeadDelta(Struct, forbid_unknown_fields=True, gc=False):
     refusal: None = None
 
 
-class HeadChoice(Struct, forbid_unknown_fields=True, gc=False):
+class OpeningChoice(Struct, forbid_unknown_fields=True, gc=False):
     """A choice that begins."""
 
     index: int
-    delta: HeadDelta
+    delta: OpeningDelta
     finish_reason: None = None
     logprobs: None = None
 
 
-class HeadChunk(Struct, forbid_unknown_fields=True, gc=False):
+class OpeningChunk(Struct, forbid_unknown_fields=True, gc=False):
     """The chunk that healthy streams begin with."""
 
     id: str
     object: Literal["chat.completion.chunk"]
     created: int
     model: str
-    choices: tuple[HeadChoice]
+    choices: tuple[OpeningChoice]
     usage: None = None
     system_fingerprint: str | UnsetType | None = UNSET
     service_tier: str | UnsetType | None = UNSET
@@ -112,7 +101,7 @@ class Envelope(Protocol):
     service_tier: str | UnsetType | None
 
 
-def belongs(chunk: Envelope, envelope: tuple[object, ...], extras: dict[str, object]) -> bool:
+def same_envelope(chunk: Envelope, envelope: tuple[object, ...], extras: dict[str, object]) -> bool:
     """Whether a chunk says of its stream what those before it have said, or nothing."""
     fingerprint, tier = chunk.system_fingerprint, chunk.service_tier
     return (
@@ -122,15 +111,15 @@ def belongs(chunk: Envelope, envelope: tuple[object, ...], extras: dict[str, obj
     )
 
 
-def extras_of(head: HeadChunk) -> dict[str, object]:
+def extras_of(opening: OpeningChunk) -> dict[str, object]:
     """What has no meaning to us in the first chunk."""
     fields = {
-        "service_tier": head.service_tier,
-        "system_fingerprint": head.system_fingerprint,
-        "obfuscation": head.obfuscation,
+        "service_tier": opening.service_tier,
+        "system_fingerprint": opening.system_fingerprint,
+        "obfuscation": opening.obfuscation,
     }
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-HEAD_CHUNK = msgspec.json.Decoder(HeadChunk)
+OPENING_CHUNK = msgspec.json.Decoder(OpeningChunk)
 PLAIN_CHUNK = msgspec.json.Decoder(PlainChunk)

@@ -1,4 +1,4 @@
-"""Events that are cast in one mould, and those that only look so."""
+"""Events that match one template, and those that only look so."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Extra, Fault, ReasoningDelta, StreamReader, TextDelta
 from penstock.core.wire.frame import Framed
-from tests.invariants import LongWay
+from tests.invariants import SlowReader
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, counts, delta, finishes, read, says, sse
 
 STEADY = [begins(), *(says(f"word{number} ") for number in range(12))]
@@ -23,7 +23,7 @@ class Counting(StreamReader):
         super()._read(items)
 
 
-def cast(wire: bytes) -> int:
+def matching(wire: bytes) -> int:
     """How many events are read by their bytes alone, when each comes in a read of its own."""
     reader = Counting()
     for event in by_event(wire):
@@ -31,22 +31,22 @@ def cast(wire: bytes) -> int:
     return reader.frames - reader.framed
 
 
-def test_a_steady_stream_is_cast_in_one_mould() -> None:
-    assert cast(sse(*STEADY)) == 11  # all but the role, and the first word, of which the mould was made
+def test_a_steady_stream_matches_one_template() -> None:
+    assert matching(sse(*STEADY)) == 11  # all but the role, and the first word, of which the template was learned
 
 
-def test_text_with_escapes_is_left_to_the_decoder_and_the_mould_is_kept() -> None:
+def test_text_with_escapes_takes_the_slow_path_and_the_template_is_kept() -> None:
     wire = sse(*STEADY, says("\n"), says('"'), says("more"))
-    assert cast(wire) == 12
-    assert read(*by_event(wire)) == read(wire, reader=LongWay())
+    assert matching(wire) == 12
+    assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
-def test_reasoning_has_a_mould_of_its_own() -> None:
+def test_reasoning_has_a_template_of_its_own() -> None:
     wire = sse(begins(), *(delta({"reasoning": f"thought{number}"}) for number in range(20)), *STEADY[1:])
     events = read(*by_event(wire))
-    assert events == read(wire, reader=LongWay())
+    assert events == read(wire, reader=SlowReader())
     assert ReasoningDelta(0, "thought19", "reasoning") in events
-    assert cast(wire) > 20
+    assert matching(wire) > 20
 
 
 def test_several_events_in_one_read() -> None:
@@ -87,15 +87,15 @@ ODD: dict[str, Json | str] = {
 @pytest.mark.parametrize("times", [1, 9])
 def test_what_does_not_fit_is_read_as_ever(odd: Json | str, times: int) -> None:
     wire = sse(*STEADY, *[odd] * times, *STEADY[1:], *ENDING)
-    assert read(*by_event(wire)) == read(wire, reader=LongWay())
+    assert read(*by_event(wire)) == read(wire, reader=SlowReader())
     first = sse(begins(), *[odd] * times, *STEADY[1:], *ENDING)
-    assert read(*by_event(first)) == read(first, reader=LongWay())
+    assert read(*by_event(first)) == read(first, reader=SlowReader())
 
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\x00", b"\x1f", b"\x7f", b"\r", b"\n", b"\t"])
 def test_a_byte_that_no_text_holds(byte: bytes) -> None:
     wire = sse(*STEADY, says("#")).replace(b"#", byte) + sse(*STEADY[1:], *ENDING)
-    assert read(*by_event(wire)) == read(wire, reader=LongWay())
+    assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_a_byte_that_no_text_holds(byte: bytes) -> None:
 def test_padding_is_told_when_it_changes(paddings: tuple[object, ...]) -> None:
     padded = [says(f"word{number}", obfuscation=paddings[number % 3]) for number in range(30)]
     wire = sse(begins(), *padded, *ENDING)
-    events = read(wire, reader=LongWay())
+    events = read(wire, reader=SlowReader())
     assert read(*by_event(wire)) == events
     pairs = by_event(wire)
     assert read(*(b"".join(pairs[place : place + 3]) for place in range(0, len(pairs), 3))) == events
 
 
-def test_padded_events_are_cast_too() -> None:
-    assert cast(sse(begins(), *(says("word", obfuscation="x" * number) for number in range(1, 20)))) == 18
+def test_padded_events_match_too() -> None:
+    assert matching(sse(begins(), *(says("word", obfuscation="x" * number) for number in range(1, 20)))) == 18
 
 
 def test_places_are_counted_on() -> None:
     broken = sse(*STEADY) + b"data: {\n\n"
     for wire in (broken, sse(*STEADY), sse(*STEADY, "[DONE]", says("x"))):
-        assert read(*by_event(wire)) == read(wire, reader=LongWay())
+        assert read(*by_event(wire)) == read(wire, reader=SlowReader())
     reader = StreamReader()
     for event in by_event(sse(*STEADY)):
         reader.feed(event)
@@ -131,19 +131,14 @@ def test_an_event_may_not_exceed_the_cap() -> None:
     assert "event-too-large" in [event.code for event in events if isinstance(event, Fault)]
 
 
-def in_chunks(data: bytes) -> bytes:
-    """An event as an HTTP chunk."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
 def read_in_chunks(*payloads: Json | str) -> tuple[StreamReader, list[int]]:
     """A reader of a steady stream, to which these events come as chunks; and what each of them says, in characters."""
     reader = StreamReader()
     for event in by_event(sse(*STEADY))[:-1]:
         reader.feed(event)
-    assert reader.mould is not None
-    read_chunk = reader.mould.read_chunk
-    return reader, [read_chunk(in_chunks(sse(payload))) for payload in payloads]
+    fast = reader.passthrough
+    assert fast is not None
+    return reader, [fast.feed(sse(payload)) for payload in payloads]
 
 
 @pytest.mark.parametrize("text", ["x", "水", "y" * 60, "y" * 200, "y" * 4_000, "y" * 70_000])
@@ -174,39 +169,29 @@ def test_chunks_of_anything_else_are_left_alone(odd: Json | str) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda chunk: chunk[:-1],
-        lambda chunk: chunk + b"\n",
-        lambda chunk: b"0" + chunk,
-        lambda chunk: chunk.upper(),
-        lambda chunk: chunk.replace(b"\r\n", b"\n"),
-        lambda chunk: chunk + chunk,
-        lambda chunk: chunk[:40] + b"\xff" + chunk[41:],
-        lambda chunk: chunk.replace(b"word", b"w\xffrd"),
-        lambda chunk: chunk.replace(b"word", b'w"rd'),
-        lambda chunk: chunk.replace(b"word", b"w\\rd"),
-        lambda chunk: chunk.replace(b"word", b"w\nrd"),
+        lambda event: event[:-1],
+        lambda event: event + b"\n",
+        lambda event: b"0" + event,
+        lambda event: event.upper(),
+        lambda event: event.replace(b"\n", b"\r\n"),
+        lambda event: event + event,
+        lambda event: event[:40] + b"\xff" + event[41:],
+        lambda event: event.replace(b"word", b"w\xffrd"),
+        lambda event: event.replace(b"word", b'w"rd'),
+        lambda event: event.replace(b"word", b"w\\rd"),
+        lambda event: event.replace(b"word", b"w\nrd"),
+        lambda event: event.replace(b"word", b""),
         lambda _: b"",
-        lambda _: b"\r\n",
-        lambda chunk: b"\r\n" + chunk,
+        lambda _: b"\n\n",
+        lambda event: b"\n\n" + event,
     ],
 )
 def test_spoilt_chunks_are_left_alone(spoil: Callable[[bytes], bytes]) -> None:
     reader, _ = read_in_chunks()
-    assert reader.mould is not None
-    chunk = in_chunks(sse(says("word")))
-    assert reader.mould.read_chunk(chunk) == 4
-    assert reader.mould.read_chunk(spoil(chunk)) == 0
-
-
-@pytest.mark.parametrize("length", [262, 4_103, 65_544])
-@pytest.mark.parametrize("line", [b"\r\n", b"0\r\n", b"", b"100\r\n"])
-def test_what_is_as_long_as_no_chunk_can_be_is_left_alone(length: int, line: bytes) -> None:
-    reader, _ = read_in_chunks()
-    assert reader.mould is not None
-    event = sse(says("x"))
-    long = sse(says("x" * (1 + length - len(line + event + b"\r\n"))))
-    assert len(line + long + b"\r\n") == length
-    assert reader.mould.read_chunk(line + long + b"\r\n") == 0
+    assert reader.passthrough is not None
+    event = sse(says("word"))
+    assert reader.passthrough.feed(event) == 4
+    assert reader.passthrough.feed(spoil(event)) == 0
 
 
 @pytest.mark.parametrize("padding", ["x", "xx", "xxxx", "z"])
@@ -215,9 +200,9 @@ def test_chunks_with_changing_padding(padding: str) -> None:
     reader = StreamReader()
     for event in by_event(sse(begins(), *padded[:2]))[:-1]:
         reader.feed(event)
-    assert reader.mould is not None
-    read_chunk = reader.mould.read_chunk
-    assert [read_chunk(in_chunks(sse(payload))) for payload in padded[2:]] == [5] * 7
+    fast = reader.passthrough
+    assert fast is not None
+    assert [fast.feed(sse(payload)) for payload in padded[2:]] == [5] * 7
     rest = sse(says("!", obfuscation=padding), finishes(obfuscation="y"), DONE)
     whole = read(sse(begins(), *padded) + rest)
     told = reader.feed(rest) + reader.close()

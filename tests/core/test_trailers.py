@@ -1,11 +1,11 @@
-"""The usual ending of an answer, which is held as a whole; and endings that only look so."""
+"""The usual ending of an answer, which is held until it is whole; and endings that only look so."""
 
 import pytest
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.events import UsageReport
 from penstock.core.usage import Tokens
-from tests.invariants import LongWay
+from tests.invariants import SlowReader
 from tests.streams import DONE, Json, begins, bill, by_event, chunk, counts, delta, finishes, fold, read, says, sse
 
 STEADY = [begins(), *(says(f"word{number} ") for number in range(4))]
@@ -33,11 +33,11 @@ USUAL: dict[str, list[Json | str]] = {
 @pytest.mark.parametrize("ending", USUAL.values(), ids=USUAL)
 def test_the_usual_ending_is_held_and_told_at_once(ending: list[Json | str]) -> None:
     wire = sse(*STEADY, *ending)
-    expected = read(wire, reader=LongWay())
+    expected = read(wire, reader=SlowReader())
     for pieces in (by_event(wire)[:-1], [*by_event(sse(*STEADY))[:-1], sse(*ending)]):
         reader = reader_of(*pieces)
-        assert reader.tail is not None
-        assert reader.tail.done
+        assert reader.trailer is not None
+        assert reader.trailer.done
         assert reader.done
         assert reader.frames == len(STEADY) + len(ending)
         assert read(*pieces) == expected
@@ -47,8 +47,8 @@ def test_the_usual_ending_is_held_and_told_at_once(ending: list[Json | str]) -> 
 @pytest.mark.parametrize("ending", USUAL.values(), ids=USUAL)
 def test_it_goes_on_as_it_came(ending: list[Json | str], include_usage: bool) -> None:
     reader = reader_of(*by_event(sse(*STEADY, *ending))[:-1])
-    tail, events = reader.tail, reader.close()
-    sent = StreamWriter(include_usage=include_usage).write_end(tail, events)
+    trailer, events = reader.trailer, reader.close()
+    sent = StreamWriter(include_usage=include_usage).write_end(trailer, events)
     usual = sse(ending[0], *(ending[1:-1] if include_usage else []), DONE)
     assert sent == usual or (include_usage and len(ending) < 3)
     told = fold(read(sse(*STEADY) + sent))
@@ -73,12 +73,12 @@ REPORTS: dict[str, Json] = {
 def test_what_the_usage_comes_to_is_known_before_it_is_told(report: Json) -> None:
     wire = sse(*STEADY, FINISH, bill(**report), DONE)
     reader = reader_of(*by_event(wire)[:-1])
-    tail, told = reader.tail, fold(read(wire, reader=LongWay()))
-    assert tail is not None
+    trailer, told = reader.trailer, fold(read(wire, reader=SlowReader()))
+    assert trailer is not None
     assert told.usage is not None
     assert not told.repairs
-    assert tail.tokens == Tokens.of(told.usage)
-    assert tail.reason == told.choices[0].finish_reason
+    assert trailer.tokens == Tokens.of(told.usage)
+    assert trailer.finish_reason == told.choices[0].finish_reason
     assert [event for event in reader.close() if isinstance(event, UsageReport)] == [UsageReport(told.usage)]
 
 
@@ -133,7 +133,7 @@ ODD: dict[str, list[Json | str]] = {
 @pytest.mark.parametrize("ending", ODD.values(), ids=ODD)
 def test_any_other_ending_is_read_as_ever(ending: list[Json | str]) -> None:
     wire = sse(*STEADY, *ending)
-    expected = read(wire, reader=LongWay())
+    expected = read(wire, reader=SlowReader())
     assert read(*by_event(wire)) == expected
     steady = by_event(sse(*STEADY))[:-1]
     tail = wire.removeprefix(b"".join(steady))
@@ -148,7 +148,7 @@ def test_any_other_ending_is_read_as_ever(ending: list[Json | str]) -> None:
 def test_other_bytes_in_the_ending_are_read_as_ever(rest: bytes) -> None:
     steady, finish = by_event(sse(*STEADY))[:-1], sse(FINISH)
     for pieces in ([finish, rest, sse(BILL, DONE)], [finish + rest, sse(BILL, DONE)], [finish, sse(BILL, DONE) + rest]):
-        assert read(*steady, *pieces) == read(b"".join([*steady, *pieces]), reader=LongWay())
+        assert read(*steady, *pieces) == read(b"".join([*steady, *pieces]), reader=SlowReader())
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_other_bytes_in_the_ending_are_read_as_ever(rest: bytes) -> None:
 )
 def test_usage_has_the_figures_that_clients_read(figures: dict[str, object]) -> None:
     reader = reader_of(*by_event(sse(*STEADY, FINISH, bill(**figures), DONE))[:-1])
-    sent = StreamWriter(include_usage=True).write_end(reader.tail, reader.close())
+    sent = StreamWriter(include_usage=True).write_end(reader.trailer, reader.close())
     assert b'"prompt_tokens":3,"completion_tokens":4,"total_tokens":7' in sent
 
 
@@ -169,28 +169,28 @@ def test_a_line_end_within_the_json_is_read_as_ever(place: bytes) -> None:
             frames = list(usual)
             frames[number] = frames[number].replace(place, place[:1] + b"\r" + place[1:], 1)
             reader = reader_of(*steady, *frames)
-            assert b"\r" not in StreamWriter().write_end(reader.tail, reader.close())
-            assert read(*steady, *frames) == read(b"".join([*steady, *frames]), reader=LongWay())
+            assert b"\r" not in StreamWriter().write_end(reader.trailer, reader.close())
+            assert read(*steady, *frames) == read(b"".join([*steady, *frames]), reader=SlowReader())
 
 
 def test_two_choices_end_as_ever() -> None:
     wire = sse(begins(), begins(1), says("a"), says("b", index=1), says("c"), FINISH, finishes(index=1), BILL, DONE)
-    assert read(*by_event(wire)) == read(wire, reader=LongWay())
+    assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
 def test_usage_that_came_before_is_merged_as_ever() -> None:
     early = says("x", usage=counts(3, 1) | {"prompt_tokens_details": {"cached_tokens": 2}})
     wire = sse(begins(), early, *STEADY[1:], FINISH, BILL, DONE)
-    assert read(*by_event(wire)) == read(wire, reader=LongWay())
+    assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
 @pytest.mark.parametrize("comment", [b"", b": a comment\n"])
 def test_what_is_held_is_known_in_every_lane(comment: bytes) -> None:
     reader = reader_of(*by_event(sse(*STEADY))[:-1])
-    held = [reader.held]
+    held = [reader.pending]
     for event in (FINISH, BILL):
         assert reader.feed(comment + sse(event)) == []
-        held.append(reader.held)
+        held.append(reader.pending)
     assert held == [0, 1, 2]
 
 
@@ -201,4 +201,4 @@ def test_what_a_nameless_stream_says_does_not_go_on_as_it_came(nameless: Json) -
         assert isinstance(payload, dict)
         reader.feed(sse(payload | nameless))
         assert not reader.untouched or payload is STEADY[0]
-        assert reader.tail is None
+        assert reader.trailer is None

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from penstock import ReasoningDelta, Start, StreamReader, TextDelta
-from penstock.core.dialects.openai_chat.habit import Habit
+from penstock.core.templates import OpeningTemplate
 from penstock.core.wire.frame import Framed
-from tests.invariants import LongWay, accustomed
+from tests.invariants import SlowReader, opening_of
 from tests.streams import DONE, ENVELOPE, Json, begins, bill, by_event, counts, delta, dumps, finishes, read, says, sse
 
 ENDING: list[Json | str] = [finishes(), bill(**counts(3, 12)), DONE]
@@ -38,14 +38,14 @@ def reads(wire: bytes) -> list[bytes]:
     return [piece for piece in by_event(wire) if piece]
 
 
-def by_habit(habit: Habit, wire: bytes) -> bool:
+def by_opening(opening: OpeningTemplate, wire: bytes) -> bool:
     """Whether an answer is read without its framer; it says the same in any case."""
-    reader = Counting(habit=habit)
-    assert read(*reads(wire), reader=reader) == read(wire, reader=LongWay())
+    reader = Counting(opening=opening)
+    assert read(*reads(wire), reader=reader) == read(wire, reader=SlowReader())
     return reader.framed == 0
 
 
-HABITS: dict[str, dict[str, Any]] = {
+OPENINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "with what made it": {"system_fingerprint": "fp_1"},
     "made by nobody": {"system_fingerprint": None},
@@ -55,35 +55,49 @@ HABITS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("fields", HABITS.values(), ids=HABITS)
+@pytest.mark.parametrize("fields", OPENINGS.values(), ids=OPENINGS)
 def test_the_second_answer_needs_no_framer(fields: dict[str, Any]) -> None:
-    habit = Habit()
-    assert not by_habit(habit, answer(1, **fields))
-    assert by_habit(habit, answer(2, **fields))
-    assert by_habit(habit, answer(3, **fields))
+    opening = OpeningTemplate()
+    assert not by_opening(opening, answer(1, **fields))
+    assert by_opening(opening, answer(2, **fields))
+    assert by_opening(opening, answer(3, **fields))
 
 
 def test_another_maker_or_padding_is_no_other_habit() -> None:
-    habit = accustomed(answer(1, system_fingerprint="fp_1", padding="aX3"))
-    assert by_habit(habit, answer(2, system_fingerprint="fp_2", padding="b"))
-    events = read(*reads(answer(3, system_fingerprint="fp_3", padding="cc")), reader=StreamReader(habit=habit))
+    opening = opening_of(answer(1, system_fingerprint="fp_1", padding="aX3"))
+    assert by_opening(opening, answer(2, system_fingerprint="fp_2", padding="b"))
+    events = read(*reads(answer(3, system_fingerprint="fp_3", padding="cc")), reader=StreamReader(opening=opening))
     assert events[0] == Start("chatcmpl-3", "sluice-1", 1_700_000_003)
     assert getattr(events[1], "fields", None) == {"system_fingerprint": "fp_3", "obfuscation": "cc"}
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_the_beginning_may_come_together_with_words(pieces: int) -> None:
-    habit, events = accustomed(answer(1)), reads(answer(2))
-    reader = Counting(habit=habit)
+    opening, events = opening_of(answer(1)), reads(answer(2))
+    reader = Counting(opening=opening)
     together = [b"".join(events[:pieces]), *events[pieces:]]
-    assert read(*together, reader=reader) == read(answer(2), reader=LongWay())
+    assert read(*together, reader=reader) == read(answer(2), reader=SlowReader())
     assert (reader.framed == 0) == (pieces < 7)  # with the finish in it, the first read is no beginning
 
 
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_an_opening_is_learned_with_whatever_it_comes(together: int) -> None:
+    def padded(number: int) -> list[bytes]:
+        named: Json = {"id": f"chatcmpl-{number}", "created": 1_700_000_000 + number}
+        chunks = [begins(), *map(says, WORDS)]
+        return [sse(chunk | named | {"obfuscation": "x" * (at + 1)}) for at, chunk in enumerate(chunks)]
+
+    opening, events = OpeningTemplate(), padded(1)
+    read(b"".join(events[:together]), *events[together:], reader=StreamReader(opening=opening))
+    reader = Counting(opening=opening)
+    assert read(*padded(2), reader=reader) == read(b"".join(padded(2)), reader=SlowReader())
+    assert reader.framed == 0
+
+
 def test_an_answer_of_no_words_at_all() -> None:
-    habit = accustomed(answer(1))
-    assert by_habit(habit, sse(begins(), finishes(), DONE))
-    assert not by_habit(habit, sse(begins(), DONE))
+    opening = opening_of(answer(1))
+    assert by_opening(opening, sse(begins(), finishes(), DONE))
+    assert not by_opening(opening, sse(begins(), DONE))
 
 
 ODD: dict[str, list[Json | str]] = {
@@ -117,9 +131,9 @@ ODD: dict[str, list[Json | str]] = {
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_an_answer_that_goes_another_way_is_read_the_long_way(odd: list[Json | str]) -> None:
     wire = sse(*odd)
-    for habit in (accustomed(answer(1)), accustomed(wire), accustomed(answer(1), wire), accustomed(wire, answer(1))):
+    for opening in (opening_of(answer(1)), opening_of(wire), opening_of(answer(1), wire), opening_of(wire, answer(1))):
         for pieces in (reads(wire), [wire]):
-            assert read(*pieces, reader=StreamReader(habit=habit)) == read(wire, reader=LongWay())
+            assert read(*pieces, reader=StreamReader(opening=opening)) == read(wire, reader=SlowReader())
 
 
 def test_thoughts_are_a_habit_too() -> None:
@@ -128,10 +142,10 @@ def test_thoughts_are_a_habit_too() -> None:
         thoughts = [delta({"reasoning_content": f"so {word}"}, **named) for word in WORDS]
         return sse(begins() | named, *thoughts, *(says(word, **named) for word in WORDS), DONE)
 
-    habit = accustomed(thinking(1))
-    reader = Counting(habit=habit)
+    opening = opening_of(thinking(1))
+    reader = Counting(opening=opening)
     events = read(*reads(thinking(2)), reader=reader)
-    assert events == read(thinking(2), reader=LongWay())
+    assert events == read(thinking(2), reader=SlowReader())
     assert ReasoningDelta(0, "so Hello", "reasoning_content") in events
     assert TextDelta(0, "Hello") in events
     assert reader.framed < len(reads(thinking(2))) - len(WORDS)
@@ -139,38 +153,38 @@ def test_thoughts_are_a_habit_too() -> None:
 
 def test_a_beginning_that_cannot_be_told_apart_is_not_learnt() -> None:
     twice = answer(1, service_tier="chatcmpl-1")  # its id stands in it twice
-    habit = accustomed(twice)
-    assert not by_habit(habit, answer(2, service_tier="chatcmpl-2"))
-    assert not by_habit(habit, answer(3, service_tier="chatcmpl-1"))
+    opening = opening_of(twice)
+    assert not by_opening(opening, answer(2, service_tier="chatcmpl-2"))
+    assert not by_opening(opening, answer(3, service_tier="chatcmpl-1"))
 
 
 def test_a_habit_that_changes_is_learnt_anew() -> None:
-    habit = Habit()
-    assert [by_habit(habit, answer(number)) for number in range(1, 20)] == [False] + [True] * 18
-    changed = [by_habit(habit, answer(number, service_tier="flex")) for number in range(20, 24)]
+    opening = OpeningTemplate()
+    assert [by_opening(opening, answer(number)) for number in range(1, 20)] == [False] + [True] * 18
+    changed = [by_opening(opening, answer(number, service_tier="flex")) for number in range(20, 24)]
     assert changed == [False, True, True, True]
 
 
 def test_where_each_answer_begins_in_its_own_way_that_is_tried_ever_more_seldom() -> None:
-    habit, learnt = Habit(), []
+    opening, learnt = OpeningTemplate(), []
     for number in range(100):
         wire = answer(number, service_tier=f"tier-{number}")
-        by_habit(habit, wire)
-        learnt.append(by_habit(habit, wire))
+        by_opening(opening, wire)
+        learnt.append(by_opening(opening, wire))
     assert sum(learnt) < 10
 
 
 def test_an_answer_beyond_its_cap_is_told_as_ever() -> None:
     head = dumps(begins()).encode()
-    habit = accustomed(answer(1))
+    opening = opening_of(answer(1))
     for cap in (len(head), len(head) + 5, len(head) + 8, len(head) + 9, len(head) + 100):
-        expected = read(*reads(answer(2)), reader=LongWay(max_event=cap))
-        assert read(*reads(answer(2)), reader=StreamReader(max_event=cap, habit=habit)) == expected
+        expected = read(*reads(answer(2)), reader=SlowReader(max_event=cap))
+        assert read(*reads(answer(2)), reader=StreamReader(max_event=cap, opening=opening)) == expected
 
 
 def test_what_is_told_does_not_change_later() -> None:
-    habit = accustomed(answer(1, padding="abc"))
-    reader = StreamReader(habit=habit)
+    opening = opening_of(answer(1, padding="abc"))
+    reader = StreamReader(opening=opening)
     first, *rest = reads(answer(2, padding="xyz"))
     events = reader.feed(first)
     told = json.dumps([getattr(event, "fields", None) for event in events])

@@ -1,0 +1,77 @@
+"""What is specific to chat completions in the fast path (`core/passthrough.py`)."""
+
+import re
+from typing import cast
+
+from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
+from penstock.core.dialects.openai_chat.trailer import ChatTrailer
+from penstock.core.events import ChoiceStart, Event, Extra, Start, TextDelta
+from penstock.core.passthrough_format import (
+    OpeningField,
+    OpeningFormat,
+    PassThroughFormat,
+    Path,
+    Slot,
+    TextEvent,
+    TrailerFormat,
+)
+
+_PADDING = "obfuscation"
+_FINGERPRINT = "system_fingerprint"
+
+
+def _text_path(event: TextEvent) -> Path:
+    return ("choices", 0, "delta", "content" if isinstance(event, TextDelta) else event.native)
+
+
+def _tell_padding(fields: dict[str, object]) -> Event:
+    return Extra("chunk", fields)
+
+
+def _open(known: list[Event], values: dict[str, bytes]) -> tuple[list[Event], dict[str, object]]:
+    """The events of an opening, made of those of another one; and the extras of its stream."""
+    start, choice = known[0], known[-1]
+    assert isinstance(start, Start)
+    told: dict[str, object] = {}
+    if len(known) == 3:  # extras stand between the two
+        extra = known[1]
+        assert isinstance(extra, Extra)
+        told = extra.fields.copy()
+        for name in (_FINGERPRINT, _PADDING):
+            if name in values:
+                told[name] = values[name].decode()
+    opened = Start(values["id"].decode(), start.model, int(values["created"]))
+    # What is told does not change any more; the extras of the stream do.
+    return [opened, Extra("chunk", told), choice] if told else [opened, choice], told.copy()
+
+
+def _choice(events: list[Event]) -> int:
+    choice = events[-1]
+    assert isinstance(choice, ChoiceStart)
+    return choice.choice
+
+
+def _trailer(opening: list[Event], fields: dict[str, object]) -> ChatTrailer:
+    start = opening[0]
+    assert isinstance(start, Start)
+    return ChatTrailer((start.id, start.model, start.created), fields, _choice(opening))
+
+
+CHAT_PASS_THROUGH = PassThroughFormat(
+    text_path=_text_path,
+    slots=(Slot(_PADDING, (_PADDING,), "padding"),),
+    tell_padding=_tell_padding,
+    opening=OpeningFormat(
+        fields=(
+            OpeningField("id", ("id",), "token"),
+            OpeningField("created", ("created",), "seconds"),
+            OpeningField(_FINGERPRINT, (_FINGERPRINT,), "token", if_repeated=True),
+            OpeningField(_PADDING, (_PADDING,), "padding"),
+        ),
+        make=_open,
+        choice=_choice,
+    ),
+    # Text that matched no template, because of an escape in it, has no finish reason.
+    trailer=TrailerFormat(mark=re.compile(rb'"finish_reason": ?"'), make=_trailer),
+    frames=lambda reader: cast("OpenAIChatReader", reader),
+)
