@@ -392,7 +392,7 @@ class Search:
         cost = await cost_of(pattern)
         self.tried += 1
         worst = self.worst[pattern.kind]
-        scale = max(_COMPARED[pattern.kind] / pattern.size, 1)
+        scale = max(_COMPARED[pattern.kind] / len(pattern.data()), 1)  # a unit may be longer than the size
         if cost.ms * scale > self._least[pattern.kind]:  # again: it may have been the machine
             cost = min([cost, await cost_of(pattern), await cost_of(pattern)], key=lambda cost: cost.ms)
         key, score = self._key(pattern), cost.ms * scale
