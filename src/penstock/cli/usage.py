@@ -38,8 +38,7 @@ def command(asked: Asked, by: str, *, as_json: bool, as_csv: bool) -> None:
     """Sum up the calls in the ledger: tokens, and what they cost.
 
     Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a
-    price; calls in which something has none are "unpriced". It is "approximate" where the rate of a service tier, or of
-    what was written into a cache for an hour, is not certain.
+    price; calls in which something has none are "unpriced". It is "approximate" where a rate is not certain.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
