@@ -15,72 +15,61 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.gateway import relay, watchdog
+from penstock.gateway import relay
 from penstock.gateway.call import Attempt, Call
 from penstock.gateway.control import AttemptControl
 from penstock.gateway.relay import Relay
-from penstock.gateway.watchdog import Watchdog
 
-# What stands in `Relay._on_text_chunk` and in `Watchdog.advance` so that somebody may look, and what stands there
-# without it.
-READING_ALONG = (("if self._call.on_text is not None:", "if False:"),)
-GAPS = (
-    ("    gap = now - self._progress\n", ""),
-    ("    gaps = self._gaps\n    gaps.counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
-    ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - self.started)\n", ""),
+# What stands in `Relay._on_text_chunk` so that somebody may look, and what stands there without it.
+OBSERVING = (
+    ("if self._call.on_text is not None:", "if False:"),
+    ("    gap = now - watchdog.progress\n", ""),
+    ("    gaps = watchdog.gaps\n    gaps.counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
+    ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - watchdog.started)\n", ""),
 )
 _EVENTS = 20_000
 _ROUNDS = 25
 _APART_S = 0.005
 
 _Forwarder = Callable[[bytes, bytes], bool]
-_Replacements = tuple[tuple[str, str], ...]
 
 
 def idle_us() -> float:
     """Microseconds for each event, the median of the rounds."""
-    forwards = textwrap.dedent(inspect.getsource(Relay._on_text_chunk))
-    advances = textwrap.dedent(inspect.getsource(Watchdog.advance))
-    with_it = _made(forwards, advances)
-    without = _made(unobserved(forwards, READING_ALONG), unobserved(advances, GAPS))
+    whole = textwrap.dedent(inspect.getsource(Relay._on_text_chunk))
+    with_it, without = _made(whole), _made(unobserved(whole))
     differences = [_seconds(with_it) - _seconds(without) for _ in range(_ROUNDS)]
     return statistics.median(differences) / _EVENTS * 1e6
 
 
-def unobserved(source: str, observing: _Replacements) -> str:
+def unobserved(source: str) -> str:
     """The code without what observes. Raises `ValueError` where that is not what it was."""
-    for words, instead in observing:
+    for words, instead in OBSERVING:
         if source.count(words) != 1:
             raise ValueError(f"{words!r} is not in the relay as it was: look at bench/watching/unwatched.py")
         source = source.replace(words, instead)
     return source
 
 
-def _made(forwards: str, advances: str) -> _Forwarder:
+def _made(source: str) -> _Forwarder:
     """What this code makes, on a relay whose sockets and pass-through cost next to nothing."""
+    names: dict[str, Any] = dict(vars(relay))
+    exec(compile(source, "<forwarding>", "exec"), names)
     attempt = Attempt("provider", "model")
-    watching = SimpleNamespace(
-        loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
-        _gaps=attempt.gaps,
-        started=0.0,
-        _progress=0.0,
-    )
     forwarding = SimpleNamespace(
-        _advance=partial(_compiled(advances, vars(watchdog), "advance"), watching),
+        _watchdog=SimpleNamespace(
+            loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
+            gaps=attempt.gaps,
+            started=0.0,
+            progress=0.0,
+        ),
         _call=Call("req_1", "model", stream=True, started=0.0),
         _attempt=attempt,
         _control=AttemptControl(attempt),
         _feed=_five,
         _write_chunk=_nothing,
     )
-    return partial(_compiled(forwards, vars(relay), "_on_text_chunk"), forwarding)
-
-
-def _compiled(source: str, module: dict[str, Any], name: str) -> Callable[..., Any]:
-    names = dict(module)
-    exec(compile(source, "<forwarding>", "exec"), names)
-    made: Callable[..., Any] = names[name]
-    return made
+    return partial(names["_on_text_chunk"], forwarding)
 
 
 def _five(_chunk: bytes) -> int:

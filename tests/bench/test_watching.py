@@ -45,7 +45,7 @@ def test_what_observing_an_event_takes_can_be_measured() -> None:
 
 def test_a_relay_that_was_changed_is_not_timed() -> None:
     with pytest.raises(ValueError, match="look at bench/watching/unwatched"):
-        unwatched.unobserved("def _on_text_chunk(self): ...", unwatched.READING_ALONG)
+        unwatched.unobserved("def _on_text_chunk(self): ...")
 
 
 def test_the_median_lies_within_its_range() -> None:

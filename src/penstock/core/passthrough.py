@@ -80,29 +80,28 @@ class PassThrough:
     """The opening, if it was read here and the slow path does not know of it yet."""
     forwardable = False
     """Whether the bytes that were fed last are healthy and whole events: they may be forwarded as they are."""
-    on_text: Callable[[str], int] = len
-    """Given the text of each event that `feed` takes; returns its length."""
     frame_reader: FastFrameReader | None = None
     grammar: Grammar | None = None
     """Those of the slow path, once it has read something of this stream."""
     fields: dict[str, object]
     """The fields of the stream, padding among them."""
-    frames = 0
-    """Events read here of which the slow path does not know yet."""
-    # Their bytes, and those of the last one.
-    _size = _last = 0
-    # What the next event begins with, and what it ends with if its padding is the same. Nothing starts or ends with an
-    # empty tuple.
-    _before: bytes | tuple[()] = ()
-    _behind: bytes | tuple[()] = ()
-    _text_at = _text_end = 0
-    _counts: Mapping[str, int] | None = None  # the counters of the next event, if it has such
 
     def __init__(self, format: PassThroughFormat, max_event: int, openings: OpeningTemplate | None) -> None:
         self.format = format
         self.max_event = max_event
         """How many bytes one event may have."""
         self._openings = openings if format.opening is not None else None
+        # What `feed` needs; an attribute of the instance is found faster than one of the class.
+        self.on_text: Callable[[str], int] = len
+        """Given the text of each event that `feed` takes; returns its length."""
+        self.frames = self._size = self._last = 0
+        """Events read here of which the slow path does not know yet; their bytes, and those of the last one."""
+        # What the next event begins with, and what it ends with if its padding is the same. Nothing starts or ends with
+        # an empty tuple.
+        self._before: bytes | tuple[()] = ()
+        self._behind: bytes | tuple[()] = ()
+        self._text_at = self._text_end = 0
+        self._counts: Mapping[str, int] | None = None  # the counters of the next event, if it has such
 
     # Text deltas.
 

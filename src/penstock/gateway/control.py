@@ -33,8 +33,6 @@ class CountsText(Protocol):
 class AttemptControl:
     """Stops, pauses and limits one attempt, and keeps its transcript."""
 
-    check_at = NO_LIMIT
-    """When the attempt has sent so many characters, `check` must be called."""
     on_limit: Callable[[], None] | None = None
     """Called once when the limit is reached."""
     reader: CountsFrames | None = None
@@ -49,6 +47,8 @@ class AttemptControl:
 
     def __init__(self, attempt: CountsText) -> None:
         self._attempt = attempt
+        self.check_at = NO_LIMIT
+        """When the attempt has sent so many characters, `check` must be called."""
 
     @property
     def limit(self) -> int:

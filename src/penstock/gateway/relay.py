@@ -22,6 +22,7 @@ correct: `core/passthrough.py`.
 
 import asyncio
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -59,6 +60,7 @@ from penstock.gateway.failure import (
     from_transport,
     redacted,
 )
+from penstock.gateway.gaps import BOUNDS
 from penstock.gateway.sides import Client, Connection, Nobody, Patience
 from penstock.gateway.tape import Tape
 from penstock.gateway.transcript import SPOKEN
@@ -98,8 +100,7 @@ class Relay:
     _pending = 0  # how much is known that is told at the end only
     _kept = 0  # bytes of an unstreamed answer
     _answer: Accumulator | None = None
-    # What reads chunks that need no parser, what notes that they came, and what sends them on.
-    _advance: Callable[[], None]
+    # What reads chunks that need no parser, and what sends them on.
     _feed: Callable[[bytes], int]
     _write_chunk: Callable[[bytes], None]
     # Called once, where the client has left and the provider was heard out without it.
@@ -280,7 +281,6 @@ class Relay:
             return
         self._keep_text(fast, template)
         self._feed = fast.feed
-        self._advance = self._watchdog.advance
         self._write_chunk = write
         connection.on_chunk = self._on_text_chunk
 
@@ -294,7 +294,8 @@ class Relay:
         fast = self._passthrough
         if fast is None or fast.template is None or self._call.on_text is not None:
             return False
-        self._keep_text(fast, fast.template)
+        if self._control.transcript is not None:
+            self._keep_text(fast, fast.template)
         chars = fast.feed(payload)
         if not chars:
             return False
@@ -311,13 +312,23 @@ class Relay:
         self._count(chars)
 
     def _on_text_chunk(self, payload: bytes, raw: bytes) -> bool:
-        """More text, if it matches. Nearly every event comes here, so what `_count` does is written out."""
+        """More text, if it matches.
+
+        Nearly every event comes here: so what `Watchdog.advance` and `_count` do is written out.
+        """
         if self._call.on_text is not None:
             return False  # whoever reads along is told by the slow path
         chars = self._feed(payload)
         if not chars:
             return self._on_trailer_chunk(payload, raw)
-        self._advance()
+        watchdog = self._watchdog
+        now = watchdog.loop.time()
+        gap = now - watchdog.progress
+        watchdog.progress = now
+        gaps = watchdog.gaps
+        gaps.counts[bisect_left(BOUNDS, gap)] += 1
+        if gap > gaps.notable_s:
+            gaps.note(gap, now - gap - watchdog.started)
         self._write_chunk(raw)
         attempt = self._attempt
         attempt.said = said = attempt.said + chars

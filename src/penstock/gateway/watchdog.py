@@ -59,16 +59,17 @@ class Watchdog:
         self.loop = loop = asyncio.get_running_loop()
         self.until = until
         """When the total time is over."""
-        self.started = self._progress = loop.time()
+        self.started = self.progress = loop.time()
+        """When it began, and when the last event came."""
         self._watched: Watched | None = watched
         self._patience = patience
-        self._gaps = gaps
+        self.gaps = gaps
         self._streamed = streamed
 
     def first_event(self) -> None:
         """The first event has come."""
         self.seen_event = True
-        self._progress = now = self.loop.time()
+        self.progress = now = self.loop.time()
         self._uncounted_s = now
         if self._timer is not None and self._timer.when() > now + self._patience.gap_s:
             self.arm()
@@ -76,9 +77,9 @@ class Watchdog:
     def advance(self) -> None:
         """An event has come after another one."""
         now = self.loop.time()
-        gap = now - self._progress
-        self._progress = now
-        gaps = self._gaps
+        gap = now - self.progress
+        self.progress = now
+        gaps = self.gaps
         gaps.counts[bisect_left(BOUNDS, gap)] += 1
         if gap > gaps.notable_s:
             gaps.note(gap, now - gap - self.started)
@@ -86,13 +87,13 @@ class Watchdog:
     def resume(self) -> None:
         """The provider need not wait any more: the pause is no gap, and time counts again."""
         now = self.loop.time()
-        self._uncounted_s += now - self._progress
-        self._progress = now
+        self._uncounted_s += now - self.progress
+        self.progress = now
 
     def stop(self) -> None:
         """The attempt has ended. The reference to it is dropped, so that both are freed at once."""
         self._watched = None
-        self._gaps.total_s = self._progress - self._uncounted_s if self.seen_event else 0.0
+        self.gaps.total_s = self.progress - self._uncounted_s if self.seen_event else 0.0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -116,9 +117,9 @@ class Watchdog:
         due = self.until
         if not self.paused:
             wait = patience.gap_s if self.seen_event else patience.first_event_s
-            due = min(due, self._progress + (_AFTER_DONE_S if self._watched.done else wait))
+            due = min(due, self.progress + (_AFTER_DONE_S if self._watched.done else wait))
         if self._streamed and patience.heartbeat_s:
-            due = min(due, max(self._progress, self._beaten) + patience.heartbeat_s)
+            due = min(due, max(self.progress, self._beaten) + patience.heartbeat_s)
         self._timer = self.loop.call_at(max(due, now + _SOON_S), self._on_time)
 
     def _on_time(self) -> None:
@@ -128,7 +129,7 @@ class Watchdog:
             return
         now = self.loop.time()
         patience = self._patience
-        silent = now - self._progress
+        silent = now - self.progress
         if now >= self.until:
             watched.time_out(from_transport("upstream_timeout_total", "the answer took too long"))
         elif self.paused:
@@ -145,7 +146,7 @@ class Watchdog:
             watched.time_out(from_transport("upstream_timeout_idle", message))
         if watched.over:
             return
-        if self._streamed and patience.heartbeat_s and now - max(self._progress, self._beaten) >= patience.heartbeat_s:
+        if self._streamed and patience.heartbeat_s and now - max(self.progress, self._beaten) >= patience.heartbeat_s:
             self._beaten = now
             watched.send_heartbeat()
         self.arm()
