@@ -74,6 +74,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"\x1f\x8b\x08" + TICKER_STREAM, ASSUMED),
         (b'{"error": {"message": "no"}}', ASSUMED),
         (b"[" * 100_000, ASSUMED),
+        (b"data: " + b"{}" * 400_000 + b"\n\n", ASSUMED),
         (frames(OPEN) + sse(begins()), ASSUMED),
     ],
     ids=[
@@ -89,6 +90,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> None:
         "compressed",
         "anyone's error",
         "deep",
+        "too complex",
         "as much for one as for another",
     ],
 )

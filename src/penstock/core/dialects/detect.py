@@ -18,7 +18,7 @@ from penstock.core.dialects.dialect import Detector
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.events import Fault
 from penstock.core.wire.frame import Frame, Framed
-from penstock.core.wire.payload import decode, is_too_deep
+from penstock.core.wire.payload import TooComplexError, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
 
 # A stream may begin with heartbeats, which tell nothing; after these come the events that do.
@@ -103,8 +103,11 @@ def detect(reads: Iterable[bytes], path: str = "", content_type: str = "") -> De
 
 
 def _objects(data: bytes) -> Iterator[dict[str, object]]:
-    """The JSON objects of a frame; none where it is no JSON."""
-    payload = None if is_too_deep(data) else decode(data)
+    """The JSON objects of a frame; none where it is no JSON, or would take too long to read."""
+    try:
+        payload = None if is_too_deep(data) else decode(data)
+    except TooComplexError:
+        payload = None
     for value in payload.values[:MAX_FRAMES] if payload is not None else ():
         for each in value[:MAX_FRAMES] if isinstance(value, list) else (value,):
             if isinstance(each, dict):
