@@ -40,11 +40,12 @@ def broken_promises(data: bytes, random: Random) -> list[str]:
     return examine(data, random)[0]
 
 
-def opening_of(*streams: bytes) -> OpeningTemplate:
-    """The opening that is learned from these streams, read one after another."""
+def opening_of(*streams: bytes, together: int = 1) -> OpeningTemplate:
+    """The opening that is learned from these streams, read one after another, the first events of each together."""
     opening = OpeningTemplate()
     for stream in streams:
-        read(*by_event(stream), reader=StreamReader(opening=opening))
+        events = by_event(stream)
+        read(b"".join(events[:together]), *events[together:], reader=StreamReader(opening=opening))
     return opening
 
 
@@ -106,7 +107,7 @@ def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str]
         broken.append("read event by event, it gives other events")
     if read(data, reader=SlowReader()) != events:
         broken.append("the fast path gives other events")
-    for opening in (opening_of(data), opening_of(before or data)):
+    for opening in (opening_of(data, together=random.randint(1, 3)), opening_of(before or data)):
         pieces = random.choice((by_event, lambda data: split(data, random)))(data)
         if read(*pieces, reader=StreamReader(opening=opening)) != events:
             broken.append("with a known opening, it gives other events")

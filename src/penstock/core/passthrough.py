@@ -316,6 +316,9 @@ class PassThrough:
         self.fields = opening.fields
         self._before = opening.before
         self._text_at = len(opening.before)
+        if not opening.template.slots:
+            self._behind = opening.template.behind
+            self._text_end = -len(self._behind)
 
     def feed_trailer(self, data: bytes) -> StreamTrailer | None:
         """Take in whole frames if they are of the usual ending, which is returned then. They must be fed if not."""
