@@ -415,7 +415,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         request = endpoint.request(body)
         if call.trace is not None:
             request = self._traced(request)
-        connection.send(request, relay if tape is None else tape)
+        connection.send(request, relay if tape is None else tape, recorded=tape is not None)
 
     async def _ask_here(self) -> None:
         """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""

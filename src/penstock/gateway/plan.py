@@ -28,8 +28,8 @@ _MAX_BODY = 32_000_000
 class AskedConnection(Connection, Protocol):
     """A connection, as the pipeline sees it."""
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request; its answer goes to the receiver."""
+    def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
+        """Send a request; its answer goes to the receiver. `recorded`: reads are to stay as they came if they can."""
 
 
 class Endpoint(Protocol):

@@ -26,6 +26,8 @@ from penstock.http.limits import UpstreamLimits
 _STALE_S = 0.5
 # What is dealt with at a time. The worst that these bytes can be, a thousand tiny events, takes some 15 ms to read.
 _TURN = 3_072
+# The same for an answer that is recorded: reads of usual sizes stay whole, as captures are to show them.
+_RECORDED_TURN = 16_384
 # How many hexadecimal digits the size of a chunk has; nearly all have three.
 _LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
 LONGEST_READ = 262_144
@@ -87,6 +89,7 @@ class UpstreamConnection(asyncio.Protocol):
     _complete = _keep_alive = False
     _bare_bytes = 0  # of the answer, since the last piece of its body
     _rest = b""  # what has come, and is dealt with in its turn
+    _turn_size = _TURN
     _turn: asyncio.Handle | None = None
     _paused = False
     _lost: tuple[Exception | None] | None = (
@@ -129,8 +132,9 @@ class UpstreamConnection(asyncio.Protocol):
         read = self._read.partition(b"\r\n\r\n")[2] if self._opening else self._read
         return pieces if read == chunks and chunks.count(b"\r") == 2 * len(pieces) else ()
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
-        """Send a request; its answer goes to the receiver."""
+    def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
+        """Send a request; its answer goes to the receiver. `recorded`: reads are to stay as they came if they can."""
+        self._turn_size = _RECORDED_TURN if recorded else _TURN
         assert self._transport is not None
         assert self._receiver is None
         self._receiver = receiver
@@ -182,7 +186,7 @@ class UpstreamConnection(asyncio.Protocol):
             if data.startswith(line) and data.endswith(b"\r\n") and on_chunk(data[start:-2], data):
                 return
             self.on_chunk = None
-        if self._rest or len(data) > _TURN:
+        if self._rest or len(data) > self._turn_size:
             data = self._part(data)
             if not data:
                 return
@@ -219,7 +223,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._rest += data
         if self._paused or self._turn is not None:
             return b""
-        part, self._rest = self._rest[:_TURN], self._rest[_TURN:]
+        part, self._rest = self._rest[: self._turn_size], self._rest[self._turn_size :]
         self._read_on()
         return part
 

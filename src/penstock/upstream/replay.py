@@ -231,7 +231,7 @@ class ReplayConnection:
         self._player: Player | None = None
         self._paused = False
 
-    def send(self, request: bytes, receiver: Receiver) -> None:
+    def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:  # noqa: ARG002
         """Have a capture chosen, and begin to play it."""
         self._receiver = receiver
         self._ask(request, self._play)
