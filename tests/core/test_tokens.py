@@ -1,7 +1,7 @@
 """Tokens: what a provider's report comes to when it is booked."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -117,6 +117,7 @@ def _report(figures: list[int | None]) -> Usage:
 
 
 @given(st.lists(st.none() | st.integers(-2, 40) | st.sampled_from((10**8, 10**30)), min_size=8, max_size=8))
+@example([0, -1, 0, None, None, None, None, 1])
 def test_no_more_is_billed_than_the_totals_allow(figures: list[int | None]) -> None:
     usage = _report(figures)
     tokens = Tokens.of(usage)

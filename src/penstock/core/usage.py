@@ -116,7 +116,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
     def apart(self) -> tuple[str, ...]:
         """The parts that the total shows to be counted beside their wholes: the fewest that explain it."""
-        if self.input is None or self.output is None or self.total is None:
+        if self.input is None or self.output is None or self.total is None or min(self.input, self.output) < 0:
             return ()
         beside = self.total - self.input - self.output
         counts = {name: count for name in _WHOLE if (count := getattr(self, name) or 0) > 0}
