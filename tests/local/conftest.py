@@ -32,18 +32,18 @@ def weights() -> Path:
 def starter() -> Iterator[Serve]:
     with ExitStack() as stack:
 
-        def serve(text: str, *arguments: str, **environment: str) -> Served:
+        def serve(text: str, *arguments: str, log: str = "json", **environment: str) -> Served:
             # Not one of pytest's, whose names are too long for sockets.
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="pl-", ignore_cleanup_errors=True))
             upstream = stack.enter_context(Upstream())
-            return stack.enter_context(Served(Path(folder), upstream, text, environment, arguments))
+            return stack.enter_context(Served(Path(folder), upstream, text, environment, arguments, log))
 
         yield serve
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves by a configuration of one's own: `serve(text, *arguments, VARIABLE=value)`."""
+    """Serves by a configuration of one's own: `serve(text, *arguments, log="pretty", VARIABLE=value)`."""
     with starter() as serve:
         yield serve
 

@@ -38,10 +38,11 @@ class Served(Gateway):
         configuration: str,
         environment: Mapping[str, str],
         arguments: tuple[str, ...] = (),
+        log: str = "json",
     ) -> None:
         self._short = folder / "t"
         self._short.mkdir()
-        text = f'[server]\nlog = "json"\ndrain_s = 1.0\n{configuration}'.replace("UPSTREAM", upstream.url)
+        text = f'[server]\nlog = "{log}"\ndrain_s = 1.0\n{configuration}'.replace("UPSTREAM", upstream.url)
         variables = {"TMPDIR": str(self._short), **environment}
         super().__init__(folder, upstream, text, arguments=arguments, environment=variables)
 

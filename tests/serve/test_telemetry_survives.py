@@ -23,26 +23,27 @@ from tests.serve.collectors import Collector
 from tests.serve.scrapes import of_worker, parse, scrape, value
 
 
-def over(surface: str) -> Call:
-    """A call that is over, with one attempt."""
-    call = Call(secrets.token_hex(4), "m", stream=True, started=0.0, surface=surface, trace=trace_of(""))
+def over(*, broken: bool = False) -> Call:
+    """A call that is over, with one attempt; perhaps one of which nothing can be told."""
+    call = Call(secrets.token_hex(4), "m", stream=True, started=0.0, trace=trace_of(""))
+    if broken:
+        call.parameters = None  # type: ignore[assignment]
     call.span = new_span()
     call.attempts = [Attempt("main", "m", ending="completed")]
     call.ending = "completed"
     return call
 
 
-def test_a_call_of_a_surface_without_a_name_costs_its_own_spans_and_no_others() -> None:
-    """As one does that was added, and not named in the conventions."""
+def test_a_call_of_which_nothing_can_be_told_costs_its_own_spans_and_no_others() -> None:
     said, dropped = list[str](), list[int]()
 
     async def run(collector: Collector) -> None:
         traces = Traces(TelemetrySettings(otlp=collector.url, interval_s=0.1), dropped.append, said.append)
-        for surface in ("chat", "of-tomorrow", "of-tomorrow", "chat"):
-            call = over(surface)
+        for broken in (False, True, True, False):
+            call = over(broken=broken)
             traces.settled(call, entry_of(call, lambda *_: 0))
         await asyncio.to_thread(collector.until, lambda: len(collector.spans) == 4)
-        call = over("chat")  # the thread is there still
+        call = over()  # the thread is there still
         traces.settled(call, entry_of(call, lambda *_: 0))
         await asyncio.to_thread(collector.until, lambda: len(collector.spans) == 6 and collector.metrics)
         await asyncio.sleep(0)
@@ -51,7 +52,7 @@ def test_a_call_of_a_surface_without_a_name_costs_its_own_spans_and_no_others() 
     with Collector() as collector:
         asyncio.run(run(collector))
     assert sum(dropped) == 4  # two calls, each with an attempt
-    assert [words for words in said if "KeyError" in words] == ["telemetry of a call is dropped: KeyError"]
+    assert [words for words in said if "Error" in words] == ["telemetry of a call is dropped: AttributeError"]
 
 
 class Strange:
