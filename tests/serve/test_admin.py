@@ -59,6 +59,7 @@ class Served:
     def __init__(self, gateway: Gateway, token: str = "") -> None:
         self.gateway = gateway
         self.state = gateway.file.parent / "state"
+        gateway.until(lambda: _ADMIN.search("".join(gateway.output)))  # it is said after the clients' port
         found = _ADMIN.search("".join(gateway.output))
         assert found, gateway.output
         self.place, self.port = found[1], int(found[2])
