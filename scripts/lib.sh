@@ -102,6 +102,39 @@ install_browser() (
     apt-get install -y --no-install-recommends chromium || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 )
 
+# The tools that check the page's code, as package.json pins them, from npm. Sets `page_tools` to the folder of their
+# commands; it stays empty where there is no Node or the packages cannot be fetched. The folder is named after
+# package.json's checksum, so a changed pin installs anew, and it is renamed into place when it is complete.
+prepare_page_tools() {
+    page_tools=
+    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+        say "there is no Node, so the page's code is not checked"
+        return
+    fi
+    folder=$root/.cache/page-tools/$(cksum <package.json | tr ' ' '-')
+    if [ ! -d "$folder" ] && [ "${PENSTOCK_OFFLINE:-0}" = 0 ]; then
+        take_lock
+        if [ ! -d "$folder" ]; then      # another process may have installed them while this one waited
+            install_page_tools "$folder" || true
+        fi
+        release_lock
+    fi
+    if [ -d "$folder" ]; then
+        page_tools=$folder/node_modules/.bin
+    else
+        say "Prettier and TypeScript cannot be installed, so the page's code is not checked"
+    fi
+}
+
+install_page_tools() {
+    say "installing Prettier and TypeScript, which check the page's code"
+    rm -rf "$1.partial"
+    mkdir -p "$1.partial"
+    cp package.json "$1.partial"
+    (cd "$1.partial" && npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) &&
+        mv "$1.partial" "$1"
+}
+
 is_whole() {
     has_packages "$1" && has_project && finds penstock
 }

@@ -3,27 +3,43 @@
   const found = [];
   const say = (what, element) => found.push(`${what}: ${element.outerHTML.slice(0, 120)}`);
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const seen = (element) => element.checkVisibility({ visibilityProperty: true }) && !element.closest('[aria-hidden="true"]');
+  const seen = (element) =>
+    element.checkVisibility({ visibilityProperty: true }) && !element.closest('[aria-hidden="true"]');
 
   // Names
   const nameOf = (element) => {
-    const by = (element.getAttribute('aria-labelledby') ?? '').split(' ').map((id) => document.getElementById(id)?.textContent ?? '').join('');
+    const by = (element.getAttribute('aria-labelledby') ?? '')
+      .split(' ')
+      .map((id) => document.getElementById(id)?.textContent ?? '')
+      .join('');
     const label = element.labels ? [...element.labels].map((each) => each.textContent).join('') : '';
     const own = /^(INPUT|SELECT|TEXTAREA)$/.test(element.tagName) ? '' : element.textContent;
     return (element.getAttribute('aria-label') || by || label || own || element.getAttribute('alt') || '').trim();
   };
-  for (const element of all('a[href], button, input, select, textarea, summary, [role="log"], [role="region"], [role="img"], [role="group"], [role="search"], nav, aside, section.panel')) {
+  for (const element of all(
+    'a[href], button, input, select, textarea, summary, [role="log"], [role="region"], [role="img"], [role="group"], [role="search"], nav, aside, section.panel',
+  )) {
     if (seen(element) && !nameOf(element)) say('it has no name', element);
   }
   for (const element of all('svg, img')) {
-    const told = element.closest('[aria-hidden="true"]') || (element.getAttribute('role') === 'img' && nameOf(element)) || element.getAttribute('alt');
+    const told =
+      element.closest('[aria-hidden="true"]') ||
+      (element.getAttribute('role') === 'img' && nameOf(element)) ||
+      element.getAttribute('alt');
     if (!told) say('a picture without words', element);
   }
   for (const element of all('th')) if (!element.textContent.trim()) say('a column without a name', element);
   for (const element of all('table')) if (!element.caption?.textContent) say('a table without a caption', element);
 
   // Structure
-  for (const [selector, number] of [['main', 1], ['h1', 1], ['body > header', 1], ['nav[aria-label]', 1], ['html[lang]', 1], ['[aria-live]:not([aria-live="off"])', null]]) {
+  for (const [selector, number] of [
+    ['main', 1],
+    ['h1', 1],
+    ['body > header', 1],
+    ['nav[aria-label]', 1],
+    ['html[lang]', 1],
+    ['[aria-live]:not([aria-live="off"])', null],
+  ]) {
     const there = all(selector).length;
     if (number === null ? there < 1 : there !== number) found.push(`there are ${there} of ${selector}`);
   }
@@ -34,14 +50,24 @@
     level = here;
   }
   const ids = all('[id]').map(({ id }) => id);
-  for (const id of new Set(ids)) if (ids.filter((each) => each === id).length > 1) found.push(`the id ${id} is there twice`);
+  for (const id of new Set(ids))
+    if (ids.filter((each) => each === id).length > 1) found.push(`the id ${id} is there twice`);
   for (const element of all('[tabindex]')) if (element.tabIndex > 0) say('it jumps the queue', element);
   for (const element of all('[style]')) say('a style in markup', element);
   for (const element of all('*')) {
-    const scrolls = element.scrollHeight > element.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(element).overflowY);
-    if (scrolls && seen(element) && element !== document.documentElement && element.tabIndex < 0 && !element.querySelector('a, button')) say('it scrolls, but not by keyboard', element);
+    const scrolls =
+      element.scrollHeight > element.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(element).overflowY);
+    if (
+      scrolls &&
+      seen(element) &&
+      element !== document.documentElement &&
+      element.tabIndex < 0 &&
+      !element.querySelector('a, button')
+    )
+      say('it scrolls, but not by keyboard', element);
   }
-  if (document.documentElement.scrollWidth > innerWidth) found.push(`it is ${document.documentElement.scrollWidth - innerWidth} px too wide`);
+  if (document.documentElement.scrollWidth > innerWidth)
+    found.push(`it is ${document.documentElement.scrollWidth - innerWidth} px too wide`);
 
   // Contrast: of every text that can be seen, against what is really behind it
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
@@ -62,10 +88,11 @@
     }
     return layers.reverse().reduce((back, front) => over(front, back), [255, 255, 255, 1]);
   };
-  const light = (colour) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, part) => {
-    const value = colour[part] / 255;
-    return sum + weight * (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
-  }, 0);
+  const light = (colour) =>
+    [0.2126, 0.7152, 0.0722].reduce((sum, weight, part) => {
+      const value = colour[part] / 255;
+      return sum + weight * (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    }, 0);
   const ratio = (one, other) => {
     const [low, high] = [light(one), light(other)].sort((a, b) => a - b);
     return (high + 0.05) / (low + 0.05);
@@ -78,7 +105,11 @@
   let texts = 0;
   for (const element of all('body *')) {
     const words = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
-    if (element.closest('svg, noscript, option, :disabled, .unseen') || !element.checkVisibility({ visibilityProperty: true })) continue;
+    if (
+      element.closest('svg, noscript, option, :disabled, .unseen') ||
+      !element.checkVisibility({ visibilityProperty: true })
+    )
+      continue;
     if (words || /^(INPUT|SELECT|TEXTAREA)$/.test(element.tagName)) {
       check(element, getComputedStyle(element));
       texts++;
@@ -89,9 +120,15 @@
   // Edges of controls need 3:1
   for (const element of all('button:not(.quiet):not(:disabled), select, input, textarea')) {
     const style = getComputedStyle(element);
-    if (!seen(element) || element.closest('.drop, .findings') || element.matches('.unseen, .main') || style.borderTopWidth === '0px') continue;
+    if (
+      !seen(element) ||
+      element.closest('.drop, .findings') ||
+      element.matches('.unseen, .main') ||
+      style.borderTopWidth === '0px'
+    )
+      continue;
     const got = ratio(over(rgba(style.borderTopColor), behind(element.parentElement)), behind(element.parentElement));
     if (got < 3) say(`edge ${got.toFixed(2)}`, element);
   }
   return found;
-}
+};

@@ -17,8 +17,24 @@ const VIEWS = {
 const NOWHERE = {
   title: 'No such view',
   mount(root, { view }) {
-    root.append(h('h1', {}, 'There is no such view'), h('div', { class: 'empty' }, h('p', { class: 'big' }, `The address asks for “${view}”, which this page does not have.`),
-      h('p', {}, 'It has ', Object.keys(VIEWS).map((name, place) => [place > 0 && ', ', h('a', { href: `#/${name}` }, name[0].toUpperCase() + name.slice(1))]), '.')));
+    root.append(
+      h('h1', {}, 'There is no such view'),
+      h(
+        'div',
+        { class: 'empty' },
+        h('p', { class: 'big' }, `The address asks for “${view}”, which this page does not have.`),
+        h(
+          'p',
+          {},
+          'It has ',
+          Object.keys(VIEWS).map((name, place) => [
+            place > 0 && ', ',
+            h('a', { href: `#/${name}` }, name[0].toUpperCase() + name.slice(1)),
+          ]),
+          '.',
+        ),
+      ),
+    );
   },
 };
 const THEMES = ['auto', 'light', 'dark'];
@@ -56,7 +72,10 @@ async function show() {
     if (visit > 1) heading.focus({ preventScroll: true });
   } catch (error) {
     if (visit !== visits) return;
-    main.replaceChildren(h('h1', {}, 'Penstock'), complain(error, () => location.reload()));
+    main.replaceChildren(
+      h('h1', {}, 'Penstock'),
+      complain(error, () => location.reload()),
+    );
   }
 }
 
@@ -72,7 +91,11 @@ function colours() {
     const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? 'auto') + 1) % THEMES.length];
     if (next === 'auto') delete root.dataset.theme;
     else root.dataset.theme = next;
-    try { localStorage.setItem('penstock-theme', next); } catch { /* then it holds for this visit */ }
+    try {
+      localStorage.setItem('penstock-theme', next);
+    } catch {
+      /* then it holds for this visit */
+    }
     tell();
   });
   tell();

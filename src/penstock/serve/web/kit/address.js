@@ -26,5 +26,9 @@ export function changed(address, changes) {
 }
 
 function plain(text) {
-  try { return decodeURIComponent(text); } catch { return text; }
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

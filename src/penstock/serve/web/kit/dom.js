@@ -18,7 +18,9 @@ function fill(element, attributes, children) {
     else if (name === 'value') element.value = value;
     else element.setAttribute(name, value === true ? '' : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -33,7 +35,9 @@ let quiet = 0;
 export function announce(text) {
   const said = document.getElementById('said');
   clearTimeout(quiet);
-  quiet = setTimeout(() => { said.textContent = text; }, 150);
+  quiet = setTimeout(() => {
+    said.textContent = text;
+  }, 150);
 }
 
 export function field(label, control, { wide = false } = {}) {
@@ -44,13 +48,19 @@ export function field(label, control, { wide = false } = {}) {
 export function select(options, chosen, onchange) {
   const control = h('select', { onchange: (event) => onchange(event.target.value) });
   for (const [value, text] of options) control.append(h('option', { value, selected: value === chosen }, text));
-  if (chosen && !options.some(([value]) => value === chosen)) control.append(h('option', { value: chosen, selected: true }, chosen));
+  if (chosen && !options.some(([value]) => value === chosen))
+    control.append(h('option', { value: chosen, selected: true }, chosen));
   return control;
 }
 
 export function choices(label, options, chosen, link) {
-  return h('div', { class: 'choices', role: 'group', 'aria-label': label },
-    options.map(([value, text]) => h('a', { href: link(value), 'aria-current': value === chosen ? 'true' : null }, text)));
+  return h(
+    'div',
+    { class: 'choices', role: 'group', 'aria-label': label },
+    options.map(([value, text]) =>
+      h('a', { href: link(value), 'aria-current': value === chosen ? 'true' : null }, text),
+    ),
+  );
 }
 
 export function outcome(word) {
@@ -58,11 +68,19 @@ export function outcome(word) {
 }
 
 export function facts(pairs) {
-  return h('dl', { class: 'facts' }, pairs.filter(Boolean).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))));
+  return h(
+    'dl',
+    { class: 'facts' },
+    pairs.filter(Boolean).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))),
+  );
 }
 
 export function figures(pairs) {
-  return h('dl', { class: 'figures' }, pairs.filter(Boolean).map(([name, value]) => h('div', { class: 'figure' }, h('dt', {}, name), h('dd', {}, value))));
+  return h(
+    'dl',
+    { class: 'figures' },
+    pairs.filter(Boolean).map(([name, value]) => h('div', { class: 'figure' }, h('dt', {}, name), h('dd', {}, value))),
+  );
 }
 
 // Copies a text. A page that is not on this machine and not on HTTPS may not; then the text is selected instead.

@@ -30,8 +30,12 @@ async function send(path, options) {
   if (response.ok) return response;
   const told = await response.json().catch(() => null);
   const { message = '', code = '' } = told?.error ?? {};
-  const words = response.status === 401 ? 'Your visit has ended, or the gateway was started anew.' : sentence(message || `The gateway answered ${response.status}.`);
-  const todo = waiting(response.headers.get('retry-after')) || (TODO[response.status] ?? 'Look at what the gateway has logged.');
+  const words =
+    response.status === 401
+      ? 'Your visit has ended, or the gateway was started anew.'
+      : sentence(message || `The gateway answered ${response.status}.`);
+  const todo =
+    waiting(response.headers.get('retry-after')) || (TODO[response.status] ?? 'Look at what the gateway has logged.');
   throw new Oops(words, todo, { status: response.status, code, id: response.headers.get('x-request-id') ?? '' });
 }
 
@@ -49,7 +53,10 @@ async function reached(asked) {
 function waiting(asked) {
   if (!asked) return '';
   const seconds = Math.ceil(Number(asked));
-  if (seconds >= 0) return seconds ? `Try again in ${seconds < 60 ? plural(seconds, 'second') : duration(1000 * seconds)}.` : 'Try again now.';
+  if (seconds >= 0)
+    return seconds
+      ? `Try again in ${seconds < 60 ? plural(seconds, 'second') : duration(1000 * seconds)}.`
+      : 'Try again now.';
   return Number.isNaN(Date.parse(asked)) ? '' : `Try again after ${exactly(asked)}.`;
 }
 
@@ -61,7 +68,12 @@ export async function get(path, signal) {
 // Anything that changes something says that it comes from this page; no other page can say so.
 export function post(path, body, { signal, type = 'application/json' } = {}) {
   const content = body instanceof Blob || body instanceof Uint8Array ? body : JSON.stringify(body ?? {});
-  return send(path, { method: 'POST', body: content, signal, headers: { 'content-type': type, 'x-penstock-page': '1' } });
+  return send(path, {
+    method: 'POST',
+    body: content,
+    signal,
+    headers: { 'content-type': type, 'x-penstock-page': '1' },
+  });
 }
 
 export async function open(path, signal) {
@@ -105,8 +117,13 @@ export function complain(error, again) {
   const known = error instanceof Oops;
   const words = known ? error.message : 'This page has made a mistake.';
   const todo = known ? error.todo : `Reload it; if that does not help, report this: ${error.message}`;
-  return h('div', { class: 'note bad', role: 'alert' }, h('p', {}, h('strong', {}, words)), todo && h('p', {}, ticked(todo)),
-    again && h('div', { class: 'row' }, h('button', { type: 'button', onclick: again }, 'Try again')));
+  return h(
+    'div',
+    { class: 'note bad', role: 'alert' },
+    h('p', {}, h('strong', {}, words)),
+    todo && h('p', {}, ticked(todo)),
+    again && h('div', { class: 'row' }, h('button', { type: 'button', onclick: again }, 'Try again')),
+  );
 }
 
 // `code` in a sentence, as an element.

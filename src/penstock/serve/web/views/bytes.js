@@ -15,32 +15,58 @@ export function marked(text, findings) {
   const marks = new Map();
   let left = 0;
   lines.forEach((line, number) => {
-    if (shown && !shown.has(number)) { left++; return; }
+    if (shown && !shown.has(number)) {
+      left++;
+      return;
+    }
     if (left) element.append(h('div', { class: 'gap' }, `… ${count(left)} more lines`));
     left = 0;
-    element.append(h('div', {}, h('span', { class: 'n', 'aria-hidden': 'true' }, number + 1), h('span', { class: 't' }, piecesOf(text, line, number === lines.length - 1))));
+    element.append(
+      h(
+        'div',
+        {},
+        h('span', { class: 'n', 'aria-hidden': 'true' }, number + 1),
+        h('span', { class: 't' }, piecesOf(text, line, number === lines.length - 1)),
+      ),
+    );
   });
   if (left) element.append(h('div', { class: 'gap' }, `… ${count(left)} more lines`));
 
   // The parts of one line: plain ones, and those that one or more findings cover.
   function piecesOf(whole, { from, to }, last) {
-    const here = places.map((found, index) => ({ ...found, index })).filter(({ start, end }) => (start < to || (last && start >= to)) && end > from || (start === end && start >= from && (start < to || last)));
+    const here = places
+      .map((found, index) => ({ ...found, index }))
+      .filter(
+        ({ start, end }) =>
+          ((start < to || (last && start >= to)) && end > from) ||
+          (start === end && start >= from && (start < to || last)),
+      );
     if (!here.length) return readable(whole.slice(from, to));
-    const cuts = [...new Set([from, to, ...here.flatMap(({ start, end }) => [start, end])])].filter((cut) => cut >= from && cut <= to).sort((one, other) => one - other);
+    const cuts = [...new Set([from, to, ...here.flatMap(({ start, end }) => [start, end])])]
+      .filter((cut) => cut >= from && cut <= to)
+      .sort((one, other) => one - other);
     const parts = [];
     for (let step = 0; step < cuts.length - 1; step++) {
       const [start, end] = [cuts[step], cuts[step + 1]];
       const over = here.filter((found) => found.start <= start && found.end >= end && found.end > found.start);
       parts.push(over.length ? mark(over, readable(whole.slice(start, end))) : readable(whole.slice(start, end)));
-      parts.push(here.filter((found) => Math.min(found.end, to) === end && found.end > found.start && !found.tagged).map(tag));
+      parts.push(
+        here.filter((found) => Math.min(found.end, to) === end && found.end > found.start && !found.tagged).map(tag),
+      );
     }
     parts.push(here.filter((found) => !found.tagged).map((found) => [mark([found], ''), tag(found)]));
     return parts;
   }
 
   function mark(over, content) {
-    const level = ['fault', 'repair', 'notice'].find((each) => over.some(({ index }) => findings[index].level === each));
-    const made = h('mark', { class: level, tabindex: '-1', title: over.map(({ index }) => findings[index].code).join(', ') }, content);
+    const level = ['fault', 'repair', 'notice'].find((each) =>
+      over.some(({ index }) => findings[index].level === each),
+    );
+    const made = h(
+      'mark',
+      { class: level, tabindex: '-1', title: over.map(({ index }) => findings[index].code).join(', ') },
+      content,
+    );
     for (const { index } of over) if (!marks.has(index)) marks.set(index, made);
     return made;
   }
@@ -59,7 +85,10 @@ export function marked(text, findings) {
       element.querySelector('mark.at')?.classList.remove('at');
       made.classList.add('at');
       made.focus({ preventScroll: true });
-      made.scrollIntoView({ block: 'center', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
+      made.scrollIntoView({
+        block: 'center',
+        behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth',
+      });
     },
   };
 }
@@ -90,7 +119,8 @@ function near(lines, places) {
   let number = 0;
   for (const { start } of [...places].sort((one, other) => one.start - other.start)) {
     while (number < lines.length - 1 && lines[number + 1].from <= start) number++;
-    for (let each = Math.max(0, number - AROUND); each <= Math.min(lines.length - 1, number + AROUND); each++) shown.add(each);
+    for (let each = Math.max(0, number - AROUND); each <= Math.min(lines.length - 1, number + AROUND); each++)
+      shown.add(each);
   }
   return shown;
 }
@@ -99,5 +129,10 @@ const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
 // Each character is a byte; together they are UTF-8. Control characters are shown as their pictures, a byte order mark by its name.
 function readable(text) {
   const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
-  return utf8.decode(bytes).replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (character) => (character === '\u007f' ? '␡' : String.fromCharCode(0x2400 + character.charCodeAt(0)))).replaceAll('\ufeff', '[BOM]');
+  return utf8
+    .decode(bytes)
+    .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (character) =>
+      character === '\u007f' ? '␡' : String.fromCharCode(0x2400 + character.charCodeAt(0)),
+    )
+    .replaceAll('\ufeff', '[BOM]');
 }

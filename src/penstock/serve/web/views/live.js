@@ -34,26 +34,101 @@ export function mount(root, first) {
   const more = h('p', { class: 'soft after', hidden: true });
   const newest = h('a', { class: 'button', hidden: true }, 'Newest');
   const older = h('a', { class: 'button', hidden: true }, 'Older');
-  const find = h('input', { type: 'search', placeholder: 'model, provider, key or id', autocomplete: 'off', spellcheck: 'false', value: address.query.get('find') ?? '', oninput: onfind });
+  const find = h('input', {
+    type: 'search',
+    placeholder: 'model, provider, key or id',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    value: address.query.get('find') ?? '',
+    oninput: onfind,
+  });
   const search = h('div', { class: 'filters', role: 'search', 'aria-label': 'Which calls' }, field('Find', find));
-  const none = h('div', { class: 'empty', hidden: true }, h('p', { class: 'big' }, 'No running call is like that.'), h('p', {}, h('a', { href: link('live') }, 'Show all that run')));
-  const table = h('div', { class: 'scroll' }, h('table', { class: 'live fixed stack' },
-    h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
-    h('colgroup', {}, h('col'), h('col', { class: 'c-state' }), h('col', { class: 'c-key' }), ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name }))),
-    h('thead', {}, h('tr', {}, h('th', {}, 'Model'), h('th', {}, 'State'), h('th', { class: 'c-key' }, 'Key'), h('th', { class: 'number' }, 'Tokens'),
-      h('th', { class: 'number' }, 'Per second'), h('th', { class: 'number', title: 'The longest wait between two events, in each of the last half seconds' }, 'Gaps'), h('th', { class: 'number c-first' }, 'First event'), h('th', { class: 'number' }, 'Cost'),
-      h('th', {}, h('span', { class: 'unseen' }, 'Stop')))),
-    body));
-  const empty = h('div', { class: 'empty', hidden: true },
+  const none = h(
+    'div',
+    { class: 'empty', hidden: true },
+    h('p', { class: 'big' }, 'No running call is like that.'),
+    h('p', {}, h('a', { href: link('live') }, 'Show all that run')),
+  );
+  const table = h(
+    'div',
+    { class: 'scroll' },
+    h(
+      'table',
+      { class: 'live fixed stack' },
+      h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
+      h(
+        'colgroup',
+        {},
+        h('col'),
+        h('col', { class: 'c-state' }),
+        h('col', { class: 'c-key' }),
+        ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name })),
+      ),
+      h(
+        'thead',
+        {},
+        h(
+          'tr',
+          {},
+          h('th', {}, 'Model'),
+          h('th', {}, 'State'),
+          h('th', { class: 'c-key' }, 'Key'),
+          h('th', { class: 'number' }, 'Tokens'),
+          h('th', { class: 'number' }, 'Per second'),
+          h(
+            'th',
+            { class: 'number', title: 'The longest wait between two events, in each of the last half seconds' },
+            'Gaps',
+          ),
+          h('th', { class: 'number c-first' }, 'First event'),
+          h('th', { class: 'number' }, 'Cost'),
+          h('th', {}, h('span', { class: 'unseen' }, 'Stop')),
+        ),
+      ),
+      body,
+    ),
+  );
+  const empty = h(
+    'div',
+    { class: 'empty', hidden: true },
     h('p', { class: 'big' }, 'Nothing runs right now.'),
-    h('p', {}, 'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.'),
-    h('a', { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) }, 'Send a test prompt'));
-  const sheet = figures([['Running', running], ['Calls over / s', rate], ['Tokens / s', tokens]]);
-  const side = h('div', { class: 'beside' }, h('div', {}, search, table, more, h('div', { class: 'row after' }, newest, older), none, empty));
+    h(
+      'p',
+      {},
+      'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.',
+    ),
+    h(
+      'a',
+      { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
+      'Send a test prompt',
+    ),
+  );
+  const sheet = figures([
+    ['Running', running],
+    ['Calls over / s', rate],
+    ['Tokens / s', tokens],
+  ]);
+  const side = h(
+    'div',
+    { class: 'beside' },
+    h('div', {}, search, table, more, h('div', { class: 'row after' }, newest, older), none, empty),
+  );
   table.hidden = true;
   search.hidden = !find.value;
   const heading = h('h1', { tabindex: '-1' }, 'Live');
-  root.append(h('div', { class: 'head' }, heading, h('span', { class: 'sub' }, 'calls that run now'), h('span', { class: 'grow' }), pause), trouble, sheet, side);
+  root.append(
+    h(
+      'div',
+      { class: 'head' },
+      heading,
+      h('span', { class: 'sub' }, 'calls that run now'),
+      h('span', { class: 'grow' }),
+      pause,
+    ),
+    trouble,
+    sheet,
+    side,
+  );
   if (chosen) choose(chosen);
   listen();
 
@@ -75,11 +150,14 @@ export function mount(root, first) {
         }
       } catch (error) {
         if (signal.aborted) return;
-        if (error.status === 0) error.todo = 'Is it still running? Start it with `penstock serve`; this page looks for it meanwhile.';
+        if (error.status === 0)
+          error.todo = 'Is it still running? Start it with `penstock serve`; this page looks for it meanwhile.';
         trouble.replaceChildren(complain(error));
         if ([400, 401, 403, 404].includes(error.status)) return; // it would be the same again
       }
-      await new Promise((done) => { setTimeout(done, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]); });
+      await new Promise((done) => {
+        setTimeout(done, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]);
+      });
     }
   }
 
@@ -143,11 +221,17 @@ export function mount(root, first) {
   }
 
   function hand(told) {
-    panel.told(told.calls.find(({ id }) => id === chosen), told.total <= runningIn(told));
+    panel.told(
+      told.calls.find(({ id }) => id === chosen),
+      told.total <= runningIn(told),
+    );
   }
 
   function inWords(listed, told) {
-    const of = told.found === told.total ? count(told.total) : `${count(told.found)} that are like that, among ${count(told.total)}`;
+    const of =
+      told.found === told.total
+        ? count(told.total)
+        : `${count(told.found)} that are like that, among ${count(told.total)}`;
     if (told.found <= listed) return `${count(listed)} of ${count(told.total)} are listed.`;
     return `${address.query.has('before') ? '' : 'The newest '}${count(listed)} of ${of} are listed.`;
   }
@@ -188,11 +272,49 @@ export function mount(root, first) {
     const first = cell('number c-first late', 'first');
     const cost = cell('number end', '');
     const line = spark(88);
-    const stop = h('button', { type: 'button', class: 'stop', 'aria-label': `Stop ${call.model}`, onclick: (event) => { event.stopPropagation(); halt(call.id, stop, name); } }, 'Stop');
-    const name = h('a', { href: here(), title: `${call.model}, ${call.id}`, onclick: () => { name.href = here(); } }, call.model);
+    const stop = h(
+      'button',
+      {
+        type: 'button',
+        class: 'stop',
+        'aria-label': `Stop ${call.model}`,
+        onclick: (event) => {
+          event.stopPropagation();
+          halt(call.id, stop, name);
+        },
+      },
+      'Stop',
+    );
+    const name = h(
+      'a',
+      {
+        href: here(),
+        title: `${call.model}, ${call.id}`,
+        onclick: () => {
+          name.href = here();
+        },
+      },
+      call.model,
+    );
     const via = h('span', { class: 'soft' });
-    const element = h('tr', { 'data-id': call.id, onclick: (event) => { if (!event.target.closest('a, button')) location.hash = here(); } },
-      h('td', { class: 'name' }, name, via), state, h('td', { class: 'c-key soft late', title: call.key_name || call.key }, call.key_name || call.key || '–'), amount, speed, h('td', {}, line.svg), first, cost, h('td', { class: 'first' }, stop));
+    const element = h(
+      'tr',
+      {
+        'data-id': call.id,
+        onclick: (event) => {
+          if (!event.target.closest('a, button')) location.hash = here();
+        },
+      },
+      h('td', { class: 'name' }, name, via),
+      state,
+      h('td', { class: 'c-key soft late', title: call.key_name || call.key }, call.key_name || call.key || '–'),
+      amount,
+      speed,
+      h('td', {}, line.svg),
+      first,
+      cost,
+      h('td', { class: 'first' }, stop),
+    );
     element.classList.toggle('chosen', call.id === chosen);
     let phase = '';
     const row = {
@@ -258,7 +380,13 @@ export function mount(root, first) {
     side.classList.toggle('open', Boolean(id));
     if (held) (left ?? heading).focus({ preventScroll: true });
     if (!id) return;
-    panel = reader(id, { halt, onover: (word) => end(id, word), onclose: () => { location.hash = link('live', address.query); } });
+    panel = reader(id, {
+      halt,
+      onover: (word) => end(id, word),
+      onclose: () => {
+        location.hash = link('live', address.query);
+      },
+    });
     side.append(panel.element);
     if (last) hand(last);
   }

@@ -7,18 +7,30 @@ import { AGAIN_MS, complain, events, Oops, open, ticked } from '../kit/http.js';
 import { sayings } from '../kit/said.js';
 
 const NEAR = 40;
-const NOT_ALLOWED = 'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and kept only while the call runs.';
+const NOT_ALLOWED =
+  'What is said is not shown here. To allow it, set `content = true` under `[admin]` in the configuration; it is shown then, and kept only while the call runs.';
 
 export function reader(id, { halt, onclose, onover }) {
   const ending = new AbortController();
   const name = h('h2', {}, id);
   const state = h('span');
-  const text = h('div', { class: 'said', role: 'log', 'aria-label': 'What the model says', 'aria-busy': 'true', tabindex: '0' });
+  const text = h('div', {
+    class: 'said',
+    role: 'log',
+    'aria-label': 'What the model says',
+    'aria-busy': 'true',
+    tabindex: '0',
+  });
   const foot = h('footer', {}, '\u00a0');
   const stop = h('button', { type: 'button', class: 'stop', onclick: () => halt(id, stop, shut) }, 'Stop');
   const shut = h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: onclose }, '✕');
-  const element = h('aside', { class: 'panel', 'aria-label': 'The chosen call' },
-    h('header', {}, name, state, h('span', { class: 'grow' }), stop, shut), text, foot);
+  const element = h(
+    'aside',
+    { class: 'panel', 'aria-label': 'The chosen call' },
+    h('header', {}, name, state, h('span', { class: 'grow' }), stop, shut),
+    text,
+    foot,
+  );
   const said = sayings(text);
   let over = false;
   let reading = false;
@@ -35,7 +47,10 @@ export function reader(id, { halt, onclose, onover }) {
       for await (const { event, data } of events(stream)) {
         const told = JSON.parse(data);
         if (event === 'joined') begin();
-        if (event === 'joined' && told.missed) text.append(h('p', { class: 'soft missed' }, `${plural(told.missed, 'character')} said before this, and not kept`));
+        if (event === 'joined' && told.missed)
+          text.append(
+            h('p', { class: 'soft missed' }, `${plural(told.missed, 'character')} said before this, and not kept`),
+          );
         if (event === 'over') finish(told.outcome);
         if (event !== 'text') continue;
         const follow = text.scrollTop + text.clientHeight > text.scrollHeight - NEAR;
@@ -63,7 +78,11 @@ export function reader(id, { halt, onclose, onover }) {
   // What was read stays, and what is wrong stands below it, until it can be read on.
   function rest(wrong) {
     const unreached = !wrong || wrong.status === 0;
-    const note = complain(unreached ? new Oops('The text breaks off here: the gateway does not answer.', 'It is read on as soon as it does.') : wrong);
+    const note = complain(
+      unreached
+        ? new Oops('The text breaks off here: the gateway does not answer.', 'It is read on as soon as it does.')
+        : wrong,
+    );
     if (broken) broken.replaceWith(note);
     else text.append(note);
     broken = note;
@@ -86,7 +105,9 @@ export function reader(id, { halt, onclose, onover }) {
     stop.hidden = true;
     state.replaceChildren(outcome(word || 'over'));
     broken?.replaceWith(h('p', { class: 'soft missed' }, 'What was said after this is not known.'));
-    foot.replaceChildren(h('a', { href: link('calls', {}, id) }, `It is over${word ? '' : ', and how was not told'}: see the whole call`));
+    foot.replaceChildren(
+      h('a', { href: link('calls', {}, id) }, `It is over${word ? '' : ', and how was not told'}: see the whole call`),
+    );
     onover(word);
     announce(`The call is over${word ? `: ${word.replace('_', ' ')}` : ''}.`);
   }
@@ -103,7 +124,11 @@ export function reader(id, { halt, onclose, onover }) {
       tell(name, call.model);
       name.title = call.model;
       if (call.phase === 'over') finish(call.outcome);
-      else tell(foot, `${call.provider ?? '–'} · ${count(call.tokens)} tokens · first event ${duration(call.first_event_ms)} · longest gap ${duration(call.longest_gap_ms)} · ${money(call.cost)}`);
+      else
+        tell(
+          foot,
+          `${call.provider ?? '–'} · ${count(call.tokens)} tokens · first event ${duration(call.first_event_ms)} · longest gap ${duration(call.longest_gap_ms)} · ${money(call.cost)}`,
+        );
     },
     close() {
       ending.abort();
