@@ -9,8 +9,8 @@ from typing import get_args
 
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Defect, Level
-from penstock.core.sabotage import ON_DEMAND, usage
 from penstock.gateway.config import json_schema
+from penstock.replay.faults import ON_DEMAND, usage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -68,7 +68,7 @@ which they are asked for does not matter: they are put in from the top of this p
 it needs none; the codes are explained in [repairs.md](repairs.md). Faults of one dialect are not applied to captures of
 another; `penstock replay` says so.
 
-This page is generated from `src/penstock/core/sabotage/table.py`.
+This page is generated from `src/penstock/replay/faults/table.py`.
 
 {faults}"""
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.capture import HOWS, CaptureHeader, dump, parse
 from penstock.gateway.config import load
-from penstock.providers.manners import manner, names
+from penstock.replay.styles.catalog import manner, names
 from tests.cli.support import invoke
 from tests.replay.support import Player
 

@@ -13,7 +13,7 @@ from penstock.cli.marks import marks
 from penstock.core.dialects.registry import DIALECTS
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
-from penstock.upstream.library import load as load_library
+from penstock.replay.library import load as load_library
 from tests.dialects.test_ticker import (
     CALLS,
     CHAT,

@@ -13,8 +13,8 @@ from typing import Any
 import openai
 import pytest
 
-from penstock.core.sabotage import ON_DEMAND
-from penstock.providers.manners import manner, names
+from penstock.replay.faults import ON_DEMAND
+from penstock.replay.styles.catalog import manner, names
 from tests.cli.support import GROQ, OPENAI_2025, OPENAI_2026, RESELLER, invoke
 from tests.faults.client import Response
 from tests.replay.support import Player, keep

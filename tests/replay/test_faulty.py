@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.providers.manners import names
+from penstock.replay.styles.catalog import names
 from tests.cli.support import OPENAI_2026, RESELLER, invoke
 from tests.faults.client import get
 from tests.faults.gateway import Gateway
@@ -154,6 +154,7 @@ def test_replay_only_leaves_out_whoever_would_be_called(tmp_path: Path) -> None:
 
 
 def test_a_process_that_replays_has_nothing_to_call_with() -> None:
-    script = "import sys, penstock.cli.replay, penstock.serve.replay; print('penstock.upstream.remote' in sys.modules)"
+    modules = "penstock.cli.replay, penstock.serve.replay_server"
+    script = f"import sys, {modules}; print('penstock.upstream.remote' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"

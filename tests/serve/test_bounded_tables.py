@@ -30,6 +30,7 @@ from penstock.gateway.prices import PriceBook
 from penstock.gateway.routing import Health
 from penstock.gateway.tags import kept_tags
 from penstock.gateway.transcript import Transcript
+from penstock.replay.library import Entry, Library, fields_of, request_key
 from penstock.serve import responses
 from penstock.serve.families import REQUESTS
 from penstock.serve.histograms import Histograms
@@ -37,7 +38,6 @@ from penstock.serve.live import Live, View
 from penstock.serve.metrics import Metrics
 from penstock.serve.names import MOST, Names
 from penstock.serve.tally import MOST_SERIES, Tally
-from penstock.upstream.library import Entry, Library, fields_of, request_key
 from tests.streams import begins, says, sse
 
 TEXT = """

@@ -10,13 +10,13 @@ import click
 from penstock.cli.reading import takes_dialect
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
-from penstock.core.mimicry import Manner
-from penstock.core.sabotage import ON_DEMAND, PlannedFault, parse_fault, usage
 from penstock.errors import ListenError, PenstockError
-from penstock.providers.manners import manner, names
-from penstock.upstream.library import EVERY_PICK, Library, Pick, load
-from penstock.upstream.pieces import Split
-from penstock.upstream.playback import Rendition, parse_speed
+from penstock.replay.faults import ON_DEMAND, PlannedFault, parse_fault, usage
+from penstock.replay.library import EVERY_PICK, Library, Pick, load
+from penstock.replay.pieces import Split
+from penstock.replay.playback import Rendition, parse_speed
+from penstock.replay.styles import Manner
+from penstock.replay.styles.catalog import manner, names
 
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
 
@@ -116,9 +116,9 @@ def command(
     A capture is chosen by its request, else by its model, else in turn, and served on the path of its dialect's API.
     Bare streams (.sse, .txt, .json) are played too. Nobody is ever called.
     """
+    from penstock.replay.upstream import Replay  # noqa: PLC0415
     from penstock.serve.log import Log  # noqa: PLC0415 - only a server needs it
-    from penstock.serve.replay import run  # noqa: PLC0415
-    from penstock.upstream.replay import Replay  # noqa: PLC0415
+    from penstock.serve.replay_server import run  # noqa: PLC0415
 
     library = _load(paths, (pick,) if pick else EVERY_PICK, dialect)
     log = Log(sys.stderr.fileno(), pretty=True)

@@ -29,7 +29,7 @@ from penstock.core.failure import Failure
 from penstock.core.losses import Loss, described
 from penstock.gateway.error_body import read_body
 from penstock.gateway.mask import masked, masked_json
-from penstock.upstream.replay import NO_CAPTURE
+from penstock.replay.upstream import NO_CAPTURE
 
 # What the reader calls a fault, as clients are told it.
 FAULT_CODES = {

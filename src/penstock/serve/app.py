@@ -14,7 +14,6 @@ from msgspec import structs
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
-from penstock.core.sabotage import parse_fault
 from penstock.gateway.breakers import SIZE, BreakerTable
 from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
@@ -26,7 +25,11 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.http.server import ServerConnection
-from penstock.providers.manners import manner
+from penstock.replay.faults import parse_fault
+from penstock.replay.library import load
+from penstock.replay.playback import Rendition, parse_speed
+from penstock.replay.styles.catalog import manner
+from penstock.replay.upstream import Replay
 from penstock.serve import families
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.serve.door import Door
@@ -46,11 +49,8 @@ from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.traces import Traces, require_exporter
-from penstock.upstream.library import load
 from penstock.upstream.local import Home, Local, Settings
-from penstock.upstream.playback import Rendition, parse_speed
 from penstock.upstream.remote import Remote
-from penstock.upstream.replay import Replay
 
 _DRAINING = Failure(
     code="gateway_draining",

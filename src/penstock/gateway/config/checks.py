@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, providers_speak
-from penstock.core.sabotage import ON_DEMAND, parse_fault
 from penstock.errors import UnknownFaultError, UnknownMannerError
 from penstock.gateway.config.addresses import check_host_name
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
-from penstock.providers.manners import manner
 from penstock.providers.secret import Secret
-from penstock.upstream.playback import MANNERS_OF, parse_speed
+from penstock.replay.faults import ON_DEMAND, parse_fault
+from penstock.replay.playback import MANNERS_OF, parse_speed
+from penstock.replay.styles.catalog import manner
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8

@@ -1,0 +1,135 @@
+"""Faults in how an answer is sent: something else in its place, only a part of it, late, or in odd pieces."""
+
+import re
+import zlib
+from itertools import pairwise
+
+from msgspec import structs
+
+from penstock.core.completion import Accumulator
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.stream import StreamReader
+from penstock.replay.faults.script import Piece, Script
+
+_PAGE = b"""<!DOCTYPE html>
+<html><head><title>502 Bad Gateway</title></head>
+<body><h1>502 Bad Gateway</h1><p>The server behind this one did not answer.</p></body></html>
+"""
+# The second and later bytes of a character in UTF-8.
+_INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
+_OK = 200
+_TOO_MANY_REQUESTS = 429
+_GZIP = 31
+
+
+def html(script: Script) -> Script:
+    """A page in place of the stream."""
+    return structs.replace(script.with_body(_PAGE, "text/html"), status=_OK)
+
+
+def status(script: Script, code: int) -> Script:
+    """An error with that status in place of the stream."""
+    failed = script.with_body(script.error_body, "application/json")
+    retry = {"retry-after": "1"} if code == _TOO_MANY_REQUESTS else {}
+    return structs.replace(failed, status=code, headers=failed.headers | retry)
+
+
+def empty(script: Script) -> Script:
+    """No byte in place of the stream."""
+    return structs.replace(script.with_body(b"", script.headers.get("content-type", "")), status=_OK)
+
+
+def unstreamed(script: Script) -> Script:
+    """The whole answer as one JSON object."""
+    reader, answer = StreamReader(), Accumulator()
+    answer.extend(reader.feed(script.data))
+    answer.extend(reader.close())
+    completion = answer.completion
+    facts = AnswerFacts(call_id="", id=completion.id, model=completion.model, created=completion.created or 0)
+    body = surface_dialect(reader.dialect).write_body(completion, facts, [])
+    return script.with_body(body, "application/json")
+
+
+def wrong_type(script: Script) -> Script:
+    """Another content type than an event stream's."""
+    return structs.replace(script, headers=script.headers | {"content-type": "text/plain"})
+
+
+def cut_after(script: Script, count: int) -> Script:
+    """The end after so many events."""
+    return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
+
+
+def cut_bytes(script: Script, count: int) -> Script:
+    """The end after so many bytes."""
+    pieces, left = [], count
+    for piece in script.pieces:
+        if left > 0:
+            pieces.append(Piece(piece.after_s, piece.data[:left]))
+        left -= len(piece.data)
+    return structs.replace(script, pieces=tuple(pieces), ending="end", cut=True)
+
+
+def reset(script: Script, count: int | None) -> Script:
+    """The connection is reset after so many events."""
+    events = script.by_event().pieces
+    return structs.replace(script, pieces=events[: _place(script, count)], ending="reset", cut=True)
+
+
+def stall(script: Script, seconds: float | None, count: int | None) -> Script:
+    """Silence after so many events, for so long; without a time, for ever."""
+    events = script.by_event().pieces
+    place = _place(script, count)
+    if seconds is None:
+        return structs.replace(script, pieces=events[:place], ending="stall", cut=True)
+    late = [Piece(piece.after_s + seconds, piece.data) for piece in events[place : place + 1]]
+    return script.with_pieces([*events[:place], *late, *events[place + 1 :]])
+
+
+def slow(script: Script, seconds: float) -> Script:
+    """So long between two events."""
+    return script.with_pieces(Piece(seconds, piece.data) for piece in script.by_event().pieces)
+
+
+def compressed(script: Script) -> Script:
+    """Compressed, and no header says so."""
+    data = zlib.compress(script.data, wbits=_GZIP)
+    return script.with_pieces([Piece(sum(piece.after_s for piece in script.pieces), data)])
+
+
+def one_read(script: Script) -> Script:
+    """All at once, when the last of it would come."""
+    return script.with_pieces([Piece(sum(piece.after_s for piece in script.pieces), script.data)])
+
+
+def split_utf8(script: Script) -> Script:
+    """Pieces that end inside of characters."""
+    pieces: list[Piece] = []
+    for piece in script.pieces:
+        places = [found.start() for found in _INSIDE_CHARACTER.finditer(piece.data)]
+        cuts = pairwise([0, *places, len(piece.data)])
+        pieces += _timed(piece, [piece.data[start:end] for start, end in cuts])
+    return script.with_pieces(pieces)
+
+
+def drip(script: Script) -> Script:
+    """One byte at a time."""
+    return script.with_pieces(
+        dripped
+        for piece in script.pieces
+        for dripped in _timed(piece, [piece.data[place : place + 1] for place in range(len(piece.data))])
+    )
+
+
+def _timed(piece: Piece, parts: list[bytes]) -> list[Piece]:
+    """The parts of a piece, sent at once after its time."""
+    return [Piece(0.0 if number else piece.after_s, part) for number, part in enumerate(parts)]
+
+
+def _place(script: Script, count: int | None) -> int:
+    """After how many events something happens: half of them, or all that are left of what was cut already."""
+    events = len(script.by_event().pieces)
+    if count is not None:
+        return count
+    return events if script.cut else events // 2

@@ -1,0 +1,89 @@
+"""Faults on demand: how they are asked for, and put into a script.
+
+from penstock.replay.styles import mimic
+from penstock.replay.faults import parse_fault, spoil
+from penstock.replay.faults import script
+from penstock.replay.styles.catalog import manner
+
+healthy = script(mimic(completion, manner("groq")), gap_s=0.02)
+broken = spoil(healthy, [parse_fault("stall=3s@5"), parse_fault("no-done")])
+for piece in broken.pieces:
+    ...  # wait piece.after_s seconds, send piece.data; at the end do as broken.ending says
+"""
+
+import re
+from collections.abc import Iterable
+
+from penstock.core.words import choose
+from penstock.errors import UnknownFaultError
+from penstock.replay.faults.script import Script
+from penstock.replay.faults.table import ON_DEMAND, Argument, PlannedFault
+
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
+_TIME = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)?", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
+_FOREVER = "forever"
+# What of each kind may be asked for, `{0}` being the fault.
+_EXAMPLES: dict[Argument, str] = {
+    "": "{0}",
+    "=N": "{0}=5",
+    "[=N]": "{0} or {0}=5",
+    "=BYTES": "{0}=1000",
+    "=STATUS": "{0}=429",
+    "=TIME": "{0}=50ms",
+    "[=TIME[@N]]": "{0}, {0}=3s, {0}=3s@5 or {0}=forever@5",
+}
+
+
+def spoil(script: Script, faults: Iterable[PlannedFault]) -> Script:
+    """The script with the faults in it."""
+    order = list(ON_DEMAND)
+    for fault in sorted(faults, key=lambda fault: order.index(fault.name)):
+        script = ON_DEMAND[fault.name].effect(script, fault)
+    return script
+
+
+def parse_fault(text: str) -> PlannedFault:
+    """The fault that a text such as `cut-after=5` asks for."""
+    name, given, argument = text.strip().partition("=")
+    row = ON_DEMAND.get(name)
+    if row is None:
+        raise UnknownFaultError(f"there is no fault {name!r}{choose(name, ON_DEMAND)}")
+    if not given and row.argument[:1] in ("", "["):
+        return PlannedFault(name)
+    fault = _with_argument(name, row.argument, argument)
+    if fault is None:
+        raise UnknownFaultError(f"{text.strip()!r} is no such fault: write {_EXAMPLES[row.argument].format(name)}")
+    return fault
+
+
+def usage(name: str) -> str:
+    """How a fault is written: `stall[=TIME[@N]]`."""
+    return name + ON_DEMAND[name].argument
+
+
+def _with_argument(name: str, argument: Argument, text: str) -> PlannedFault | None:
+    match argument:
+        case "":
+            return None
+        case "=N" | "[=N]" | "=BYTES":
+            return PlannedFault(name, int(text)) if _NUMBER.fullmatch(text) else None
+        case "=STATUS":
+            return PlannedFault(name, int(text)) if re.fullmatch("[45][0-9][0-9]", text) else None
+        case "=TIME":
+            time = _TIME.fullmatch(text)
+            return PlannedFault(name, seconds=_seconds(time)) if time else None
+        case "[=TIME[@N]]":
+            return _pause(name, text)
+
+
+def _pause(name: str, text: str) -> PlannedFault | None:
+    duration, at, place = text.partition("@")
+    time = _TIME.fullmatch(duration)
+    if (not time and duration != _FOREVER) or (at and not _NUMBER.fullmatch(place)):
+        return None
+    return PlannedFault(name, int(place) if at else None, _seconds(time) if time else None)
+
+
+def _seconds(time: re.Match[str]) -> float:
+    return float(time[1]) * _SECONDS[time[2]]

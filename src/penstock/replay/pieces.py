@@ -1,0 +1,73 @@
+"""Pieces: the body of a capture as what is sent together, and when. Pure: looked at and changed without a clock."""
+
+import random
+import re
+from collections.abc import Callable
+from itertools import accumulate, pairwise
+from typing import Literal, TypeAlias
+
+from penstock.capture import Capture
+from penstock.replay.faults import Piece
+
+Split: TypeAlias = Literal["reads", "bytes", "random", "events"]
+
+_LONGEST_RANDOM_PIECE = 80
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+def pieces_of(capture: Capture) -> list[Piece]:
+    """The body of a capture, as it was read."""
+    pieces: list[Piece] = []
+    before_s = 0.0
+    for read in capture.reads:
+        if read.data:
+            at_s = before_s if read.at_s is None else read.at_s
+            pieces.append(Piece(at_s - before_s, read.data))
+            before_s = at_s
+    return pieces
+
+
+def split_up(pieces: list[Piece], split: Split, chance: random.Random) -> list[Piece]:
+    """The same bytes in other pieces. Each leaves when its last byte would have left."""
+    if split == "reads":
+        return pieces
+    data = b"".join(piece.data for piece in pieces)
+    ends = list(accumulate(len(piece.data) for piece in pieces))
+    times = list(accumulate(piece.after_s for piece in pieces))
+    made: list[Piece] = []
+    before_s, number = 0.0, 0
+    for start, end in pairwise([0, *_SPLITS[split](data, chance), len(data)]):
+        if end == start:
+            continue
+        while ends[number] < end:
+            number += 1
+        made.append(Piece(times[number] - before_s, data[start:end]))
+        before_s = times[number]
+    return made
+
+
+def _every_byte(data: bytes, _chance: random.Random) -> list[int]:
+    return list(range(1, len(data)))
+
+
+def _anywhere(data: bytes, chance: random.Random) -> list[int]:
+    cuts: list[int] = []
+    at = chance.randint(1, _LONGEST_RANDOM_PIECE)
+    while at < len(data):
+        cuts.append(at)
+        at += chance.randint(1, _LONGEST_RANDOM_PIECE)
+    return cuts
+
+
+def _behind_events(data: bytes, _chance: random.Random) -> list[int]:
+    """Behind each blank line; behind each line, in a stream that has no blank ones."""
+    ends = _BLANK_LINE if _BLANK_LINE.search(data) else _LINE_END
+    return [found.end() for found in ends.finditer(data) if found.end() < len(data)]
+
+
+_SPLITS: dict[str, Callable[[bytes, random.Random], list[int]]] = {
+    "bytes": _every_byte,
+    "random": _anywhere,
+    "events": _behind_events,
+}

@@ -1,0 +1,70 @@
+"""The manners of providers: one TOML file each beside this module, in the words of `replay/styles/style.py`.
+
+Two things are shorter in a file than in a `Manner`: a row may be the mere name of a field, with a question mark if it
+is optional; and a file may be `like` another, and then says only what differs. Tables are merged, lists replaced.
+"""
+
+import tomllib
+from functools import cache
+from os import listdir
+from os.path import dirname, join
+
+from msgspec import convert
+
+from penstock.core.words import choose
+from penstock.errors import UnknownMannerError
+from penstock.replay.styles import Manner
+
+_FOLDER = join(dirname(__file__), "data")
+# Where rows stand: lists of fields.
+_ROWS = frozenset(("chunk", "choice", "delta", "call", "function", "fields", "preamble"))
+
+
+def manner(name: str) -> Manner:
+    """The manner of that name."""
+    if name not in names():
+        raise UnknownMannerError(f"there is no manner {name!r}{choose(name, names())}")
+    return _load(name)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """What manners there are."""
+    return tuple(sorted(file.removesuffix(".toml") for file in listdir(_FOLDER) if file.endswith(".toml")))
+
+
+@cache
+def _load(name: str) -> Manner:
+    return convert({"name": name} | _rows(_read(name)), Manner)
+
+
+def _read(name: str) -> dict[str, object]:
+    with open(join(_FOLDER, f"{name}.toml"), "rb") as file:
+        table: dict[str, object] = tomllib.load(file)
+    like = table.pop("like", None)
+    return table if like is None else _merged(_read(str(like)), table)
+
+
+def _merged(base: dict[str, object], table: dict[str, object]) -> dict[str, object]:
+    merged = dict(base)
+    for key, value in table.items():
+        before = merged.get(key)
+        merged[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _rows(table: dict[str, object]) -> dict[str, object]:
+    """The table with every row spelled out."""
+    spelled = dict(table)
+    for key, value in table.items():
+        if key in _ROWS and isinstance(value, list):
+            spelled[key] = [_row(row) for row in value]
+        elif isinstance(value, dict) and key != "value":
+            spelled[key] = _rows(value)
+    return spelled
+
+
+def _row(row: str | dict[str, object]) -> dict[str, object]:
+    if isinstance(row, str):
+        return {"name": row.removesuffix("?"), "optional": row.endswith("?")}
+    return _rows(row)

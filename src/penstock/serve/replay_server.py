@@ -1,0 +1,163 @@
+"""A server that plays captures: the APIs of their dialects in front of a `Replay`, and nothing else.
+
+    POST …/chat/completions     plays a capture of chat completions, as it was recorded; other dialects have other paths
+    GET  …/models               the models that there are captures of; …/models/NAME is one of them
+
+No key is asked for: nothing can be spent here. But captures hold what models said, so on a loopback address the `Host`
+and `Origin` of requests are checked (DNS rebinding, `hosts.py`). On any other address everyone in the network can read
+them anyway.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
+from penstock.core.failure import Failure
+from penstock.gateway.config.addresses import is_loopback
+from penstock.http.client import UpstreamError
+from penstock.http.exchange import Exchange
+from penstock.http.limits import FrontLimits
+from penstock.http.server import ServerConnection
+from penstock.replay.upstream import NO_CAPTURE, Played, Replay, ReplayConnection
+from penstock.serve.hosts import AllowedHosts
+from penstock.serve.log import Log
+from penstock.serve.loop import run_loop
+from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
+
+_NOT_ALLOWED = (
+    "on a loopback address, captures are played only to requests for localhost or an IP address, and to pages of "
+    "localhost (this guards against DNS rebinding); to serve them under other names, listen elsewhere with --host"
+)
+
+
+class ReplayApp:
+    """Answers requests from a replay."""
+
+    def __init__(self, replay: Replay, log: Log) -> None:
+        self._replay = replay
+        self._log = log
+        self._connections: set[ServerConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._hosts: AllowedHosts | None = None
+        self._paths = {name: dialect.surface.path for name, dialect in DIALECTS.items() if dialect.surface is not None}
+
+    async def listen(self, host: str, port: int) -> int:
+        """Begin to take connections; returns the port."""
+        self._hosts = AllowedHosts(()) if is_loopback(host) else None
+        limits = FrontLimits()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: ServerConnection(self.handle, error_page, limits, self._connections), host, port, backlog=1024
+        )
+        bound = self._server.sockets[0].getsockname()[1]
+        assert isinstance(bound, int)
+        return bound
+
+    async def close(self) -> None:
+        """Take no more, and break off what is under way."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drain()
+        await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def handle(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        method, path = exchange.request.method, exchange.request.path
+        dialect = next((name for name, posted in self._paths.items() if path.endswith(posted)), None)
+        if not self._is_allowed(exchange.request.headers):
+            _refuse(exchange, 403, _NOT_ALLOWED, "host_not_allowed")
+        elif dialect is not None:
+            if method == "POST":
+                self._play(exchange, dialect)
+            else:
+                _refuse(exchange, 405, f"{method} is not possible here; POST is", "method_not_allowed", dialect)
+        elif path.endswith("/models"):
+            data = [_model(name) for name in self._replay.models]
+            respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
+        elif (wanted := path.rpartition("/models/")[2]) in self._replay.models:
+            respond_json(exchange, 200, _model(wanted), {"x-request-id": new_request_id()})
+        elif path in ("/health", "/healthz", "/livez", "/readyz"):
+            respond_json(exchange, 200, {"status": "ok"})
+        else:
+            _refuse(exchange, 404, f"there is nothing at {path[:200]}", "not_found")
+
+    def _is_allowed(self, headers: Mapping[str, str]) -> bool:
+        if self._hosts is None:
+            return True
+        host, origin = headers.get("host", ""), headers.get("origin")
+        return self._hosts.allows(host) and (origin is None or self._hosts.allows_origin(origin, host))
+
+    def _play(self, exchange: Exchange, dialect: str) -> None:
+        stage = _Stage(exchange, dialect)
+
+        def found(played: Played) -> None:
+            stage.name = played.name
+            status = 404 if played.playback.refusal else played.playback.status or "no head"
+            self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
+
+        connection = ReplayConnection(partial(self._replay.ask, dialect, exchange.request.path))
+        connection.on_found = found
+        exchange.on_gone = lambda: connection.abandon(stage)
+        exchange.on_pause = connection.pause
+        exchange.on_resume = connection.resume
+        connection.send(exchange.body, stage)
+
+
+class _Stage:
+    """An answer to a client, as a player's receiver."""
+
+    def __init__(self, exchange: Exchange, dialect: str) -> None:
+        self._exchange = exchange
+        self._dialect = dialect
+        self.name = ""
+        """That of the capture."""
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        said = {"x-request-id": new_request_id(), **headers}
+        if self.name:
+            said["x-penstock-capture"] = header_value(self.name)
+        self._exchange.start(status, said)
+        self._exchange.flush()
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        self._exchange.write(data)
+
+    def on_end(self) -> None:
+        self._exchange.end()
+
+    def on_error(self, error: UpstreamError) -> None:
+        if error.code == NO_CAPTURE:
+            _refuse(self._exchange, 404, str(error), NO_CAPTURE, self._dialect)
+            return
+        self._exchange.cut(reset=error.code == "upstream_reset")
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "replay"}
+
+
+def _refuse(exchange: Exchange, status: int, message: str, code: str, dialect: str = DEFAULT_DIALECT) -> None:
+    failure = Failure(code=code, message=message, status=status, kind="invalid_request_error", retryable=False)
+    respond_failure(exchange, failure, new_request_id(), {}, dialect)
+
+
+def run(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
+    """Play until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
+    return run_loop(_serve(replay, log, address, ready))
+
+
+async def _serve(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
+    stop = asyncio.Event()
+    for wanted in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+    app = ReplayApp(replay, log)
+    ready(await app.listen(*address))
+    await stop.wait()
+    await app.close()
+    log.close()
+    return 0

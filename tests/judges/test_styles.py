@@ -1,0 +1,127 @@
+"""The official `openai` package for Python reads every answer in every manner, as an application would read it.
+
+It adds up what the chunks say, takes the last finish reason and the last usage, and does not mind what comes twice. Two
+manners it cannot read, and that is what they are there to show: a reseller's stream without blank lines is nothing to
+it, and Mistral's thinking is a list where it promises text.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec import Struct
+from openai import APIError, DefaultHttpxClient, OpenAI
+from openai.types.chat import ChatCompletionChunk
+
+from penstock import Choice, Completion, Event, ToolCall
+from penstock.replay.styles import mimic
+from penstock.replay.styles.catalog import manner, names
+from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
+from tests.judges.openai_seen import reasoning_in
+from tests.judges.server import StreamServer, serving
+from tests.judges.test_openai_python import QUESTION
+from tests.streams import fold, read
+
+UNREADABLE = "reseller"
+THINKS_IN_PARTS = "mistral"
+# The package has no field for custom tools.
+ANSWERS = {name: events for name, events in COMPLETED_EVENTS.items() if name != "a custom tool"}
+FAILURES = {name: events for name, events in BROKEN_EVENTS.items() if fold(events).fault is not None}
+
+
+class Heard(Struct):
+    """One choice, as an application adds it up."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    finish: str | None = None
+    calls: dict[int, list[str]] = {}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StreamServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server: StreamServer) -> Iterator[OpenAI]:
+    http_client = DefaultHttpxClient(trust_env=False)
+    with OpenAI(api_key="none", base_url=server.base_url, max_retries=0, http_client=http_client) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != UNREADABLE])
+@pytest.mark.parametrize("events", ANSWERS.values(), ids=ANSWERS)
+def test_hears_what_was_said(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
+    answer = fold(events)
+    if name == THINKS_IN_PARTS and answer.choices[0].reasoning:
+        pytest.skip("thinking as parts of the content is beyond the package")
+    wire = b"".join(mimic(events, manner(name)))
+    chunks = ask(client, server.play(wire, 100))
+    assert heard(chunks) == {choice.index: of_choice(choice) for choice in answer.choices}
+    assert tokens(chunks) == figures(fold(read(wire)))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name != UNREADABLE])
+@pytest.mark.parametrize("events", FAILURES.values(), ids=FAILURES)
+def test_hears_of_an_error(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
+    wire = b"".join(mimic(events, manner(name)))
+    if '"error":' not in wire.decode():
+        pytest.skip("the provider writes its errors flat, and the package takes them for a chunk")
+    with pytest.raises(APIError):
+        ask(client, server.play(wire))
+
+
+def test_hears_nothing_of_a_reseller(server: StreamServer, client: OpenAI) -> None:
+    wire = b"".join(mimic(COMPLETED_EVENTS["text"], manner(UNREADABLE)))
+    assert ask(client, server.play(wire)) == []
+
+
+def test_promises_text_and_gives_a_list(server: StreamServer, client: OpenAI) -> None:
+    wire = b"".join(mimic(COMPLETED_EVENTS["reasoning"], manner(THINKS_IN_PARTS)))
+    contents = [chunk.choices[0].delta.content for chunk in ask(client, server.play(wire))]
+    assert any(isinstance(content, list) for content in contents)
+
+
+def ask(client: OpenAI, model: str) -> list[ChatCompletionChunk]:
+    with client.chat.completions.create(model=model, messages=QUESTION, stream=True) as stream:
+        return list(stream)
+
+
+def heard(chunks: list[ChatCompletionChunk]) -> dict[int, Heard]:
+    found: dict[int, Heard] = {}
+    for choice in (choice for chunk in chunks for choice in chunk.choices):
+        said, delta = found.setdefault(choice.index, Heard()), choice.delta
+        said.text += delta.content or ""
+        said.reasoning += reasoning_in(delta.model_extra)
+        said.refusal += delta.refusal or ""
+        said.finish = choice.finish_reason or said.finish
+        for piece in delta.tool_calls or []:
+            call = said.calls.setdefault(piece.index, ["", ""])
+            call[0] += (piece.function and piece.function.name) or ""
+            call[1] += (piece.function and piece.function.arguments) or ""
+        if delta.function_call:
+            call = said.calls.setdefault(0, ["", ""])
+            call[0] += delta.function_call.name or ""
+            call[1] += delta.function_call.arguments or ""
+    return found
+
+
+def of_choice(choice: Choice) -> Heard:
+    calls = {number: of_call(call) for number, call in enumerate(choice.tool_calls)}
+    return Heard(choice.text, choice.reasoning, choice.refusal, choice.finish_reason, calls)
+
+
+def of_call(call: ToolCall) -> list[str]:
+    return [call.name, call.arguments]
+
+
+def tokens(chunks: list[ChatCompletionChunk]) -> tuple[int, int, int] | None:
+    usages = [chunk.usage for chunk in chunks if chunk.usage]
+    last = usages[-1] if usages else None
+    return (last.prompt_tokens, last.completion_tokens, last.total_tokens) if last else None
+
+
+def figures(answer: Completion) -> tuple[int | None, int | None, int | None] | None:
+    return (answer.usage.input, answer.usage.output, answer.usage.total) if answer.usage else None

@@ -1,0 +1,220 @@
+"""Every fault on demand: what our own reader says of it, how it is asked for, and what it does to time."""
+
+import re
+
+import pytest
+
+from penstock import Completion, Event
+from penstock.core.repairs import FAULTS, REPAIRS
+from penstock.errors import UnknownFaultError
+from penstock.replay.faults import ON_DEMAND, Piece, PlannedFault, Script, parse_fault, script, spoil, usage
+from penstock.replay.styles import mimic
+from penstock.replay.styles.catalog import manner, names
+from tests.core.test_seeds import CASES
+from tests.invariants import said
+from tests.judges.cases import COMPLETED_EVENTS
+from tests.streams import bytewise, completion, fold, read
+
+# How each kind of argument is given here.
+ARGUMENTS = {"=N": "=4", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
+# The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools.
+WORDS = COMPLETED_EVENTS["emoji"]
+ANSWER = [*COMPLETED_EVENTS["emoji"][:-3], *COMPLETED_EVENTS["tools in parallel"][2:]]
+# Who has its finish early, or everything in one event, may be cut and is whole to all appearances.
+NOTHING_TO_CUT = {"early-finish", "unstreamed"}
+
+every_fault = pytest.mark.parametrize("name", ON_DEMAND)
+
+
+def planned(name: str) -> PlannedFault:
+    return parse_fault(name + ARGUMENTS.get(ON_DEMAND[name].argument, ""))
+
+
+def healthy(name: str = "openai", gap_s: float = 0.0, answer: list[Event] = ANSWER) -> Script:
+    return script(mimic(answer, manner(name)), gap_s=gap_s)
+
+
+def heard(script: Script) -> Completion:
+    return completion(*(piece.data for piece in script.pieces))
+
+
+def told(answer: Completion) -> str:
+    """The ending and the codes, as the table has them."""
+    codes = [answer.fault.code] if answer.fault else []
+    codes += [repair.code for repair in answer.repairs]
+    return ", ".join([str(answer.ending), *(f"`{code}`" for code in codes)])
+
+
+def test_the_healthy_stream_is_healthy() -> None:
+    assert told(heard(healthy())) == "completed"
+    assert said(heard(healthy())) == said(fold(ANSWER))
+
+
+@every_fault
+def test_our_reader_says_what_the_table_says(name: str) -> None:
+    broken = spoil(healthy(answer=ANSWER if name == "broken-arguments" else WORDS), [planned(name)])
+    assert told(heard(broken)) == ON_DEMAND[name].reads
+    assert broken.data == b"" or completion(*bytewise(broken.data)) == heard(broken)
+
+
+@every_fault
+def test_something_is_broken(name: str) -> None:
+    assert spoil(healthy(), [planned(name)]) != healthy()
+
+
+@every_fault
+@pytest.mark.parametrize("provider", names())
+def test_no_manner_makes_a_broken_answer_whole(name: str, provider: str) -> None:
+    whole = heard(healthy(provider))
+    answer = heard(spoil(healthy(provider), [planned(name)]))
+    expected = ON_DEMAND[name].reads.split(",")[0]
+    assert answer.ending == expected
+    if answer.ending == "completed" and name != "broken-arguments":
+        assert said(answer) == said(whole)
+    else:
+        assert all(part.text.startswith(answer.choices[0].text) for part in whole.choices if answer.choices)
+
+
+@every_fault
+def test_any_two_can_be_combined_in_any_order(name: str) -> None:
+    for other in ON_DEMAND:
+        faults = [planned(name), planned(other)]
+        broken = spoil(healthy(), faults)
+        assert broken == spoil(healthy(), reversed(faults)), other
+        endings = {ON_DEMAND[fault.name].reads.split(",")[0] for fault in faults}
+        healed = heard(broken).ending == "completed" and endings != {"completed"}
+        assert not healed or {name, other} & NOTHING_TO_CUT, other
+
+
+@pytest.mark.parametrize("seed", CASES)
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_events_of_a_recording_are_found_however_it_was_read(seed: str, size: int) -> None:
+    wire = CASES[seed].wire
+    pieces = tuple(Piece(0.5, wire[start : start + size]) for start in range(0, len(wire), size))
+    by_event = Script(pieces).by_event()
+    assert by_event.data == wire
+    assert len(by_event.pieces) == len(re.findall(rb"(?m)^data:", wire))
+    assert sum(piece.after_s for piece in by_event.pieces) == pytest.approx(0.5 * len(pieces))
+    assert Script(pieces).by_event().by_event() == by_event
+    cut = spoil(Script(pieces), [parse_fault("cut-after=3")])
+    assert len(re.findall(rb"(?m)^data:", cut.data)) == 3
+    assert wire.startswith(cut.data)
+
+
+def test_a_seed_is_another_manner_with_two_faults() -> None:
+    events = [event for event in read(CASES["002"].wire) if not hasattr(event, "line")]  # without its repairs
+    clean = script(mimic(events, manner("openai-2025")))
+    assert clean.data.endswith(b"data: [DONE]\n\n")
+    broken = spoil(clean, [parse_fault("no-blank-lines"), parse_fault("no-done")])
+    assert broken.data == CASES["002"].wire
+
+
+# What each fault leaves of the script: how many events, how it ends, and after how long.
+SENT: list[tuple[list[str], int, str, float]] = [
+    ([], 14, "end", 1.3),
+    (["cut-after=0"], 0, "end", 0.0),
+    (["cut-after=5"], 5, "end", 0.4),
+    (["cut-after=99"], 14, "end", 1.3),
+    (["reset"], 7, "reset", 0.6),
+    (["reset=2"], 2, "reset", 0.1),
+    (["reset", "cut-after=5"], 5, "reset", 0.4),
+    (["stall"], 7, "stall", 0.6),
+    (["stall=3s"], 14, "end", 4.3),
+    (["stall=250ms@1"], 14, "end", 1.55),
+    (["stall=1m@0"], 14, "end", 61.3),
+    (["stall=forever@2"], 2, "stall", 0.1),
+    (["stall=2", "cut-after=5"], 5, "end", 0.4),
+    (["slow=50ms"], 14, "end", 0.7),
+    (["one-read"], 14, "end", 1.3),
+    (["drip"], 14, "end", 1.3),
+    (["error-event"], 8, "end", 0.6),
+    (["error-event=3"], 4, "end", 0.2),
+    (["error-event=3", "reset"], 4, "reset", 0.2),
+    (["html"], 1, "end", 0.0),
+]
+
+
+@pytest.mark.parametrize(("faults", "events", "ending", "seconds"), SENT, ids=str)
+def test_so_much_is_sent_and_so_late(faults: list[str], events: int, ending: str, seconds: float) -> None:
+    broken = spoil(healthy(gap_s=0.1), map(parse_fault, faults))
+    sent = broken.by_event().pieces
+    assert (len(sent), broken.ending) == (events, ending)
+    assert sum(piece.after_s for piece in broken.pieces) == pytest.approx(seconds)
+
+
+def test_what_comes_in_place_of_the_stream() -> None:
+    page, error, limited = (spoil(healthy(), [parse_fault(name)]) for name in ("html", "status=500", "status=429"))
+    assert (page.status, page.headers) == (200, {"content-type": "text/html"})
+    assert (error.status, error.headers) == (500, {"content-type": "application/json"})
+    assert (limited.status, limited.headers["retry-after"]) == (429, "1")
+    assert spoil(healthy(), [parse_fault("empty")]).pieces == ()
+
+
+def test_no_other_event_is_touched() -> None:
+    before, after = (
+        part.by_event().pieces for part in (healthy("reseller"), spoil(healthy("reseller"), [planned("no-finish")]))
+    )
+    changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+    assert [b'"finish_reason": "' in before[number].data for number in changed] == [True]
+    assert after[changed[0]].data == before[changed[0]].data.replace(
+        b'"finish_reason": "tool_calls"', b'"finish_reason": null'
+    )
+
+
+def test_split_characters_are_really_split() -> None:
+    pieces = spoil(healthy(), [parse_fault("split-utf8")]).pieces
+    assert sum(piece.data[:1] >= b"\x80" for piece in pieces) > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("cut-after=5", PlannedFault("cut-after", 5)),
+        (" drip ", PlannedFault("drip")),
+        ("stall", PlannedFault("stall")),
+        ("stall=1.5s@3", PlannedFault("stall", 3, 1.5)),
+        ("stall=forever@3", PlannedFault("stall", 3)),
+        ("slow=20ms", PlannedFault("slow", seconds=0.02)),
+        ("status=429", PlannedFault("status", 429)),
+        ("error-event=0", PlannedFault("error-event", 0)),
+    ],
+)
+def test_is_asked_for_so(text: str, fault: PlannedFault) -> None:
+    assert parse_fault(text) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cut-afer=5", "there is no fault 'cut-afer'; did you mean 'cut-after'?"),
+        ("No_Done", "there is no fault 'No_Done'; did you mean 'no-done'?"),
+        ("", f"there is no fault ''; choose one of {', '.join(ON_DEMAND)}"),
+        ("cut-after", "'cut-after' is no such fault: write cut-after=5"),
+        ("cut-after=", "'cut-after=' is no such fault: write cut-after=5"),
+        ("cut-after=-1", "'cut-after=-1' is no such fault: write cut-after=5"),
+        ("cut-after=٣", "'cut-after=٣' is no such fault: write cut-after=5"),
+        ("cut-bytes=1e3", "'cut-bytes=1e3' is no such fault: write cut-bytes=1000"),
+        ("status=200", "'status=200' is no such fault: write status=429"),
+        ("drip=3", "'drip=3' is no such fault: write drip"),
+        ("slow=fast", "'slow=fast' is no such fault: write slow=50ms"),
+        ("stall=3s@", "'stall=3s@' is no such fault: write stall, stall=3s, stall=3s@5 or stall=forever@5"),
+        ("bad-json=x", "'bad-json=x' is no such fault: write bad-json or bad-json=5"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_told_rightly(text: str, message: str) -> None:
+    with pytest.raises(UnknownFaultError) as raised:
+        parse_fault(text)
+    assert str(raised.value) == message
+
+
+@every_fault
+def test_every_row_is_whole(name: str) -> None:
+    row = ON_DEMAND[name]
+    assert re.fullmatch("[A-Z`].*\\.", row.does)
+    assert re.fullmatch("[a-z][a-z0-9-]+", name)
+    assert set(re.findall("`([a-z0-9-]+)`", row.reads)) <= REPAIRS.keys() | FAULTS.keys()
+    assert usage(name).startswith(name)
+
+
+def test_there_are_more_than_twenty() -> None:
+    assert len(ON_DEMAND) > 20

@@ -1,0 +1,89 @@
+"""Every kind of answer in every manner is read by our own reader as the same answer.
+
+What may differ: the id, where the provider's ids look otherwise; ids of calls that had none; fields that the provider
+does not have, figures among them; and whether its output counts the reasoning.
+"""
+
+import pytest
+
+from penstock import Completion, Event, ToolCall, Usage
+from penstock.replay.styles import Manner, mimic
+from penstock.replay.styles.catalog import manner, names
+from tests.invariants import said
+from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
+from tests.legal import violations
+from tests.streams import fold, read
+
+# What our reader remarks on in the streams of a manner, whatever they say.
+REMARKS: dict[str, set[str]] = {
+    "azure": {"object-missing-no-choices"},
+    "cerebras": {"no-done"},
+    "mistral": {"content-parts"},
+    "openrouter": {"role-repeated"},
+    "reseller": {"missing-blank-line", "json-on-next-line", "no-final-newline", "usage-placeholder"},
+    "xai": {"usage-reasoning-apart"},
+    "zai": {"object-missing", "role-repeated", "envelope-incomplete"},
+}
+# What it remarks on because of the answer itself.
+OF_THE_ANSWER = {"envelope-incomplete", "finish-unknown", "tool-arguments-broken"}
+
+every_manner = pytest.mark.parametrize("name", names())
+every_answer = pytest.mark.parametrize("events", COMPLETED_EVENTS.values(), ids=COMPLETED_EVENTS)
+
+
+@every_manner
+@every_answer
+def test_says_the_same_from_events(events: list[Event], name: str) -> None:
+    assert_same(fold(events), b"".join(mimic(events, manner(name))), manner(name))
+
+
+@every_manner
+@every_answer
+def test_says_the_same_from_a_completion(events: list[Event], name: str) -> None:
+    answer = fold(events)
+    assert_same(answer, b"".join(mimic(answer, manner(name))), manner(name))
+
+
+@every_manner
+@pytest.mark.parametrize("events", BROKEN_EVENTS.values(), ids=BROKEN_EVENTS)
+def test_what_is_not_completed_is_not_completed(events: list[Event], name: str) -> None:
+    answer = fold(events)
+    again = fold(read(b"".join(mimic(events, manner(name)))))
+    assert (again.ending == "failed") == (answer.fault is not None or not answer.choices)
+    assert again.ending != "completed"
+    if answer.fault is not None and again.fault is not None:
+        assert again.fault.code == "provider-error"
+        assert answer.fault.message in again.fault.message
+    assert said(again) == said(answer)
+
+
+@every_manner
+def test_no_usage_is_invented(name: str) -> None:
+    again = fold(read(b"".join(mimic(COMPLETED_EVENTS["no usage"], manner(name)))))
+    assert (again.usage, again.ending) == (None, "completed")
+
+
+def assert_same(answer: Completion, wire: bytes, manner: Manner) -> None:
+    events = read(wire)
+    assert violations(events) == []
+    again = fold(events)
+    assert again.ending == "completed"
+    assert said(again) == said(answer)
+    assert [choice.finish_reason for choice in again.choices] == [choice.finish_reason for choice in answer.choices]
+    assert [choice.role for choice in again.choices] == [choice.role for choice in answer.choices]
+    for call, before in zip(calls(again), calls(answer), strict=True):
+        assert call.id == before.id or (before.id is None and (call.id or call.kind == "function_call"))
+    assert figures(again.usage) == figures(answer.usage)
+    remarks = {repair.code for repair in again.repairs}
+    assert remarks <= REMARKS.get(manner.name, set()) | OF_THE_ANSWER
+
+
+def calls(answer: Completion) -> list[ToolCall]:
+    return [call for choice in answer.choices for call in choice.tool_calls]
+
+
+def figures(usage: Usage | None) -> tuple[int, int, int] | None:
+    """Input, output with what is counted apart from it, and total."""
+    if usage is None or usage.input is None or usage.output is None or usage.total is None:
+        return None
+    return usage.input, usage.total - usage.input, usage.total

@@ -1,0 +1,116 @@
+"""A player: what a receiver hears of a capture, in which order, and how it is held and stopped."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from penstock.capture import How
+from penstock.http.client import UpstreamError
+from penstock.replay.library import load
+from penstock.replay.playback import AS_FAST_AS_POSSIBLE, Rendition
+from penstock.replay.upstream import Replay, ReplayConnection
+from tests.replay.support import keep
+
+DATA = (b"one", b"two", b"three")
+
+
+class Heard:
+    """A receiver that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.words: list[object] = []
+        self.over = asyncio.Event()
+        self.after_each: Callable[[], None] = lambda: None
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self._hear(status, headers["content-type"])
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        self._hear(data)
+
+    def on_end(self) -> None:
+        self._hear("end")
+        self.over.set()
+
+    def on_error(self, error: UpstreamError) -> None:
+        self._hear(error.code)
+        self.over.set()
+
+    def _hear(self, *words: object) -> None:
+        self.words += words
+        self.after_each()
+
+
+async def connection(folder: Path, how: How = "complete", status: int | None = 200) -> ReplayConnection:
+    keep(folder / "a.capture", *DATA, how=how, status=status)
+    library, _ = load([folder])
+    return Replay(library, Rendition(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).kept()
+
+
+BEGUN = [200, "text/event-stream", *DATA]
+ENDINGS: dict[How, list[object]] = {
+    "complete": [*BEGUN, "end"],
+    "abandoned": [*BEGUN, "end"],
+    "closed": [*BEGUN, "upstream_truncated"],
+    "limit": [*BEGUN, "upstream_truncated"],
+    "reset": [*BEGUN, "upstream_reset"],
+}
+
+
+@pytest.mark.parametrize(("how", "words"), ENDINGS.items())
+def test_a_receiver_hears_all_of_it_and_how_it_ended(tmp_path: Path, how: How, words: list[object]) -> None:
+    async def play() -> None:
+        heard = Heard()
+        (await connection(tmp_path, how)).send(b"{}", heard)
+        await asyncio.wait_for(heard.over.wait(), 5.0)
+        assert heard.words == words
+
+    asyncio.run(play())
+
+
+def test_where_there_was_no_head_there_is_none(tmp_path: Path) -> None:
+    async def play() -> None:
+        heard = Heard()
+        keep(tmp_path / "a.capture", how="closed", status=None)
+        library, _ = load([tmp_path])
+        Replay(library).endpoint("", {}).kept().send(b"{}", heard)
+        await asyncio.wait_for(heard.over.wait(), 5.0)
+        assert heard.words == ["upstream_truncated"]
+
+    asyncio.run(play())
+
+
+def test_a_pause_holds_it_also_before_it_begins(tmp_path: Path) -> None:
+    async def play() -> None:
+        heard = Heard()
+        asked = await connection(tmp_path)
+        asked.pause()
+        asked.send(b"{}", heard)
+        await asyncio.sleep(0.02)
+        assert heard.words == []
+        await asyncio.sleep(0.2)  # for the thread that prepares it
+        heard.after_each = asked.pause  # one thing at a time
+        for count in (2, 3, 4, 5):
+            asked.resume()
+            await asyncio.sleep(0.02)
+            assert heard.words == BEGUN[:count]
+        heard.after_each = lambda: None
+        asked.resume()
+        await asyncio.wait_for(heard.over.wait(), 5.0)
+
+    asyncio.run(play())
+
+
+def test_whoever_wants_no_more_hears_no_more(tmp_path: Path) -> None:
+    async def play() -> None:
+        heard = Heard()
+        asked = await connection(tmp_path)
+        heard.after_each = lambda: asked.abandon(heard)
+        asked.send(b"{}", heard)
+        asked.abandon(Heard())  # somebody else
+        await asyncio.sleep(0.05)
+        assert heard.words == BEGUN[:2]
+
+    asyncio.run(play())
