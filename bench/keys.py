@@ -12,7 +12,7 @@ import statistics
 import time
 from string import ascii_letters, digits
 
-from penstock.gateway.keys import PREFIX, Key, KeyRing, digest_of, new_id, new_secret
+from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, digest_of, new_id, new_secret
 
 THRESHOLD = 4.5
 KINDS = (("near", "unknown"), ("early", "late"))

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from penstock.core.usage import Tokens
 from penstock.errors import BookError
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings, Secret
-from penstock.gateway.entry import AttemptEntry, Entry
 from penstock.stores.books import open_book
 from penstock.stores.journal import Journal
 

@@ -21,14 +21,14 @@ from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
 from penstock.core.failure import Failure
 from penstock.core.stream import MAX_EVENT
-from penstock.gateway.call import Attempt, Call
-from penstock.gateway.control import AttemptControl
-from penstock.gateway.failure import from_status, redacted
-from penstock.gateway.relay import Relay
-from penstock.gateway.request import parse_embeddings
-from penstock.gateway.sides import Patience
-from penstock.gateway.tags import kept_tags
-from penstock.gateway.wish import of_embeddings, of_request
+from penstock.gateway.billing.tags import kept_tags
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.calls.embeddings_request import parse_embeddings
+from penstock.gateway.calls.failure import from_status, redacted
+from penstock.gateway.limits.demand import of_embeddings, of_request
+from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.relay.ports import Patience
+from penstock.gateway.relay.relay import Relay
 from penstock.http.client import Receiver
 from tests.streams import begins, sse
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.core.usage import Tokens
+from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.entry import AttemptEntry, Entry, Outcome
-from penstock.gateway.keys import Key
+from penstock.gateway.keys.keys import Key
 from penstock.stores.books import open_book
 
 DAYS = 30

@@ -15,10 +15,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.gateway import relay
-from penstock.gateway.call import Attempt, Call
-from penstock.gateway.control import AttemptControl
-from penstock.gateway.relay import Relay
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.relay import relay
+from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.relay.relay import Relay
 
 # What stands in `Relay._on_text_chunk` so that somebody may look, and what stands there without it.
 OBSERVING = (

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.gateway.entry import AttemptEntry, Entry, Tokens
-from penstock.gateway.keys import Key
+from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
+from penstock.gateway.keys.keys import Key
 from penstock.stores.sqlite import SqliteBook
 
 

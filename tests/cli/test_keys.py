@@ -15,9 +15,9 @@ from openai import APIStatusError, AuthenticationError, DefaultHttpxClient, Open
 
 from penstock.errors import ConfigError, KeyTermsError
 from penstock.gateway.config import load
-from penstock.gateway.key_changes import create, find
-from penstock.gateway.key_terms import KeyTerms, parse_expiry, parse_money, parse_while
-from penstock.gateway.keys import PREFIX, is_mistyped
+from penstock.gateway.keys.changes import create, find
+from penstock.gateway.keys.keys import PREFIX, is_mistyped
+from penstock.gateway.keys.terms import KeyTerms, parse_expiry, parse_money, parse_while
 from penstock.stores.books import FILE, has_living_key
 from penstock.stores.sqlite import SqliteBook
 from tests.cli.support import invoke

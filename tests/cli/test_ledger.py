@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.core.losses import LOSSES
-from penstock.gateway.keys import Key
+from penstock.gateway.keys.keys import Key
 from penstock.stores.sqlite import SqliteBook
 from tests.cli.books import CALLS, at, fill
 from tests.cli.support import command, invoke, on_terminal

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from penstock.gateway.book import Filter, Grouping
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.book import Filter, Grouping
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.sqlite import SqliteBook
 
 # What `settings` says that a token costs, in nanodollars.

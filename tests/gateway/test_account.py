@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.gateway.account import Account, Hold, book, rehold, release, seed, settle, touch, wants_seed
-from penstock.gateway.accounts import LocalAccounts
-from penstock.gateway.admission import Answer, Demand, Denial, Grant, dollars, extend, portion, reserve
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key, Period
-from penstock.gateway.period import span
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key, Period
+from penstock.gateway.limits.account import Account, Hold, book, rehold, release, seed, settle, touch, wants_seed
+from penstock.gateway.limits.accounts import LocalAccounts
+from penstock.gateway.limits.admission import Answer, Demand, Denial, Grant, dollars, extend, portion, reserve
+from penstock.gateway.limits.period import span
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)
 LONG = 3_600_000

@@ -2,11 +2,11 @@
 
 from penstock.core.events import Event, Extra, TextDelta
 from penstock.core.price import Price, Rates
-from penstock.gateway.accounting import entry_of
-from penstock.gateway.call import Attempt, Call
-from penstock.gateway.estimate import Ratios
-from penstock.gateway.prices import PricedModel
-from penstock.gateway.transcript import size_of
+from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.billing.prices import PricedModel
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.relay.transcript import size_of
 
 SECOND = "A" * 64_000
 PRICE = PricedModel(Price(Rates(input=1_000, output=10_000, audio_output=1_000_000)), "test")

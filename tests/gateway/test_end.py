@@ -3,9 +3,9 @@
 import pytest
 from msgspec import structs
 
-from penstock.gateway.accounting import entry_of
-from penstock.gateway.call import Call
-from penstock.gateway.entry import AttemptEntry
+from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.billing.entry import AttemptEntry
+from penstock.gateway.calls.call import Call
 from tests.gateway.test_gaps import Client, Clock, Relayed
 from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 

@@ -15,8 +15,8 @@ from penstock.core.dialects.openai_chat.estimate import estimate_input
 from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.input_estimate import estimate_request
-from penstock.gateway.estimate import Ratios
-from penstock.gateway.wish import of_request
+from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.limits.demand import of_request
 from tests.promptness import in_time, prompt
 
 ENGLISH = "The quick brown fox jumps over the lazy dog while nobody is looking. "

@@ -9,12 +9,12 @@ import pytest
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.failure import Failure
-from penstock.gateway.accounting import entry_of
-from penstock.gateway.call import Attempt, Call
-from penstock.gateway.control import AttemptControl
-from penstock.gateway.gaps import BOUNDS, MAX_STALLS
-from penstock.gateway.relay import Relay
-from penstock.gateway.sides import Patience
+from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.relay.event_gaps import BOUNDS, MAX_STALLS
+from penstock.gateway.relay.ports import Patience
+from penstock.gateway.relay.relay import Relay
 from penstock.http.client import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 

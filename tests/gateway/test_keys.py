@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
-from penstock.gateway import keys
-from penstock.gateway.keys import PREFIX, Key, KeyRing, digest_of, is_mistyped, new_id, new_secret
+from penstock.gateway.keys import keys
+from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, digest_of, is_mistyped, new_id, new_secret
 
 
 def key(secret: str) -> Key:

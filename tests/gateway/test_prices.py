@@ -21,8 +21,8 @@ from msgspec import structs
 
 from penstock.core.price import FREE, Price, Rates, ServiceTier, charge, cost_of
 from penstock.core.usage import Tokens
-from penstock.gateway.price_table import FORMAT, PriceTable, encoded, load_table
-from penstock.gateway.prices import PriceBook, PricedModel
+from penstock.gateway.billing.price_table import FORMAT, PriceTable, encoded, load_table
+from penstock.gateway.billing.prices import PriceBook, PricedModel
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import Provider
 from tests.promptness import in_time, prompt
@@ -418,7 +418,7 @@ def test_where_it_cannot_be_compiled_somebody_is_told(environment: dict[str, str
 def test_a_gateway_never_imports_what_compiles_them(environment: dict[str, str]) -> None:
     program = (
         "import os, sys, penstock.cli.serve, penstock.serve.run\n"
-        "from penstock.gateway.prices import PriceBook\n"
+        "from penstock.gateway.billing.prices import PriceBook\n"
         "assert PriceBook.load(os.environ).knows('openai')\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('pydantic', 'genai_prices')])\n"
     )

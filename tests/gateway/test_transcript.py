@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.gateway.call import Attempt
-from penstock.gateway.control import AttemptControl
-from penstock.gateway.transcript import MOST, TURN, Transcript, size_of
+from penstock.gateway.calls.call import Attempt
+from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.relay.transcript import MOST, TURN, Transcript, size_of
 from tests.gateway.test_gaps import LANES, Clock, Relayed
 from tests.streams import delta, says, sse
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys import Key, Period, digest_of, new_id, new_secret
+from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
 from penstock.stores.books import open_book
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway

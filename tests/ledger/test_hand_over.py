@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from penstock.gateway.book import Filter
-from penstock.gateway.call import Attempt, Call
+from penstock.gateway.billing.book import Filter
+from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.config.load import load
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.stores.books import open_book

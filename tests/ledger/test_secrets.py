@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.gateway.tags import kept_tags, kept_text
+from penstock.gateway.billing.tags import kept_tags, kept_text
 from tests.faults.client import CLIENT_KEY, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import CANARIES, PROVIDER_KEY, Gateway, Table, settings

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.book import Book, Filter
+from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.entry import Entry
 from penstock.gateway.config import LedgerSettings, Secret
-from penstock.gateway.entry import Entry
-from penstock.gateway.keys import Key, digest_of, new_id, new_secret
+from penstock.gateway.keys.keys import Key, digest_of, new_id, new_secret
 from penstock.stores.books import open_book
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk

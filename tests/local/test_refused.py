@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.failure import from_status
-from penstock.gateway.local_errors import in_our_words
+from penstock.gateway.calls.failure import from_status
+from penstock.gateway.calls.local_errors import in_our_words
 from tests.cli.talk.support import chat
 from tests.faults.scripts import unstreamed
 from tests.local.conftest import Serve

@@ -22,9 +22,9 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.errors import ConfigError
-from penstock.gateway import key_changes
 from penstock.gateway.config import load
-from penstock.gateway.key_terms import KeyTerms
+from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin import routes as admin_routes
 from penstock.serve.admin.place import TOKEN_FILE, open_place
 from penstock.serve.admin.queries import Query

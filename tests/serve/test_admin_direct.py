@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.sqlite import SqliteBook
 from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway, settings

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.gateway.gaps import BOUNDS, Gaps
+from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
 from penstock.serve.live import _Seen
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, settings

@@ -18,18 +18,18 @@ from penstock.core.failure import Failure
 from penstock.core.stream import StreamReader
 from penstock.core.templates import OpeningTemplate
 from penstock.core.usage import Tokens
-from penstock.gateway.accounting import entry_of
-from penstock.gateway.breakers import MOST_TARGETS, BreakerTable
-from penstock.gateway.call import Attempt, Call
+from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.billing.price_table import PriceTable
+from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.billing.tags import kept_tags
+from penstock.gateway.calls.breakers import MOST_TARGETS, BreakerTable
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.calls.plan import Plans, Way
+from penstock.gateway.calls.routing import Health
 from penstock.gateway.config import Config, Target, load
-from penstock.gateway.estimate import Ratios
-from penstock.gateway.gaps import MAX_STALLS, STALL_S, Gaps
-from penstock.gateway.plan import Plans, Way
-from penstock.gateway.price_table import PriceTable
-from penstock.gateway.prices import PriceBook
-from penstock.gateway.routing import Health
-from penstock.gateway.tags import kept_tags
-from penstock.gateway.transcript import Transcript
+from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, Gaps
+from penstock.gateway.relay.transcript import Transcript
 from penstock.replay.library import Entry, Library, fields_of, request_key
 from penstock.serve import responses
 from penstock.serve.families import REQUESTS

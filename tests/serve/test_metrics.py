@@ -15,12 +15,12 @@ import pytest
 
 from penstock.core.price import Price, Rates
 from penstock.core.usage import Usage
-from penstock.gateway.accounting import entry_of
-from penstock.gateway.call import Attempt, Call
+from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.prices import PricedModel
+from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.entry import Entry
-from penstock.gateway.keys import Key, digest_of
-from penstock.gateway.prices import PricedModel
+from penstock.gateway.keys.keys import Key, digest_of
 from penstock.serve.families import BY_NAME, FAMILIES
 from penstock.serve.metrics import Metrics
 from penstock.serve.names import Names

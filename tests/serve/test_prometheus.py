@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.accounting import entry_of
+from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.config import LedgerSettings
-from penstock.gateway.keys import Key, digest_of
+from penstock.gateway.keys.keys import Key, digest_of
 from penstock.serve.families import FAMILIES
 from penstock.serve.metrics import Metrics
 from penstock.stores.books import open_book

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.capture import Closing, parse
 from penstock.gateway.config import Captures
-from penstock.gateway.tape import Asked
+from penstock.gateway.relay.recording import Asked
 from penstock.http.client import UpstreamError
 from penstock.serve.record import Recorder
 from tests.replay.support import until

@@ -10,11 +10,11 @@ import pytest
 
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.request import ClientRequest
-from penstock.gateway.call import Call
+from penstock.gateway.billing.ledger import NoLedger
+from penstock.gateway.calls.call import Call
+from penstock.gateway.calls.pipeline import Attempts, Gateway, Upstream
+from penstock.gateway.calls.routing import Health
 from penstock.gateway.config import load
-from penstock.gateway.ledger import NoLedger
-from penstock.gateway.pipeline import Attempts, Gateway, Upstream
-from penstock.gateway.routing import Health
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection

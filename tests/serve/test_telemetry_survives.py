@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from penstock.gateway.accounting import entry_of
-from penstock.gateway.call import Attempt, Call
+from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.calls.trace import new_span, trace_of
 from penstock.gateway.config import TelemetrySettings
-from penstock.gateway.trace import new_span, trace_of
 from penstock.serve.siblings import Siblings
 from penstock.serve.traces import Traces
 from tests.faults.gateway import Gateway, settings

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.gaps import BOUNDS
-from penstock.gateway.trace import trace_of
+from penstock.gateway.calls.trace import trace_of
+from penstock.gateway.relay.event_gaps import BOUNDS
 from penstock.serve import conventions
 from penstock.serve.traces import MAX_WAITING
 from tests.faults.client import AUTHORIZED, RawClient, Response, body, post

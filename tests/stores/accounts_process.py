@@ -14,10 +14,10 @@ import time
 from contextlib import closing
 from typing import Any
 
-from penstock.gateway.accounts import now_ms
-from penstock.gateway.admission import Answer, Demand, Grant
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.accounts import now_ms
+from penstock.gateway.limits.admission import Answer, Demand, Grant
 from penstock.providers.secret import Secret
 from penstock.stores.redis_accounts import RedisAccounts
 from penstock.stores.shared_accounts import SharedAccounts

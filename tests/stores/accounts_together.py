@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.gateway.account import Account
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.account import Account
 from penstock.stores.participant import Participant
 from penstock.stores.storage import Found, StorageError
 

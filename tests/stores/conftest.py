@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
 from tests.stores.places import Place, PostgresPlace, SqlitePlace
 from tests.stores.postgres import PostgresServer
 

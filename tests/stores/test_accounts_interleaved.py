@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.gateway.account import Account
-from penstock.gateway.admission import Demand
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.account import Account
+from penstock.gateway.limits.admission import Demand
 from penstock.stores.operations import Booked, Operation, Reserve, Settle
 from penstock.stores.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key

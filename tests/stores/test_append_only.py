@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.gateway.book import Book, Filter
+from penstock.gateway.billing.book import Book, Filter
 from tests.stores.entries import FULL, entry
 from tests.stores.places import Place, PostgresPlace
 

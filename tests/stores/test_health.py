@@ -3,8 +3,8 @@
 import math
 import random
 
-from penstock.gateway.book import Book
-from penstock.gateway.entry import AttemptEntry, Entry, Outcome
+from penstock.gateway.billing.book import Book
+from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
 from penstock.stores.bins import BOUNDS
 
 _MINUTE = 60_000

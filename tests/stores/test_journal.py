@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BookError
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.journal import Journal, Left, recover
 
 ROOM = 64_000

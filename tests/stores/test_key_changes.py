@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from penstock.errors import KeyTermsError
-from penstock.gateway.book import Book
-from penstock.gateway.key_changes import create, revoke, rotate
-from penstock.gateway.key_terms import KeyTerms
-from penstock.gateway.keys import Key, KeyRing, digest_of
+from penstock.gateway.billing.book import Book
+from penstock.gateway.keys.changes import create, revoke, rotate
+from penstock.gateway.keys.keys import Key, KeyRing, digest_of
+from penstock.gateway.keys.terms import KeyTerms
 from tests.stores.places import Place
 
 NOW = 1_800_000_000_000

@@ -12,9 +12,9 @@ import pytest
 from msgspec import structs
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.book import Filter
-from penstock.gateway.key_changes import rotate
-from penstock.gateway.keys import digest_of
+from penstock.gateway.billing.book import Filter
+from penstock.gateway.keys.changes import rotate
+from penstock.gateway.keys.keys import digest_of
 from penstock.stores.database import Words
 from penstock.stores.schema import MIGRATIONS
 from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry

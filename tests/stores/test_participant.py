@@ -1,10 +1,10 @@
 """A process that cannot reach the storage takes its share, and puts all right when it can again."""
 
 from penstock.errors import BookError
-from penstock.gateway.admission import Answer, Demand, Denial, Grant
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key
-from penstock.gateway.period import span
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.admission import Answer, Demand, Denial, Grant
+from penstock.gateway.limits.period import span
 from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
 from penstock.stores.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.errors import BookError
-from penstock.gateway.book import Filter
+from penstock.gateway.billing.book import Filter
 from penstock.providers.secret import Secret
 from penstock.stores.postgres import PostgresBook
 from tests.stores.entries import FULL, entry

@@ -6,8 +6,8 @@ from typing import TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from penstock.gateway.book import Book, Filter
-from penstock.gateway.entry import AttemptEntry
+from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.entry import AttemptEntry
 from tests.stores.entries import FULL, entry
 
 # The book of these tests: each a call of its own kind.

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from penstock.errors import ConfigError
-from penstock.gateway.account import Account
+from penstock.gateway.limits.account import Account
 from penstock.providers.secret import Secret
 from penstock.stores.redis_accounts import PREFIX, RedisAccounts
 from penstock.stores.storage import StorageError

@@ -1,7 +1,7 @@
 """What is booked is what is read, and it is booked once."""
 
-from penstock.gateway.book import Book, Filter
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BookError
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
 from penstock.stores.scribe import Scribe
 from tests.stores.places import SqlitePlace
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryFile
 import pytest
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.book import Filter
+from penstock.gateway.billing.book import Filter
 from penstock.stores.sqlite import SqliteBook
 from tests.stores.entries import FULL, entry
 

@@ -13,7 +13,7 @@ from threading import Barrier
 import msgspec
 import pytest
 
-from penstock.gateway.account import Account
+from penstock.gateway.limits.account import Account
 from penstock.stores.sqlite_accounts import FILE, SqliteAccounts, begin
 from penstock.stores.storage import StorageError
 from tests.promptness import in_time, prompt

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from bench.page.book import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
-from penstock.gateway.book import Book, Filter, Grouping
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.book import Book, Filter, Grouping
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.bins import BINS, BOUNDS
 from penstock.stores.database import Reader, Row, Transaction, Value
 from penstock.stores.rows import ATTEMPT, CALL, attempt_rows, call_row

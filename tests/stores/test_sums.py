@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from penstock.gateway.book import Book, Filter, Grouping, UsageRow
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.book import Book, Filter, Grouping, UsageRow
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from tests.stores.entries import many_entries
 from tests.stores.places import Place, PostgresPlace, SqlitePlace
 

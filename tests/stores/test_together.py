@@ -3,7 +3,7 @@
 import multiprocessing
 from multiprocessing.synchronize import Barrier
 
-from penstock.gateway.book import Filter
+from penstock.gateway.billing.book import Filter
 from tests.stores.entries import entry
 from tests.stores.places import Place
 

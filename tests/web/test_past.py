@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.gateway.entry import AttemptEntry, Entry
+from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.books import FILE
 from penstock.stores.sqlite import SqliteBook
 from tests.faults.gateway import Gateway, settings

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, date, datetime, timedelta
 
-from penstock.gateway.entry import NANODOLLARS
+from penstock.gateway.billing.entry import NANODOLLARS
 
 DAY = timedelta(days=1)
 _AGO = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)

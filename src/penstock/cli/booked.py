@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from penstock.cli.amounts import parse_moment
 from penstock.errors import BookError, ConfigError
-from penstock.gateway.book import Book, Filter
+from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.config import DEFAULT_FILE, default_file, load
-from penstock.gateway.entry import Outcome
-from penstock.gateway.keys import Key
+from penstock.gateway.keys.keys import Key
 from penstock.stores.books import open_book
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -17,11 +17,11 @@ from penstock.cli.invocation import invocation
 from penstock.cli.key_tables import shown, table
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError, KeyTermsError
-from penstock.gateway import key_changes
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
 from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
-from penstock.gateway.key_report import moment, report
-from penstock.gateway.key_terms import KeyTerms, parse_tag
+from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.report import moment, report
+from penstock.gateway.keys.terms import KeyTerms, parse_tag
 from penstock.stores.books import open_book
 
 _UNREADABLE = 2

@@ -17,8 +17,8 @@ from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import REPAIRS, by_level
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.book import Book, Filter
-from penstock.gateway.entry import AttemptEntry, Entry, Tokens
+from penstock.gateway.billing.book import Book, Filter
+from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
 
 _POLL_S = 0.5
 _PAGE = 500

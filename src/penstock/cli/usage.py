@@ -11,7 +11,7 @@ from penstock.cli.amounts import dollars, money
 from penstock.cli.booked import Asked, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
-from penstock.gateway.book import Grouping, UsageRow
+from penstock.gateway.billing.book import Grouping, UsageRow
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
 # Shown to people only where there is any.

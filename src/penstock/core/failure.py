@@ -1,7 +1,7 @@
 """Failure: why a call, or one attempt at it, has no answer, in no API's words.
 
-`gateway/failure.py` says which failure follows from what happened; a dialect (`SurfaceDialect.write_error`) says it to
-a client in the words of its API.
+`gateway/calls/failure.py` decides which failure follows from what happened; a dialect (`SurfaceDialect.write_error`)
+writes it for a client in the words of its API.
 """
 
 from msgspec import Struct

@@ -1,1 +1,1 @@
-"""What decides: the configuration, who answers a call, when to try again, and what the client is told."""
+"""Decides: the configuration, which target answers a call, what it may cost, and what the client receives."""

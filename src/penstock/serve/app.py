@@ -14,13 +14,13 @@ from msgspec import structs
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
-from penstock.gateway.breakers import SIZE, BreakerTable
+from penstock.gateway.billing.ledger import Ledger, NoLedger
+from penstock.gateway.calls.breakers import SIZE, BreakerTable
+from penstock.gateway.calls.pipeline import Gateway, Upstream
+from penstock.gateway.calls.routing import Health
 from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
-from penstock.gateway.keys import Key, KeyRing, configured
-from penstock.gateway.ledger import Ledger, NoLedger
-from penstock.gateway.pipeline import Gateway, Upstream
-from penstock.gateway.routing import Health
+from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.pool import Pool

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.accounts import Accounts, LocalAccounts
-from penstock.gateway.book import Book, Spent
+from penstock.gateway.billing.book import Book, Spent
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.ledger import Ledger
+from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config
-from penstock.gateway.entry import Entry
-from penstock.gateway.keys import Key, KeyRing, configured
-from penstock.gateway.ledger import Ledger
-from penstock.gateway.prices import PriceBook
+from penstock.gateway.keys.keys import Key, KeyRing, configured
+from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.serve.door import Door
 from penstock.stores.books import open_book, state_folder
 from penstock.stores.journal import Journal, recover

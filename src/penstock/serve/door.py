@@ -7,7 +7,7 @@ providers' keys. Where one is required, a page that does not have it can do noth
 import time
 
 from penstock.core.failure import Failure
-from penstock.gateway.keys import PREFIX, Key, KeyRing, is_mistyped
+from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.reading import Reading
 from penstock.serve.responses import refused

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from penstock.gateway.call import Call
-from penstock.gateway.entry import Entry
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.calls.call import Call
 from penstock.serve import conventions as named
 from penstock.serve.names import Names
 from penstock.serve.spans import Address, Attribute, identity

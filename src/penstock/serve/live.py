@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from penstock.core.price import charge
 from penstock.core.usage import Tokens
-from penstock.gateway.call import Attempt, Call
-from penstock.gateway.entry import Entry
-from penstock.gateway.gaps import BOUNDS, Gaps
-from penstock.gateway.key_report import money
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.keys.report import money
+from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
 from penstock.serve.conventions import has_answers
 from penstock.serve.surfaces.client import SurfaceClient
 

@@ -22,8 +22,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from penstock.core.repairs import by_level
-from penstock.gateway.call import Call
-from penstock.gateway.entry import Entry, Outcome
+from penstock.gateway.billing.entry import Entry, Outcome
+from penstock.gateway.calls.call import Call
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}

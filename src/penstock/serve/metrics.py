@@ -16,9 +16,9 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from penstock.core.repairs import level_of
-from penstock.gateway.call import Call
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config
-from penstock.gateway.entry import Entry
 from penstock.http.exchange import Exchange
 from penstock.serve import families
 from penstock.serve.families import BY_NAME, FAMILIES, Family

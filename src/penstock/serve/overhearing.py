@@ -9,9 +9,9 @@ import asyncio
 import msgspec
 
 from penstock.core.events import Event
-from penstock.gateway.call import Call
-from penstock.gateway.entry import Entry
-from penstock.gateway.transcript import Piece, piece_of
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.calls.call import Call
+from penstock.gateway.relay.transcript import Piece, piece_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import STREAM_HEADERS
 

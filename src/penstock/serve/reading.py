@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from penstock.core.failure import Failure
-from penstock.gateway.keys import digest_of
+from penstock.gateway.keys.keys import digest_of
 from penstock.http.exchange import HttpRequest
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import plain_path

@@ -16,7 +16,7 @@ from msgspec import structs
 from penstock.capture import Closing, Read
 from penstock.gateway.config import Captures
 from penstock.gateway.mask import Secrets
-from penstock.gateway.tape import Asked, Discard, Head, Item, Tape
+from penstock.gateway.relay.recording import Asked, Discard, Head, Item, Tape
 from penstock.http.client import Receiver
 from penstock.serve.capture_file import CaptureFile
 from penstock.serve.shelf import Shelf

@@ -11,7 +11,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.core.failure import Failure
 from penstock.core.losses import counted
 from penstock.core.repairs import by_level
-from penstock.gateway.call import Call
+from penstock.gateway.calls.call import Call
 from penstock.http.exchange import Exchange, head_lines
 
 JSON = "application/json"

@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from penstock.core.repairs import by_level
-from penstock.gateway.call import Attempt, Call
-from penstock.gateway.entry import NANODOLLARS, AttemptEntry, Entry
-from penstock.gateway.trace import new_span
+from penstock.gateway.billing.entry import NANODOLLARS, AttemptEntry, Entry
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.calls.trace import new_span
 from penstock.serve import conventions as named
 from penstock.serve.content import messages_in, messages_out
 

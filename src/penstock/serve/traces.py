@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError, Problem
-from penstock.gateway.call import Call
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
-from penstock.gateway.entry import Entry
 from penstock.serve.histograms import Histograms
 from penstock.serve.spans import Span, spans_of
 

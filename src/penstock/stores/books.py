@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import BookError
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.postgres import PostgresBook
 from penstock.stores.sqlite import SqliteBook

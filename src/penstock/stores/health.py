@@ -10,7 +10,7 @@ whole slots; the rest is counted.
 from collections import defaultdict
 from typing import cast
 
-from penstock.gateway.book import Health, HealthBucket
+from penstock.gateway.billing.book import Health, HealthBucket
 from penstock.stores.bins import COLUMNS, Times
 from penstock.stores.database import Reader, Row, Value
 from penstock.stores.summary import (

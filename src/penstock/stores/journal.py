@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.errors import BookError
-from penstock.gateway.entry import Entry
+from penstock.gateway.billing.entry import Entry
 from penstock.stores.allocation import allocate
 
 SUFFIX = ".journal"

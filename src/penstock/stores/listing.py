@@ -7,7 +7,7 @@ summed up (`summary.py`); the few calls behind that are looked at one by one. Of
 
 from typing import NamedTuple
 
-from penstock.gateway.book import Filter
+from penstock.gateway.billing.book import Filter
 from penstock.stores.database import Reader, Value
 from penstock.stores.rows import ATTEMPT, CALL, number
 from penstock.stores.selection import Lead, Selection, leads

@@ -4,9 +4,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.account import Account, book, release, settle
-from penstock.gateway.admission import Answer, Demand, extend, reserve
-from penstock.gateway.keys import Key
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.account import Account, book, release, settle
+from penstock.gateway.limits.admission import Answer, Demand, extend, reserve
 
 
 class Reserve(Struct, frozen=True):

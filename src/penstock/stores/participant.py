@@ -28,11 +28,11 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from penstock.errors import BookError
-from penstock.gateway.account import SEED_IDS_MS, Account, Hold, rehold, seed, touch, unhold, wants_seed
-from penstock.gateway.admission import Answer, Denial, portion
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key
-from penstock.gateway.period import span
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.account import SEED_IDS_MS, Account, Hold, rehold, seed, touch, unhold, wants_seed
+from penstock.gateway.limits.admission import Answer, Denial, portion
+from penstock.gateway.limits.period import span
 from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, perform
 from penstock.stores.storage import Found, Storage, StorageError
 

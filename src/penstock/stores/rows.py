@@ -12,8 +12,8 @@ from typing import cast
 import msgspec
 
 from penstock.core.usage import Tokens
-from penstock.gateway.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.keys import Key, Period
+from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
+from penstock.gateway.keys.keys import Key, Period
 from penstock.stores.database import Row, Value
 
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.book import Book, Spent
-from penstock.gateway.entry import Entry
-from penstock.gateway.keys import Key
-from penstock.gateway.period import span
+from penstock.gateway.billing.book import Book, Spent
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.period import span
 
 # So many are booked together, and those that came with the last of them.
 _MOST_AT_ONCE = 2_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from penstock.gateway.book import Filter
+from penstock.gateway.billing.book import Filter
 from penstock.stores.database import Value
 from penstock.stores.rows import LONGEST_NAME, number, text
 

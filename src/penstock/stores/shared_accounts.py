@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.gateway.account import held_in, left_of_budget
-from penstock.gateway.accounts import now_ms
-from penstock.gateway.admission import Answer, Demand, Denial
-from penstock.gateway.book import Spent
-from penstock.gateway.keys import Key
+from penstock.gateway.billing.book import Spent
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.account import held_in, left_of_budget
+from penstock.gateway.limits.accounts import now_ms
+from penstock.gateway.limits.admission import Answer, Demand, Denial
 from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
 from penstock.stores.participant import Participant, Seed
 from penstock.stores.storage import Storage, StorageError

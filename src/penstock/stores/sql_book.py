@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from penstock.gateway.book import Filter, Grouping, Health, Spent, UsageRow
-from penstock.gateway.entry import Entry
-from penstock.gateway.keys import Key
+from penstock.gateway.billing.book import Filter, Grouping, Health, Spent, UsageRow
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.keys.keys import Key
 from penstock.stores.database import Database, Row, Transaction
 from penstock.stores.health import health
 from penstock.stores.listing import AS_BOOKED, Place, in_order, newest

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
-from penstock.gateway.entry import Entry
+from penstock.gateway.billing.entry import Entry
 from penstock.stores.database import Reader, Row, T, Transaction, Value, Words, insertion
 from penstock.stores.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.sql_book import SqlBook

@@ -12,7 +12,7 @@ Where nothing but a time is asked for, by one of these or by day, whole hours ar
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from penstock.gateway.book import Filter, Grouping, UsageRow
+from penstock.gateway.billing.book import Filter, Grouping, UsageRow
 from penstock.stores.database import Row, Value
 from penstock.stores.rows import LONGEST_NAME, number, text
 from penstock.stores.selection import Selection, marks

@@ -15,8 +15,8 @@ from penstock.cli.talk.till import Bill
 from penstock.cli.times import CONTENT
 from penstock.core.error_shapes import read_error
 from penstock.core.repairs import by_level
-from penstock.gateway.call import Call
-from penstock.gateway.entry import NANODOLLARS
+from penstock.gateway.billing.entry import NANODOLLARS
+from penstock.gateway.calls.call import Call
 from penstock.http.client import UpstreamError
 
 # Codes of answers that broke off; a code with `timeout` in it is one that took too long.

@@ -17,10 +17,10 @@ from msgspec import structs
 
 from penstock.cli.talk.answer import Answer
 from penstock.cli.talk.till import Bill, Till
-from penstock.gateway.call import Call
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, Secret
-from penstock.gateway.entry import Entry
-from penstock.gateway.keys import CHAT
+from penstock.gateway.keys.keys import CHAT
 from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool

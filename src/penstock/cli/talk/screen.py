@@ -15,7 +15,7 @@ from penstock.cli.talk.till import UNPRICED, Bill
 from penstock.cli.talk.wrap import Wrap
 from penstock.cli.text import counted, dollars, one_line, seconds, visible
 from penstock.core.repairs import by_level
-from penstock.gateway.prices import WITHOUT_MONEY
+from penstock.gateway.billing.prices import WITHOUT_MONEY
 
 Tone: TypeAlias = Literal["", "dim", "doubtful", "bad", "call", "prompt"]
 _STYLES: dict[Tone, tuple[str, str]] = {

@@ -9,8 +9,8 @@ from msgspec import Struct
 from penstock.core.price import ServiceTier, charge
 from penstock.core.usage import Tokens, Usage
 from penstock.errors import UnknownTargetError
+from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config
-from penstock.gateway.prices import PriceBook
 
 UNPRICED = "unpriced"
 

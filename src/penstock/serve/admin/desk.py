@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.errors import BookError
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
 
 T = TypeVar("T")
 # A question takes milliseconds, or seconds over very many entries.

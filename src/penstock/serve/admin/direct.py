@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from penstock.errors import KeyTermsError
-from penstock.gateway.key_report import money
+from penstock.gateway.keys.report import money
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.answers import HEADERS, Answer, refusal, refuse_method
 from penstock.serve.admin.inspection import Inspector

@@ -1,12 +1,12 @@
-"""Entries and usage, as the admin API tells them. Money and times are told as `gateway/key_report.py` says."""
+"""Entries and usage, as the admin API tells them. Money and times are told as `gateway/keys/report.py` says."""
 
 from collections.abc import Sequence
 
 from msgspec import structs
 
-from penstock.gateway.book import Grouping, UsageRow
-from penstock.gateway.entry import AttemptEntry, Entry
-from penstock.gateway.key_report import moment, money
+from penstock.gateway.billing.book import Grouping, UsageRow
+from penstock.gateway.billing.entry import AttemptEntry, Entry
+from penstock.gateway.keys.report import moment, money
 
 
 def told_entry(entry: Entry) -> dict[str, object]:

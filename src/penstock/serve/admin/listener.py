@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from penstock.core.failure import Failure
-from penstock.gateway.book import Book
+from penstock.gateway.billing.book import Book
 from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits

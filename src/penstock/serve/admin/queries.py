@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from penstock.errors import KeyTermsError
-from penstock.gateway.book import Filter, Grouping
-from penstock.gateway.entry import Outcome
-from penstock.gateway.key_terms import parse_moment, parse_tag, parse_while
+from penstock.gateway.billing.book import Filter, Grouping
+from penstock.gateway.billing.entry import Outcome
+from penstock.gateway.keys.terms import parse_moment, parse_tag, parse_while
 
 MOST = 500
 _USUAL = 100

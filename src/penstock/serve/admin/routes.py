@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from penstock.errors import KeyTermsError
-from penstock.gateway import key_changes
-from penstock.gateway.book import Book, Filter, HealthBucket
-from penstock.gateway.key_report import report
-from penstock.gateway.key_terms import KeyTerms
+from penstock.gateway.billing.book import Book, Filter, HealthBucket
+from penstock.gateway.keys import changes as key_changes
+from penstock.gateway.keys.report import report
+from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin.entries import told_entry, told_usage
 from penstock.serve.admin.queries import (
     MOST,

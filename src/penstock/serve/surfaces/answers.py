@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.request import ClientRequest
-from penstock.gateway.pipeline import Gateway
+from penstock.gateway.calls.pipeline import Gateway
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
 from penstock.serve.surfaces.client import SurfaceClient

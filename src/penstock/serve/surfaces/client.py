@@ -8,8 +8,8 @@ from typing import Protocol
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.failure import Failure
-from penstock.gateway.call import Call
-from penstock.gateway.pipeline import Attempts
+from penstock.gateway.calls.call import Call
+from penstock.gateway.calls.pipeline import Attempts
 from penstock.http.exchange import Exchange
 from penstock.serve.log import where
 from penstock.serve.responses import call_headers, respond_failure

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from penstock.gateway.passage import Whole
-from penstock.gateway.pipeline import Gateway
-from penstock.gateway.request import EmbeddingsRequest, parse_embeddings
+from penstock.gateway.calls.embeddings_request import EmbeddingsRequest, parse_embeddings
+from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.relay.body_relay import Whole
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, call_headers
 from penstock.serve.surfaces.client import SurfaceClient

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.request import ClientRequest
-from penstock.gateway.call import Call
-from penstock.gateway.keys import Key
-from penstock.gateway.pipeline import Attempts, Gateway
-from penstock.gateway.request import EmbeddingsRequest
-from penstock.gateway.trace import HEADER, new_span, trace_of
+from penstock.gateway.calls.call import Call
+from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
+from penstock.gateway.calls.pipeline import Attempts, Gateway
+from penstock.gateway.calls.trace import HEADER, new_span, trace_of
+from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import BROKEN, SurfaceClient, report

@@ -1,0 +1,86 @@
+"""Asking a model on this machine: waiting for a turn, and making of a request what the model can take.
+
+While a call waits for its turn its client hears a heartbeat, as it does while a provider thinks.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.core.failure import Failure
+from penstock.core.stream import Reader
+from penstock.gateway.relay.ports import Client
+from penstock.upstream.emulated_tools import (
+    EmulatedToolReader,
+    ToolsError,
+    emulate,
+    has_system,
+    with_system,
+)
+from penstock.upstream.local import Local, Turn
+
+
+async def take_turn(local: Local, client: Client, heartbeat: Callable[[], bytes], wait_s: float, beat_s: float) -> Turn:
+    """Wait so long for a turn, while the client gets a heartbeat every `beat_s`; raises `UpstreamError`."""
+    while True:
+        waiting = asyncio.get_running_loop().create_task(local.turn(wait_s))
+        try:
+            while not (await asyncio.wait({waiting}, timeout=beat_s))[0]:
+                if client.stream:
+                    client.begin()
+                    client.write(heartbeat())
+        except asyncio.CancelledError:
+            waiting.cancel()
+            waiting.add_done_callback(_give_back)
+            raise
+        turn = waiting.result()
+        if turn.connection.alive:  # else the child died at that very moment
+            return turn
+
+
+def _give_back(waiting: "asyncio.Task[Turn]") -> None:
+    """A turn that came when nobody waited for it any more."""
+    if not waiting.cancelled() and waiting.exception() is None:
+        waiting.result().close()
+
+
+class Adapted:
+    """A request as the model can take it, and how its answer is to be read."""
+
+    def __init__(self, fields: dict[str, Any], local: Local, turn: Turn) -> None:
+        """Raises `ToolsError`."""
+        self._emulated = False
+        weights = local.settings.weights
+        if weights is not None:
+            fields = fields | {"messages": _with_voice(fields["messages"], weights.system)}
+        if not turn.traits.tools:
+            fields, self._emulated = emulate(fields)
+        self.body = msgspec.json.encode(fields)
+
+    def reader(self, reader: Reader, call_id: str) -> Reader:
+        """What reads the answer."""
+        return EmulatedToolReader(reader, f"call_{call_id}") if self._emulated else reader
+
+
+def _with_voice(messages: list[Any], system: str) -> list[Any]:
+    """Messages for a model that Penstock knows: with a system message, which its template knows by this name only."""
+    if not has_system(messages):
+        return with_system(messages, system)
+    return [
+        {**message, "role": "system"} if isinstance(message, dict) and message.get("role") == "developer" else message
+        for message in messages
+    ]
+
+
+def unusable_tools(error: ToolsError) -> Failure:
+    """The failure that tools are which the model cannot be given."""
+    return Failure(
+        code="invalid_request",
+        message=str(error),
+        status=400,
+        kind="invalid_request_error",
+        param="tools",
+        retryable=False,
+    )

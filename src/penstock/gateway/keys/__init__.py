@@ -1,0 +1,1 @@
+"""The keys of clients: what they are, how they change, how they are shown."""

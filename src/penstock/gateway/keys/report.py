@@ -1,0 +1,66 @@
+"""What is told of a key, to people and programs: its terms, its state, what it has spent. Never a digest.
+
+Money is told as a string of dollars, exactly: `"0.000125"`. Times are told in UTC: `"2027-01-01T00:00:00Z"`.
+"""
+
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from penstock.gateway.billing.book import Book
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.admission import dollars
+from penstock.gateway.limits.period import span
+
+State: TypeAlias = Literal["active", "revoked", "expired"]
+
+
+def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
+    """All that may be told of a key."""
+    period = span(key.period, now_ms)
+    spent = book.spent(key.id, period.since).total
+    left = None if key.budget is None else max(0, key.budget - spent)
+    return {
+        "id": key.id,
+        "name": key.name,
+        "hint": key.hint,
+        "state": state(key, now_ms),
+        "created": moment(key.created_ms),
+        "rotated": moment(key.rotated_ms),
+        "previous_until": moment(key.previous_until_ms),
+        "expires": moment(key.expires_ms),
+        "revoked": moment(key.revoked_ms),
+        "budget": money(key.budget),
+        "period": key.period,
+        "spent": money(spent),
+        "left": money(left),
+        "renewed": moment(period.until) if key.budget is not None else None,
+        "requests_per_minute": key.requests_per_minute,
+        "tokens_per_minute": key.tokens_per_minute,
+        "concurrent": key.concurrent,
+        "models": list(key.models),
+        "strict": key.strict,
+        "tags": dict(key.tags),
+    }
+
+
+def state(key: Key, now_ms: int) -> State:
+    """Whether it opens anything."""
+    if key.revoked_ms is not None and key.revoked_ms <= now_ms:
+        return "revoked"
+    return "expired" if key.unusable(now_ms) else "active"
+
+
+def money(nanodollars: int | None) -> str | None:
+    """An amount of dollars, exactly."""
+    return None if nanodollars is None else dollars(nanodollars).replace("$", "")
+
+
+def moment(at_ms: int | None) -> str | None:
+    """A time, in UTC, to the millisecond where it has any."""
+    if at_ms is None:
+        return None
+    try:
+        at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    except (ValueError, OverflowError):
+        return None
+    return at.isoformat(timespec="milliseconds" if at_ms % 1000 else "seconds").replace("+00:00", "Z")

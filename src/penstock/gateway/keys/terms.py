@@ -1,0 +1,156 @@
+"""KeyTerms: what a new key may do, as people write it; and how that is read: money, times, names.
+
+| what | is written |
+|---|---|
+| money | `25`, `$25`, `0.50`: dollars, to the nanodollar |
+| a while | `45s`, `90m`, `24h`, `30d`, `2w`, or `0` |
+| a moment | a while from now; `2027-01-01`, which is its first moment in UTC; `2027-01-01T12:00Z` |
+
+What is wrong is a `KeyTermsError` that names the field.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from penstock.errors import KeyTermsError
+from penstock.gateway.billing.entry import NANODOLLARS
+from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
+
+_MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
+_WHILE = re.compile(r"(\d{1,9})([smhdw])")
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_CENTURY_MS = 36_525 * _UNITS_MS["d"]
+_ID = re.compile(r"key_[0-9a-f]{12}")
+# Longer ones are cut where they are stored: what is asked for must be what is kept.
+_LONGEST = 200
+_MOST_MODELS = 100
+_MOST_TAGS = 16
+_LARGEST = 1_000_000_000
+
+
+class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a key may do. What is left out has no limit. Also the body of `POST /admin/keys`."""
+
+    name: str = ""
+    budget: str | int | float | None = None
+    period: Period | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent: int | None = None
+    models: tuple[str, ...] = ()
+    expires: str = ""
+    strict: bool = False
+    tags: Mapping[str, str] = {}
+
+
+def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
+    """A new key by these terms: what its owner keeps, and what is stored of it."""
+    id, secret = new_id(), new_secret()
+    if terms.period is not None and terms.budget is None:
+        raise KeyTermsError("a period is that of a budget: give a budget with it", param="period")
+    key = Key(
+        id=id,
+        name=_name(terms.name) if terms.name else id,
+        digest=digest_of(secret),
+        hint=secret[-4:],
+        created_ms=now_ms,
+        budget=None if terms.budget is None else parse_money(str(terms.budget)),
+        period=terms.period or "month",
+        requests_per_minute=_limit(terms.requests_per_minute, "requests_per_minute"),
+        tokens_per_minute=_limit(terms.tokens_per_minute, "tokens_per_minute"),
+        concurrent=_limit(terms.concurrent, "concurrent"),
+        models=_models(terms.models),
+        tags=_tags(terms.tags),
+        strict=terms.strict,
+        expires_ms=parse_expiry(terms.expires, now_ms) if terms.expires else None,
+    )
+    return secret, key
+
+
+def parse_money(text: str) -> int:
+    """Dollars, as nanodollars, exactly."""
+    found = _MONEY.fullmatch(text.strip())
+    if found is None:
+        raise KeyTermsError(
+            "a budget is an amount of dollars, such as 25 or $0.50, below a billion and with at most nine digits "
+            "after the point",
+            param="budget",
+        )
+    return int(found[1]) * NANODOLLARS + int((found[2] or "").ljust(9, "0"))
+
+
+def parse_while(text: str, param: str) -> int:
+    """A while, in milliseconds."""
+    found = _WHILE.fullmatch(text.strip())
+    length = int(found[1]) * _UNITS_MS[found[2]] if found is not None else 0 if text.strip() == "0" else None
+    if length is None or length > _CENTURY_MS:
+        raise KeyTermsError(f"{param} is a while such as 45s, 90m, 24h, 30d or 2w, of a century at most", param=param)
+    return length
+
+
+def parse_moment(text: str, now_ms: int, param: str, *, past: bool = False) -> int:
+    """A moment, in milliseconds since 1970: a while from now, or before it if `past`; or a date, with a time or not."""
+    text = text.strip()
+    if _WHILE.fullmatch(text):
+        length = parse_while(text, param)
+        return now_ms - length if past else now_ms + length
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        message = f"{param} is a while such as 30d, a date such as 2027-01-01, or a date and time such as "
+        raise KeyTermsError(f"{message}2027-01-01T12:00Z", param=param) from None
+
+
+def parse_expiry(text: str, now_ms: int) -> int:
+    """When a key ends to open anything."""
+    moment = parse_moment(text, now_ms, "expires")
+    if moment <= now_ms:
+        raise KeyTermsError("expires is in the past: such a key would open nothing", param="expires")
+    return moment
+
+
+def parse_tag(text: str) -> tuple[str, str]:
+    """A tag, as `name=value`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise KeyTermsError("a tag is written name=value", param="tags")
+    return name, value
+
+
+def _name(name: str) -> str:
+    if not _is_text(name):
+        raise KeyTermsError(
+            f"a name has 1 to {_LONGEST} characters, all of which can be seen, and no space around it", param="name"
+        )
+    if _ID.fullmatch(name):
+        raise KeyTermsError("a name must not look like the id of a key", param="name")
+    return name
+
+
+def _limit(value: int | None, param: str) -> int | None:
+    if value is not None and not 1 <= value <= _LARGEST:
+        raise KeyTermsError(f"{param} is a whole number from 1 to {_LARGEST}", param=param)
+    return value
+
+
+def _models(models: tuple[str, ...]) -> tuple[str, ...]:
+    if len(models) > _MOST_MODELS or not all(map(_is_text, models)):
+        message = f"models are at most {_MOST_MODELS} names or patterns, such as groq/*, of 1 to {_LONGEST} characters"
+        raise KeyTermsError(message, param="models")
+    return models
+
+
+def _tags(tags: Mapping[str, str]) -> Mapping[str, str]:
+    if len(tags) > _MOST_TAGS or not all(map(_is_text, tags)) or not all(not v or _is_text(v) for v in tags.values()):
+        message = f"tags are at most {_MOST_TAGS} names with their values, each of at most {_LONGEST} characters"
+        raise KeyTermsError(message, param="tags")
+    return tags
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST and text == text.strip() and text.isprintable()

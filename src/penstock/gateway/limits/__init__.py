@@ -1,0 +1,1 @@
+"""What a key may spend and use: accounts, admission, reservations."""

@@ -1,0 +1,49 @@
+"""Span: one period of the calendar, by which budgets are counted. In UTC; a week begins on Monday.
+
+Times are in milliseconds since 1970.
+"""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from msgspec import Struct
+
+from penstock.gateway.keys.keys import Period
+
+DAY_MS = 86_400_000
+
+
+class Span(Struct, frozen=True):
+    """One period of the calendar."""
+
+    label: str
+    since: int
+    until: int | None
+
+    def __contains__(self, second: int) -> bool:
+        """Whether a second since 1970 is in it."""
+        return self.since <= second * 1000 and (self.until is None or second * 1000 < self.until)
+
+
+def span(period: Period, now: int) -> Span:
+    """The period that a time is in."""
+    return _span(period, now // DAY_MS)
+
+
+@lru_cache(maxsize=64)
+def _span(period: Period, day: int) -> Span:
+    if period == "total":
+        return Span("total", 0, None)
+    today = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
+    match period:
+        case "day":
+            return Span(today.strftime("%Y-%m-%d"), day * DAY_MS, (day + 1) * DAY_MS)
+        case "week":
+            year, week, weekday = today.isocalendar()
+            monday = day - weekday + 1
+            return Span(f"{year}-W{week:02}", monday * DAY_MS, (monday + 7) * DAY_MS)
+        case "month":
+            first = day - today.day + 1
+            following = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
+            days = (following - today.replace(day=1)).days
+            return Span(today.strftime("%Y-%m"), first * DAY_MS, (first + days) * DAY_MS)
