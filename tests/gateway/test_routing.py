@@ -10,7 +10,7 @@ from penstock.core.failure import Failure
 from penstock.gateway.calls.breakers import MOST_TARGETS, REMEMBERED_S, SIZE, BreakerTable
 from penstock.gateway.calls.routing import Health
 from penstock.gateway.config import Provider, Retries, Secret, Target, Timeouts
-from penstock.serve.shared_memory import SharedMemory
+from penstock.serve.workers.shared_memory import SharedMemory
 
 RETRIES = Retries(cooldown_s=15.0, max_cooldown_s=300.0)
 PROVIDER = Provider(

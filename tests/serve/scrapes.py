@@ -16,8 +16,8 @@ from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.app import App
-from penstock.serve.log import Log
 from penstock.serve.responses import error_page
+from penstock.serve.telemetry.log import Log
 from penstock.upstream.local import Home
 
 # By the name of a sample, its labels and their values.

@@ -26,7 +26,7 @@ from penstock.gateway.config import load
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin import routes as admin_routes
-from penstock.serve.admin.place import TOKEN_FILE, open_place
+from penstock.serve.admin.endpoint import TOKEN_FILE, open_place
 from penstock.serve.admin.queries import Query
 from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings

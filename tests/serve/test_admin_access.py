@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from penstock.serve.admin.access import LINK_S, SESSION_S, Access, new_link
-from penstock.serve.admin.files import read_files
-from penstock.serve.admin.place import NOTE_FILE, TOKEN_FILE
+from penstock.serve.admin.endpoint import NOTE_FILE, TOKEN_FILE
+from penstock.serve.admin.page_files import read_files
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Upstream

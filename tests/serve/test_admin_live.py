@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
-from penstock.serve.live import _Seen
+from penstock.serve.workers.live_calls import _Seen
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD

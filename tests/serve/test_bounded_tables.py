@@ -32,12 +32,12 @@ from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, Gaps
 from penstock.gateway.relay.transcript import Transcript
 from penstock.replay.library import Entry, Library, fields_of, request_key
 from penstock.serve import responses
-from penstock.serve.families import REQUESTS
-from penstock.serve.histograms import Histograms
-from penstock.serve.live import Live, View
-from penstock.serve.metrics import Metrics
-from penstock.serve.names import MOST, Names
-from penstock.serve.tally import MOST_SERIES, Tally
+from penstock.serve.telemetry.counters import MOST_SERIES, Tally
+from penstock.serve.telemetry.histograms import Histograms
+from penstock.serve.telemetry.label_values import MOST, Names
+from penstock.serve.telemetry.metric_specs import REQUESTS
+from penstock.serve.telemetry.metrics import Metrics
+from penstock.serve.workers.live_calls import Live, View
 from tests.streams import begins, says, sse
 
 TEXT = """

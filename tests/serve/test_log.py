@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.serve.log import Log
+from penstock.serve.telemetry.log import Log
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import whole
 from tests.faults.upstream import Upstream, status
@@ -119,7 +119,7 @@ def test_a_log_goes_on_when_its_disk_has_room_again(tmp_path: Path) -> None:
     """The limit on the size of files stands for a full disk."""
     script = """
 import resource, signal, sys, time
-from penstock.serve.log import Log
+from penstock.serve.telemetry.log import Log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = Log(sys.stderr.fileno(), pretty=False)
 log.say("before")
@@ -143,7 +143,7 @@ def test_lines_of_several_processes_are_whole_and_in_order(pipe: tuple[int, int]
     reading, writing = pipe
     script = """
 import sys
-from penstock.serve.log import Log
+from penstock.serve.telemetry.log import Log
 log = Log(int(sys.argv[1]), pretty=False)
 for number in range(3000):
     log.say(f"{sys.argv[2]} {number} " + "x" * (number % 700))
@@ -165,7 +165,7 @@ log.close()
 def test_a_killed_process_loses_only_the_last_moment(tmp_path: Path) -> None:
     script = """
 import sys, time
-from penstock.serve.log import Log
+from penstock.serve.telemetry.log import Log
 log = Log(sys.stderr.fileno(), pretty=False)
 while True:
     log.say(repr(time.time()))
@@ -241,8 +241,8 @@ def test_an_end_in_order_loses_no_line(tmp_path: Path, upstream: Upstream) -> No
 def test_an_error_in_the_event_loop_or_a_thread_is_a_line_of_the_log(tmp_path: Path) -> None:
     script = """
 import asyncio, logging, sys, threading, warnings
-from penstock.serve.log import Log
-from penstock.serve.log_bridge import divert
+from penstock.serve.telemetry.log import Log
+from penstock.serve.telemetry.log_bridge import divert
 
 async def main():
     log = Log(sys.stderr.fileno(), pretty=False)

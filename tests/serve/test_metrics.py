@@ -21,10 +21,10 @@ from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, digest_of
-from penstock.serve.families import BY_NAME, FAMILIES
-from penstock.serve.metrics import Metrics
-from penstock.serve.names import Names
-from penstock.serve.tally import MOST_SERIES, OTHER, Tally, read_all, total
+from penstock.serve.telemetry.counters import MOST_SERIES, OTHER, Tally, read_all, total
+from penstock.serve.telemetry.label_values import Names
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
+from penstock.serve.telemetry.metrics import Metrics
 from penstock.stores.books import open_book
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings

@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from penstock.serve import conventions
-from penstock.serve.families import BY_NAME, FAMILIES
+from penstock.serve.telemetry import otel_names as conventions
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "metrics.md").read_text(encoding="utf-8")

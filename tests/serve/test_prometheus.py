@@ -16,8 +16,8 @@ import pytest
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, digest_of
-from penstock.serve.families import FAMILIES
-from penstock.serve.metrics import Metrics
+from penstock.serve.telemetry.metric_specs import FAMILIES
+from penstock.serve.telemetry.metrics import Metrics
 from penstock.stores.books import open_book
 from tests.faults.client import body, post
 from tests.faults.gateway import Gateway, settings

@@ -10,7 +10,7 @@ from penstock.capture import Closing, parse
 from penstock.gateway.config import Captures
 from penstock.gateway.relay.recording import Asked
 from penstock.http.client import UpstreamError
-from penstock.serve.record import Recorder
+from penstock.serve.recording.recorder import Recorder
 from tests.replay.support import until
 
 HEADERS = {"content-type": "text/event-stream"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.capture import Read
 from penstock.gateway.mask import Secrets
-from penstock.serve.scrub import Scrubber
+from penstock.serve.recording.scrub import Scrubber
 
 KEY = "sk-0123456789abcdef"
 OTHER = 'odd/"key\\+ of 1'

@@ -14,8 +14,8 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.trace import new_span, trace_of
 from penstock.gateway.config import TelemetrySettings
-from penstock.serve.siblings import Siblings
-from penstock.serve.traces import Traces
+from penstock.serve.telemetry.traces import Traces
+from penstock.serve.workers.peers import Siblings
 from tests.faults.gateway import Gateway, settings
 from tests.faults.test_process import listening, pids
 from tests.faults.upstream import Upstream

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.gateway.calls.trace import trace_of
 from penstock.gateway.relay.event_gaps import BOUNDS
-from penstock.serve import conventions
-from penstock.serve.traces import MAX_WAITING
+from penstock.serve.telemetry import otel_names as conventions
+from penstock.serve.telemetry.traces import MAX_WAITING
 from tests.faults.client import AUTHORIZED, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole

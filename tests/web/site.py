@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from penstock.serve.admin.place import TOKEN_FILE, link_to, read_note
+from penstock.serve.admin.endpoint import TOKEN_FILE, link_to, read_note
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 

@@ -117,8 +117,8 @@ def command(
     Bare streams (.sse, .txt, .json) are played too. Nobody is ever called.
     """
     from penstock.replay.upstream import Replay  # noqa: PLC0415
-    from penstock.serve.log import Log  # noqa: PLC0415 - only a server needs it
     from penstock.serve.replay_server import run  # noqa: PLC0415
+    from penstock.serve.telemetry.log import Log  # noqa: PLC0415 - only a server needs it
 
     library = _load(paths, (pick,) if pick else EVERY_PICK, dialect)
     log = Log(sys.stderr.fileno(), pretty=True)

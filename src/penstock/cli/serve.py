@@ -30,8 +30,8 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     Without a configuration, every provider whose usual environment variable is set (OPENAI_API_KEY, GROQ_API_KEY, …) is
     there, and models are addressed as provider/model. Where there is none, a small model on this machine answers.
     """
-    from penstock.serve.log import is_pretty, where, write_now  # noqa: PLC0415 - only a server needs it
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
+    from penstock.serve.telemetry.log import is_pretty, where, write_now  # noqa: PLC0415 - only a server needs it
     from penstock.stores.books import has_living_key  # noqa: PLC0415
 
     def has_stored_keys(ledger: LedgerSettings) -> bool:

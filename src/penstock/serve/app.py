@@ -30,25 +30,25 @@ from penstock.replay.library import load
 from penstock.replay.playback import Rendition, parse_speed
 from penstock.replay.styles.catalog import manner
 from penstock.replay.upstream import Replay
-from penstock.serve import families
+from penstock.serve.auth import Door
 from penstock.serve.bookkeeping import Bookkeeping
-from penstock.serve.door import Door
 from penstock.serve.hosts import AllowedHosts
-from penstock.serve.live import Live, View
-from penstock.serve.log import Log
-from penstock.serve.metrics import Gauges, Metrics, bounded
-from penstock.serve.overhearing import Overhearing
 from penstock.serve.paths import decoded
-from penstock.serve.reading import Reading, read
-from penstock.serve.record import Recorder
+from penstock.serve.recording.capture_directory import prepare
+from penstock.serve.recording.recorder import Recorder
+from penstock.serve.request_head import Reading, read
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
-from penstock.serve.shared_memory import SharedMemory
-from penstock.serve.shelf import prepare
-from penstock.serve.siblings import Routes, Siblings
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import SurfaceClient
 from penstock.serve.surfaces.embeddings import Embeddings
-from penstock.serve.traces import Traces, require_exporter
+from penstock.serve.telemetry import metric_specs as families
+from penstock.serve.telemetry.log import Log
+from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
+from penstock.serve.telemetry.traces import Traces, require_exporter
+from penstock.serve.workers.live_calls import Live, View
+from penstock.serve.workers.peers import Routes, Siblings
+from penstock.serve.workers.shared_memory import SharedMemory
+from penstock.serve.workers.text_stream import Overhearing
 from penstock.upstream.local import Home, Local, Settings
 from penstock.upstream.remote import Remote
 

@@ -13,7 +13,7 @@ from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config
 from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
-from penstock.serve.door import Door
+from penstock.serve.auth import Door
 from penstock.stores.books import open_book, state_folder
 from penstock.stores.journal import Journal, recover
 from penstock.stores.scribe import Keys, Scribe

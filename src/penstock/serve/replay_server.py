@@ -22,9 +22,9 @@ from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.replay.upstream import NO_CAPTURE, Played, Replay, ReplayConnection
 from penstock.serve.hosts import AllowedHosts
-from penstock.serve.log import Log
 from penstock.serve.loop import run_loop
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
+from penstock.serve.telemetry.log import Log
 
 _NOT_ALLOWED = (
     "on a loopback address, captures are played only to requests for localhost or an IP address, and to pages of "

@@ -22,13 +22,13 @@ from penstock.errors import BookError, ConfigError, ListenError, PenstockError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
+from penstock.serve.admin.endpoint import Place, leave_note, open_place
 from penstock.serve.admin.listener import Admin
-from penstock.serve.admin.place import Place, leave_note, open_place
 from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
-from penstock.serve.log import Level, Log, is_pretty, where, write_now
-from penstock.serve.log_bridge import divert
 from penstock.serve.loop import REMARK, run_loop
+from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
+from penstock.serve.telemetry.log_bridge import divert
 from penstock.stores.books import has_living_key, state_folder
 from penstock.stores.claim import claim
 from penstock.stores.sqlite_accounts import begin

@@ -25,8 +25,8 @@ from penstock.http.client import UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.serve.app import App
-from penstock.serve.log import Log
 from penstock.serve.loop import new_event_loop
+from penstock.serve.telemetry.log import Log
 from penstock.upstream.local import Home
 from penstock.upstream.remote import Endpoint, Remote
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from penstock.core.failure import Failure
-from penstock.serve.admin.answers import refusal
+from penstock.serve.admin.replies import refusal
 from penstock.serve.admin.routes import Reply
 
 LARGEST = 5_000_000

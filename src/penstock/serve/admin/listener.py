@@ -24,13 +24,13 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.admin.access import Access, is_own, proves_page
-from penstock.serve.admin.answers import Answer, refusal, refuse_method, send_answer
-from penstock.serve.admin.desk import Desk
-from penstock.serve.admin.direct import METRICS, Direct, Handler
+from penstock.serve.admin.book_worker import Desk
+from penstock.serve.admin.endpoint import Place
 from penstock.serve.admin.inspection import LARGEST
+from penstock.serve.admin.live_routes import METRICS, Direct, Handler
 from penstock.serve.admin.page import Page
-from penstock.serve.admin.place import Place
 from penstock.serve.admin.queries import Query
+from penstock.serve.admin.replies import Answer, refusal, refuse_method, send_answer
 from penstock.serve.admin.routes import ROUTES, Ask, Reply, Work
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts

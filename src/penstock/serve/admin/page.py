@@ -4,7 +4,7 @@ from urllib.parse import parse_qs
 
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.access import Access
-from penstock.serve.admin.files import HARDENING, INDEX, LOCKED, File, read_files
+from penstock.serve.admin.page_files import HARDENING, INDEX, LOCKED, File, read_files
 
 _OPEN = "/open"
 _PREFETCH = ("purpose", "sec-purpose", "x-moz")

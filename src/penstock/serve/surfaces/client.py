@@ -11,8 +11,8 @@ from penstock.core.failure import Failure
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Attempts
 from penstock.http.exchange import Exchange
-from penstock.serve.log import where
 from penstock.serve.responses import call_headers, respond_failure
+from penstock.serve.telemetry.log import where
 
 BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
 _GONE = Failure(code="client_gone", message="the client has left", status=499, retryable=False)

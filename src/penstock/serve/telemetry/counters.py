@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.serve.families import BY_NAME, FAMILIES, Family
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, Family
 from penstock.stores.allocation import allocate
 
 Labels: TypeAlias = tuple[str, ...]

@@ -18,11 +18,11 @@ from penstock.errors import ConfigError, Problem
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
-from penstock.serve.histograms import Histograms
-from penstock.serve.spans import Span, spans_of
+from penstock.serve.telemetry.histograms import Histograms
+from penstock.serve.telemetry.spans import Span, spans_of
 
 if TYPE_CHECKING:
-    from penstock.serve.collector import Collector
+    from penstock.serve.telemetry.collector import Collector
 
 INSTALL = "pip install 'penstock[otel]'"
 MAX_WAITING = 2_048
@@ -39,7 +39,7 @@ _PORTS = {"http": 80, "https": 443}
 def require_exporter() -> None:
     """Raise `ConfigError` where spans cannot be sent, because the extra is missing or broken. The import is slow."""
     try:
-        import_module("penstock.serve.collector")
+        import_module("penstock.serve.telemetry.collector")
     except ImportError as error:
         raise ConfigError((Problem("", None, "telemetry.otlp", f"needs an extra: {INSTALL}"),)) from error
 
@@ -123,7 +123,7 @@ class Traces:
         """Whether the collector took it. Nothing that goes wrong ends this thread."""
         try:
             if self._collector is None:
-                from penstock.serve.collector import Collector  # noqa: PLC0415 - heavy, and an extra
+                from penstock.serve.telemetry.collector import Collector  # noqa: PLC0415 - heavy, and an extra
 
                 self._collector = Collector(self.settings.otlp)
             return send(self._collector)

@@ -13,10 +13,10 @@ from penstock.core.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.queries import Query, wrong
-from penstock.serve.live import MOST, Live, Snapshot, Told, View, place, rank
-from penstock.serve.overhearing import HEARTBEAT, Overhearing, frame
 from penstock.serve.responses import STREAM_HEADERS
-from penstock.serve.siblings import Siblings
+from penstock.serve.workers.live_calls import MOST, Live, Snapshot, Told, View, place, rank
+from penstock.serve.workers.peers import Siblings
+from penstock.serve.workers.text_stream import HEARTBEAT, Overhearing, frame
 
 MOST_WATCHERS = 16
 _TICK_S = 0.5

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from penstock.serve.log import Level, Log, where
+from penstock.serve.telemetry.log import Level, Log, where
 
 
 def divert(log: Log, loop: asyncio.AbstractEventLoop) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock.serve.tally import OTHER
+from penstock.serve.telemetry.counters import OTHER
 
 # One hundred, with `other`.
 MOST = 99

@@ -8,9 +8,9 @@ from msgspec import Struct, field
 
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
-from penstock.serve import conventions as named
-from penstock.serve.names import Names
-from penstock.serve.spans import Address, Attribute, identity
+from penstock.serve.telemetry import otel_names as named
+from penstock.serve.telemetry.label_values import Names
+from penstock.serve.telemetry.spans import Address, Attribute, identity
 
 Attributes: TypeAlias = tuple[tuple[str, Attribute], ...]
 # What a series beyond these would tell is in none of them.

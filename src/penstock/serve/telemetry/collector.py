@@ -29,9 +29,9 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from penstock.serve import conventions as named
-from penstock.serve.histograms import Histograms
-from penstock.serve.spans import Span
+from penstock.serve.telemetry import otel_names as named
+from penstock.serve.telemetry.histograms import Histograms
+from penstock.serve.telemetry.spans import Span
 
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _TIMEOUT_S = 5.0

@@ -19,8 +19,8 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.keys.report import money
 from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
-from penstock.serve.conventions import has_answers
 from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.telemetry.otel_names import has_answers
 
 # How many calls are told at a time.
 MOST = 200

@@ -17,7 +17,7 @@ from msgspec import structs
 from penstock.capture import CaptureHeader, CaptureRequest, CaptureWriter, Closing, How, Read
 from penstock.gateway.mask import Secrets
 from penstock.gateway.relay.recording import Asked, Head
-from penstock.serve.scrub import Scrubber, scrubbed
+from penstock.serve.recording.scrub import Scrubber, scrubbed
 
 # Response headers that help to explain a stream, and hold no secret. All others are left out.
 _KEPT = frozenset(

@@ -18,8 +18,8 @@ from penstock.gateway.config import Captures
 from penstock.gateway.mask import Secrets
 from penstock.gateway.relay.recording import Asked, Discard, Head, Item, Tape
 from penstock.http.client import Receiver
-from penstock.serve.capture_file import CaptureFile
-from penstock.serve.shelf import Shelf
+from penstock.serve.recording.capture_directory import Shelf
+from penstock.serve.recording.capture_file import CaptureFile
 
 _EVERY_S = 0.1
 # After so many items, which take a fraction of a millisecond, the thread rests, so that the loop's can go on.

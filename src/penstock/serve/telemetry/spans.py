@@ -9,8 +9,8 @@ from penstock.core.repairs import by_level
 from penstock.gateway.billing.entry import NANODOLLARS, AttemptEntry, Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.trace import new_span
-from penstock.serve import conventions as named
-from penstock.serve.content import messages_in, messages_out
+from penstock.serve.telemetry import otel_names as named
+from penstock.serve.telemetry.content import messages_in, messages_out
 
 Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
 # Where a provider is asked: host and port; port 0 where nobody is.

@@ -7,8 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from penstock.serve.families import FAMILIES, Family
-from penstock.serve.tally import Counts, Labels
+from penstock.serve.telemetry.counters import Counts, Labels
+from penstock.serve.telemetry.metric_specs import FAMILIES, Family
 
 
 def expose(counts: Counts) -> bytes:

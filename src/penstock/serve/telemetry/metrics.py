@@ -20,12 +20,12 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange
-from penstock.serve import families
-from penstock.serve.families import BY_NAME, FAMILIES, Family
-from penstock.serve.names import MOST, Names
 from penstock.serve.responses import respond_json
-from penstock.serve.siblings import Siblings
-from penstock.serve.tally import LOST, OTHER, Counts, Labels, Tally, read_all, total
+from penstock.serve.telemetry import metric_specs as families
+from penstock.serve.telemetry.counters import LOST, OTHER, Counts, Labels, Tally, read_all, total
+from penstock.serve.telemetry.label_values import MOST, Names
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, Family
+from penstock.serve.workers.peers import Siblings
 
 # How a worker is: by gauge, the labels of each series and its value.
 Gauges: TypeAlias = Mapping[Family, Mapping[Labels, float]]
@@ -311,7 +311,7 @@ class Metrics:
         return {family.name: list(series.items()) for family, series in self._gauges().items()}
 
     def _text(self, own: Counts, told: list[_Told]) -> bytes:
-        from penstock.serve.exposition import expose  # noqa: PLC0415 - heavy, and needed only here
+        from penstock.serve.telemetry.exposition import expose  # noqa: PLC0415 - heavy, and needed only here
 
         counts = own if self._folder is None else total(read_all(self._folder))
         return expose(counts | _together(told))

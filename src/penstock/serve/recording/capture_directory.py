@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from penstock.errors import ConfigError, Problem
 from penstock.gateway.config import Captures, Config
-from penstock.serve.capture_file import NAMES
+from penstock.serve.recording.capture_file import NAMES
 
 _TIDY_EVERY_S = 30.0
 _DAY_S = 86_400

@@ -9,7 +9,7 @@ import time
 from penstock.core.failure import Failure
 from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
-from penstock.serve.reading import Reading
+from penstock.serve.request_head import Reading
 from penstock.serve.responses import refused
 
 _KEYS_UNKNOWN = Failure(

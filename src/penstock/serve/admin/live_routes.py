@@ -11,15 +11,15 @@ from urllib.parse import quote
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.report import money
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.answers import HEADERS, Answer, refusal, refuse_method
+from penstock.serve.admin.endpoint import Place
 from penstock.serve.admin.inspection import Inspector
-from penstock.serve.admin.place import Place
+from penstock.serve.admin.live_stream import TOO_MANY, Watching, read_view
 from penstock.serve.admin.queries import Query
+from penstock.serve.admin.replies import HEADERS, Answer, refusal, refuse_method
 from penstock.serve.admin.routes import Reply
-from penstock.serve.admin.watching import TOO_MANY, Watching, read_view
 from penstock.serve.app import App
 from penstock.serve.responses import new_request_id
-from penstock.serve.siblings import Siblings
+from penstock.serve.workers.peers import Siblings
 
 # Answers a request, in which a name may stand.
 Handler: TypeAlias = Callable[[str, Exchange, Answer], None]

@@ -1,0 +1,1 @@
+"""Writes captures of what providers send: one thread, one directory, no secrets."""

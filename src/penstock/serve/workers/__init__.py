@@ -1,0 +1,1 @@
+"""What the worker processes of one gateway share: live calls, the text of a call, memory."""
