@@ -17,7 +17,7 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.config import LedgerSettings, Secret
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 from penstock.stores.journal import Journal
 
 BATCHES = (1, 10, 50, 200)

@@ -15,7 +15,7 @@ from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 
 DAYS = 30
 DAY_MS = 86_400_000

@@ -11,7 +11,7 @@ from bench.page.site import Site, delays
 from bench.page.views import ask_all
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.config import LedgerSettings
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 
 _CALLS = 2_000
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Tokens
 from penstock.gateway.keys.keys import Key
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook
 
 
 def at(day: int, hour: int = 12) -> int:

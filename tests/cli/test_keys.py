@@ -18,8 +18,8 @@ from penstock.gateway.config import load
 from penstock.gateway.keys.changes import create, find
 from penstock.gateway.keys.keys import PREFIX, is_mistyped
 from penstock.gateway.keys.terms import KeyTerms, parse_expiry, parse_money, parse_while
-from penstock.stores.books import FILE, has_living_key
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.open import FILE, has_living_key
+from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.support import invoke
 from tests.faults.client import Response, body, get, post
 from tests.faults.gateway import Gateway, settings

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from penstock.core.losses import LOSSES
 from penstock.gateway.keys.keys import Key
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.books import CALLS, at, fill
 from tests.cli.support import command, invoke, on_terminal
 

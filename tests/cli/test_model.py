@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from penstock.cli.banner import banner
 from penstock.cli.model import command
 from penstock.gateway.config import load
-from penstock.upstream import runtime
-from penstock.upstream.weights import SMOLLM2, path_of
+from penstock.upstream.local import runtime
+from penstock.upstream.local.weights import SMOLLM2, path_of
 from tests.cli.support import command as shell
 
 GROQ = {"GROQ_API_KEY": "a-key-of-some-length"}
@@ -120,7 +120,7 @@ def test_beside_providers_it_is_one_line(cache: dict[str, str]) -> None:
 FETCH = """
 import os, time
 from penstock.cli import fetching
-from penstock.upstream.weights import SMOLLM2
+from penstock.upstream.local.weights import SMOLLM2
 from pathlib import Path
 
 with fetching._shown(SMOLLM2, Path("/cache/models/x.gguf")) as progress:

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook
 
 # What `settings` says that a token costs, in nanodollars.
 INPUT_COST = 1_000

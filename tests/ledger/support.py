@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 

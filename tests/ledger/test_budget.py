@@ -15,7 +15,7 @@ import pytest
 
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.limits.account import Account
-from penstock.stores.sqlite_accounts import FILE, SqliteAccounts
+from penstock.stores.accounts.sqlite import FILE, SqliteAccounts
 from tests.faults.book import INPUT_COST, OUTPUT_COST
 from tests.faults.client import RawClient, Response
 from tests.faults.conftest import Starter

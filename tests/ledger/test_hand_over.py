@@ -7,7 +7,7 @@ from penstock.gateway.billing.book import Filter
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.config.load import load
 from penstock.serve.bookkeeping import Bookkeeping
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 
 CALLS = 30
 

@@ -11,7 +11,7 @@ from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.config import LedgerSettings, Secret
 from penstock.gateway.keys.keys import Key, digest_of, new_id, new_secret
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 from tests.ledger.support import all_at_once, request, wait_for_key

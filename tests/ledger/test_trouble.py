@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.stores.schema import MIGRATIONS
+from penstock.stores.book.schema import MIGRATIONS
 from tests.faults.client import Response, get
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway, settings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import WeightsError
-from penstock.upstream import runtime
-from penstock.upstream.weights import SMOLLM2, fetch
+from penstock.upstream.local import runtime
+from penstock.upstream.local.weights import SMOLLM2, fetch
 from tests.faults.upstream import Upstream
 from tests.local.served import Served
 

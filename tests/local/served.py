@@ -66,7 +66,7 @@ class Served(Gateway):
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 words = (process / "cmdline").read_bytes()
-                if b"local_child.py" in words and str(self._short).encode() in words:
+                if b"local/child.py" in words and str(self._short).encode() in words:
                     found.append(int(process.name))
         return found
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openai import InternalServerError
 
-from penstock.upstream.runtime import explained, missing_features
-from penstock.upstream.weights import SMOLLM2, path_of
+from penstock.upstream.local.runtime import explained, missing_features
+from penstock.upstream.local.weights import SMOLLM2, path_of
 from tests.local.conftest import Serve
 from tests.local.served import MODEL, Served, user
 

@@ -13,13 +13,13 @@ import pytest
 from msgspec import structs
 
 from penstock.errors import WeightsError
-from penstock.upstream.weights import SMOLLM2, Weights, cache_folder, fetch, is_genuine, is_offline, path_of
+from penstock.upstream.local.weights import SMOLLM2, Weights, cache_folder, fetch, is_genuine, is_offline, path_of
 
 CONTENT = b"GGUF" + os.urandom(3_000_000)
 # Fetches, and kills itself as soon as something has come.
 KILLED = """
 import os, signal, sys, msgspec
-from penstock.upstream.weights import Weights, fetch
+from penstock.upstream.local.weights import Weights, fetch
 
 weights = msgspec.json.decode(sys.argv[1], type=Weights)
 fetch(weights, os.environ, lambda done, _: done and os.kill(os.getpid(), signal.SIGKILL))

@@ -18,7 +18,7 @@ from penstock.http.server import ServerConnection
 from penstock.serve.app import App
 from penstock.serve.responses import error_page
 from penstock.serve.telemetry.log import Log
-from penstock.upstream.local import Home
+from penstock.upstream.local.model import Home
 
 # By the name of a sample, its labels and their values.
 Samples: TypeAlias = dict[str, dict[frozenset[tuple[str, str]], float]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import unstreamed, whole

@@ -25,7 +25,7 @@ from penstock.serve.telemetry.counters import MOST_SERIES, OTHER, Tally, read_al
 from penstock.serve.telemetry.label_values import Names
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
 from penstock.serve.telemetry.metrics import Metrics
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole

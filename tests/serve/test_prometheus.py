@@ -18,7 +18,7 @@ from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, digest_of
 from penstock.serve.telemetry.metric_specs import FAMILIES
 from penstock.serve.telemetry.metrics import Metrics
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 from tests.faults.client import body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed

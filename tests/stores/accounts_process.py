@@ -19,10 +19,10 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Demand, Grant
 from penstock.providers.secret import Secret
-from penstock.stores.redis_accounts import RedisAccounts
-from penstock.stores.shared_accounts import SharedAccounts
-from penstock.stores.sqlite_accounts import SqliteAccounts
-from penstock.stores.storage import Storage
+from penstock.stores.accounts.redis import RedisAccounts
+from penstock.stores.accounts.shared_accounts import SharedAccounts
+from penstock.stores.accounts.sqlite import SqliteAccounts
+from penstock.stores.accounts.storage import Storage
 
 LASTS_MS = 3_600_000
 PAID = 7

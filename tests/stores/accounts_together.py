@@ -7,8 +7,8 @@ import msgspec
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account
-from penstock.stores.participant import Participant
-from penstock.stores.storage import Found, StorageError
+from penstock.stores.accounts.participant import Participant
+from penstock.stores.accounts.storage import Found, StorageError
 
 NOW = 1_794_700_800_000  # 2026-11-15
 KEY = "key_1"

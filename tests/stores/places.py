@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.providers.secret import Secret
-from penstock.stores.postgres import PostgresBook
-from penstock.stores.schema import MIGRATIONS, Migration
-from penstock.stores.sql_book import SqlBook
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.postgres import PostgresBook
+from penstock.stores.book.schema import MIGRATIONS, Migration
+from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sqlite import SqliteBook
 from tests.stores.postgres import PostgresServer
 
 

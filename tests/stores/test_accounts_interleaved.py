@@ -9,8 +9,8 @@ from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account
 from penstock.gateway.limits.admission import Demand
-from penstock.stores.operations import Booked, Operation, Reserve, Settle
-from penstock.stores.participant import Participant
+from penstock.stores.accounts.operations import Booked, Operation, Reserve, Settle
+from penstock.stores.accounts.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key
 
 LIMITED = key(budget=1000)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.gateway.limits.admission import Demand, Denial, Grant
-from penstock.stores.operations import Booked, Extend, Operation, Release, Reserve, Settle
-from penstock.stores.participant import Participant
+from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reserve, Settle
+from penstock.stores.accounts.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, Door, Ledger, Shelf, key, participant
 
 BUDGET = 1000

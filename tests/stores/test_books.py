@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.config import LedgerSettings, Secret
-from penstock.stores.books import open_book, state_folder
+from penstock.stores.book.open import open_book, state_folder
 from tests.stores.entries import FULL
 from tests.stores.postgres import PostgresServer
 

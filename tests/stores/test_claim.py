@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import BookError
-from penstock.stores.claim import claim
+from penstock.stores.state_lock import claim
 
 
 def test_a_second_gateway_is_told_of_the_first(tmp_path: Path) -> None:

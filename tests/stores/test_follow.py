@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from penstock.providers.secret import Secret
-from penstock.stores.postgres import PostgresBook
+from penstock.stores.book.postgres import PostgresBook
 from tests.cli.support import command
 from tests.stores.entries import entry
 from tests.stores.postgres import PASSWORD, PostgresServer

@@ -5,7 +5,7 @@ import random
 
 from penstock.gateway.billing.book import Book
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Outcome
-from penstock.stores.bins import BOUNDS
+from penstock.stores.book.time_histogram import BOUNDS
 
 _MINUTE = 60_000
 

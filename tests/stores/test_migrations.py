@@ -15,8 +15,8 @@ from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.keys.changes import rotate
 from penstock.gateway.keys.keys import digest_of
-from penstock.stores.database import Words
-from penstock.stores.schema import MIGRATIONS
+from penstock.stores.book.database import Words
+from penstock.stores.book.schema import MIGRATIONS
 from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry
 from tests.stores.places import Place, SqlitePlace
 

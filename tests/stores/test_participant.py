@@ -5,8 +5,8 @@ from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.admission import Answer, Demand, Denial, Grant
 from penstock.gateway.limits.period import span
-from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
-from penstock.stores.participant import Participant
+from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
+from penstock.stores.accounts.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant
 
 LIMITED = key(budget=1000)

@@ -10,7 +10,7 @@ import pytest
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Filter
 from penstock.providers.secret import Secret
-from penstock.stores.postgres import PostgresBook
+from penstock.stores.book.postgres import PostgresBook
 from tests.stores.entries import FULL, entry
 from tests.stores.postgres import PASSWORD, PostgresServer
 

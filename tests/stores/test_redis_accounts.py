@@ -15,8 +15,8 @@ import redis
 from penstock.errors import ConfigError
 from penstock.gateway.limits.account import Account
 from penstock.providers.secret import Secret
-from penstock.stores.redis_accounts import PREFIX, RedisAccounts
-from penstock.stores.storage import StorageError
+from penstock.stores.accounts.redis import PREFIX, RedisAccounts
+from penstock.stores.accounts.storage import StorageError
 from tests.promptness import in_time, prompt
 from tests.stores.conftest import Books, Peer, RedisServer
 
@@ -141,7 +141,7 @@ import sys
 sys.modules["redis"] = None
 from penstock.errors import ConfigError
 from penstock.providers.secret import Secret
-from penstock.stores.redis_accounts import RedisAccounts
+from penstock.stores.accounts.redis import RedisAccounts
 try:
     RedisAccounts(Secret("redis://:hunter2@localhost/0"))
 except ConfigError as error:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
-from penstock.stores.scribe import Scribe
+from penstock.stores.book.writer import Scribe
 from tests.stores.places import SqlitePlace
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Filter
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.sqlite import SqliteBook
 from tests.stores.entries import FULL, entry
 
 ROOT = Path(__file__).parents[2]
@@ -199,7 +199,7 @@ def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> Non
     first = SqliteBook.open(path)
     second = SqliteBook.open(path)
     book_elsewhere = (
-        "import sys; from pathlib import Path; from penstock.stores.sqlite import SqliteBook\n"
+        "import sys; from pathlib import Path; from penstock.stores.book.sqlite import SqliteBook\n"
         "from tests.stores.entries import KEY\n"
         "book = SqliteBook.open(Path(sys.argv[1])); book.put_keys([KEY]); book.close()"
     )

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from penstock.gateway.limits.account import Account
-from penstock.stores.sqlite_accounts import FILE, SqliteAccounts, begin
-from penstock.stores.storage import StorageError
+from penstock.stores.accounts.sqlite import FILE, SqliteAccounts, begin
+from penstock.stores.accounts.storage import StorageError
 from tests.promptness import in_time, prompt
 from tests.stores.conftest import Books, Peer
 

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from bench.page.book import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
 from penstock.gateway.billing.book import Book, Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.bins import BINS, BOUNDS
-from penstock.stores.database import Reader, Row, Transaction, Value
-from penstock.stores.rows import ATTEMPT, CALL, attempt_rows, call_row
-from penstock.stores.schema import MIGRATIONS
-from penstock.stores.scribe import Scribe
-from penstock.stores.sql_book import SqlBook
-from penstock.stores.sqlite import SqliteDatabase
+from penstock.stores.book.database import Reader, Row, Transaction, Value
+from penstock.stores.book.rows import ATTEMPT, CALL, attempt_rows, call_row
+from penstock.stores.book.schema import MIGRATIONS
+from penstock.stores.book.sql_book import SqlBook
+from penstock.stores.book.sqlite import SqliteDatabase
+from penstock.stores.book.time_histogram import BINS, BOUNDS
+from penstock.stores.book.writer import Scribe
 from tests.stores.entries import DAY_MS, FULL, entry
 from tests.stores.places import Place, SqlitePlace
 

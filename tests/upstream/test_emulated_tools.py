@@ -7,7 +7,7 @@ import pytest
 
 from penstock import Accumulator, Completion, StreamReader
 from penstock.core.events import Event, ToolCallDelta, ToolCallStart
-from penstock.upstream.emulated_tools import EmulatedToolReader, ToolsError, emulate
+from penstock.upstream.local.emulated_tools import EmulatedToolReader, ToolsError, emulate
 from tests.streams import begins, finishes, says, sse
 
 WEATHER: dict[str, Any] = {

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from penstock.upstream.local_stream import OneCreated
+from penstock.upstream.local.stream import OneCreated
 
 EVENT = b'2d\r\ndata: {"created":%d,"model":"m","x":"%b"}\n\n\r\n'
 # Text in which the field is quoted keeps its figures: there its quotation marks are escaped.

@@ -11,9 +11,9 @@ import pytest
 import uvloop
 
 from penstock.http.client import UpstreamConnection, UpstreamError
-from penstock.http.forbidden import is_forbidden
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Origin, Pool, Resolver
+from penstock.http.ssrf import is_forbidden
 from tests.promptness import Late, in_time, prompt
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.books import FILE
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.open import FILE
+from penstock.stores.book.sqlite import SqliteBook
 from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Upstream, chunk, for_ever, head
 from tests.streams import begins, says, sse

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from penstock.cli.text import one_line
 from penstock.gateway.config import Config, Provider
-from penstock.upstream.local import Settings
+from penstock.upstream.local.model import Settings
 
 _EVERYWHERE = ("0.0.0.0", "::")
 _TRY = """\

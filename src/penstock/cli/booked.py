@@ -17,7 +17,7 @@ from penstock.gateway.billing.book import Book, Filter
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.config import DEFAULT_FILE, default_file, load
 from penstock.gateway.keys.keys import Key
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 
 F = TypeVar("F", bound=Callable[..., Any])
 

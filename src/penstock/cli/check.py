@@ -10,7 +10,7 @@ import click
 from penstock.cli.text import counted, one_line, to_json
 from penstock.errors import ConfigError, Problem, UnreadableConfigError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, Provider, Route, default_file, load
-from penstock.upstream.runtime import obstacle
+from penstock.upstream.local.runtime import obstacle
 
 OK, ERRORS, UNREADABLE = 0, 1, 2
 
@@ -51,7 +51,7 @@ def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
 
 
 def _has_stored_keys(ledger: LedgerSettings) -> bool:
-    from penstock.stores.books import has_living_key  # noqa: PLC0415 - seldom asked
+    from penstock.stores.book.open import has_living_key  # noqa: PLC0415 - seldom asked
 
     return has_living_key(ledger, os.environ, time.time() * 1000)
 

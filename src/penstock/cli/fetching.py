@@ -10,8 +10,8 @@ import click
 
 from penstock.errors import WeightsError
 from penstock.gateway.config import Config
-from penstock.upstream import runtime
-from penstock.upstream.weights import BUILT_IN, Progress, Weights, fetch, is_genuine, is_offline, path_of
+from penstock.upstream.local import runtime
+from penstock.upstream.local.weights import BUILT_IN, Progress, Weights, fetch, is_genuine, is_offline, path_of
 
 # Where nobody watches a bar, a line now and then says that it goes on.
 _LINE_S = 5.0

@@ -22,7 +22,7 @@ from penstock.gateway.config import DEFAULT_FILE, Config, default_file, load
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.report import moment, report
 from penstock.gateway.keys.terms import KeyTerms, parse_tag
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 
 _UNREADABLE = 2
 # Said on standard error, whether or not it is a terminal: KEY=$(…) takes the key alone.

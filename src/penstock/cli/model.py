@@ -10,10 +10,10 @@ from penstock.cli.fetching import pull
 from penstock.cli.text import one_line, to_json
 from penstock.errors import ConfigError, WeightsError
 from penstock.gateway.config import DEFAULT_FILE, default_file, load
-from penstock.upstream import runtime
-from penstock.upstream.local import Settings
-from penstock.upstream.runtime import Obstacle
-from penstock.upstream.weights import BUILT_IN, SMOLLM2, is_genuine
+from penstock.upstream.local import runtime
+from penstock.upstream.local.model import Settings
+from penstock.upstream.local.runtime import Obstacle
+from penstock.upstream.local.weights import BUILT_IN, SMOLLM2, is_genuine
 
 READY, NOT_READY, UNREADABLE = 0, 1, 2
 

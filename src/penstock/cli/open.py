@@ -24,7 +24,7 @@ def command(file: Path | None, *, only_print: bool) -> None:
     The link works once, for 15 minutes. It needs no token: whoever can read the folder of the ledger may make one.
     """
     from penstock.serve.admin.endpoint import link_to, read_note  # noqa: PLC0415 - half a gateway, of which --help needs nothing
-    from penstock.stores.books import state_folder  # noqa: PLC0415
+    from penstock.stores.book.open import state_folder  # noqa: PLC0415
 
     try:
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)

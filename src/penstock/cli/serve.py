@@ -32,7 +32,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     """
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
     from penstock.serve.telemetry.log import is_pretty, where, write_now  # noqa: PLC0415 - only a server needs it
-    from penstock.stores.books import has_living_key  # noqa: PLC0415
+    from penstock.stores.book.open import has_living_key  # noqa: PLC0415
 
     def has_stored_keys(ledger: LedgerSettings) -> bool:
         return has_living_key(ledger, os.environ, time.time() * 1000)

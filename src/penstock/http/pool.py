@@ -16,9 +16,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from penstock.http.client import UpstreamConnection, UpstreamError
-from penstock.http.forbidden import is_forbidden
 from penstock.http.limits import UpstreamLimits
 from penstock.http.sockets import Proxy, authority, open_tunnel, reach
+from penstock.http.ssrf import is_forbidden
 
 
 class Origin(Struct, frozen=True):

@@ -23,7 +23,7 @@ import httptools
 
 from penstock.http.deadline import Deadline
 from penstock.http.exchange import REASONS, Exchange, HttpRequest
-from penstock.http.known_head import KnownHead, known_head
+from penstock.http.head_cache import KnownHead, known_head
 from penstock.http.limits import FrontLimits
 from penstock.http.sockets import authority
 

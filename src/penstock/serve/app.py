@@ -49,7 +49,7 @@ from penstock.serve.workers.live_calls import Live, View
 from penstock.serve.workers.peers import Routes, Siblings
 from penstock.serve.workers.shared_memory import SharedMemory
 from penstock.serve.workers.text_stream import Overhearing
-from penstock.upstream.local import Home, Local, Settings
+from penstock.upstream.local.model import Home, Local, Settings
 from penstock.upstream.remote import Remote
 
 _DRAINING = Failure(

@@ -14,12 +14,12 @@ from penstock.gateway.config import Config
 from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
 from penstock.serve.auth import Door
-from penstock.stores.books import open_book, state_folder
+from penstock.stores.accounts.shared_accounts import SharedAccounts
+from penstock.stores.accounts.sqlite import SqliteAccounts
+from penstock.stores.accounts.storage import Storage
+from penstock.stores.book.open import open_book, state_folder
+from penstock.stores.book.writer import Keys, Scribe
 from penstock.stores.journal import Journal, recover
-from penstock.stores.scribe import Keys, Scribe
-from penstock.stores.shared_accounts import SharedAccounts
-from penstock.stores.sqlite_accounts import SqliteAccounts
-from penstock.stores.storage import Storage
 
 # How long a start waits for the keys: a book that cannot be reached by then is waited for beside the calls.
 _START_S = 5.0
@@ -198,6 +198,6 @@ def shared_storage(config: Config, environment: Mapping[str, str]) -> Storage:
     """Where processes share their accounts. Raises `ConfigError` where that cannot be as the configuration says."""
     if config.ledger.redis is None:
         return SqliteAccounts(state_folder(config.ledger, environment))
-    from penstock.stores.redis_accounts import RedisAccounts  # noqa: PLC0415 - an extra
+    from penstock.stores.accounts.redis import RedisAccounts  # noqa: PLC0415 - an extra
 
     return RedisAccounts(config.ledger.redis)

@@ -29,10 +29,10 @@ from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.loop import REMARK, run_loop
 from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
-from penstock.stores.books import has_living_key, state_folder
-from penstock.stores.claim import claim
-from penstock.stores.sqlite_accounts import begin
-from penstock.upstream.local import Home
+from penstock.stores.accounts.sqlite import begin
+from penstock.stores.book.open import has_living_key, state_folder
+from penstock.stores.state_lock import claim
+from penstock.upstream.local.model import Home
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0

@@ -1,1 +1,1 @@
-"""Where the ledger lives: the book, the journal before it, and what processes share."""
+"""Where the ledger is stored: the journal, the database, and the accounts that processes share."""

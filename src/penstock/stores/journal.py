@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from penstock.errors import BookError
 from penstock.gateway.billing.entry import Entry
-from penstock.stores.allocation import allocate
+from penstock.stores.preallocation import allocate
 
 SUFFIX = ".journal"
 _HALVES = ("a", "b")

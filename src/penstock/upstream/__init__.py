@@ -1,1 +1,1 @@
-"""Who answers: a remote provider, or a capture; later an embedded model."""
+"""What answers a call: a remote provider, or a model on this machine."""

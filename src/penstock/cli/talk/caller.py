@@ -27,7 +27,7 @@ from penstock.http.pool import Pool
 from penstock.serve.app import App
 from penstock.serve.loop import new_event_loop
 from penstock.serve.telemetry.log import Log
-from penstock.upstream.local import Home
+from penstock.upstream.local.model import Home
 from penstock.upstream.remote import Endpoint, Remote
 
 _CONNECT_S = 10.0

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.core.price import Price
-from penstock.upstream.weights import cache_folder
+from penstock.upstream.local.weights import cache_folder
 
 PACKAGE = "genai-prices"
 # Of the structs below, and of how they are compiled. A change of either needs another number.

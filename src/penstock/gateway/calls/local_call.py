@@ -12,14 +12,14 @@ import msgspec
 from penstock.core.failure import Failure
 from penstock.core.stream import Reader
 from penstock.gateway.relay.ports import Client
-from penstock.upstream.emulated_tools import (
+from penstock.upstream.local.emulated_tools import (
     EmulatedToolReader,
     ToolsError,
     emulate,
     has_system,
     with_system,
 )
-from penstock.upstream.local import Local, Turn
+from penstock.upstream.local.model import Local, Turn
 
 
 async def take_turn(local: Local, client: Client, heartbeat: Callable[[], bytes], wait_s: float, beat_s: float) -> Turn:

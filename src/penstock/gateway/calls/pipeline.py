@@ -39,8 +39,8 @@ from penstock.gateway.relay.ports import Client
 from penstock.gateway.relay.recording import Asked, Recorder, Tape
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import UpstreamError
-from penstock.upstream.emulated_tools import ToolsError
-from penstock.upstream.local import Local
+from penstock.upstream.local.emulated_tools import ToolsError
+from penstock.upstream.local.model import Local
 
 
 class Refusable(Protocol):

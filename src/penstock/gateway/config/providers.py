@@ -14,7 +14,7 @@ from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
 from penstock.providers.provider import KEY_HEADER
-from penstock.upstream.weights import BUILT_IN
+from penstock.upstream.local.weights import BUILT_IN
 
 # What a model on this machine has no use for.
 _OF_REMOTES = frozenset(

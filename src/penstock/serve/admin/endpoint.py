@@ -18,7 +18,7 @@ from penstock.errors import BookError, ConfigError, Problem
 from penstock.gateway.config import Config, Secret
 from penstock.gateway.config.addresses import Address, parse_listen
 from penstock.serve.admin.access import new_link
-from penstock.stores.books import state_folder
+from penstock.stores.book.open import state_folder
 
 TOKEN_FILE = "admin-token"
 NOTE_FILE = "admin-place"

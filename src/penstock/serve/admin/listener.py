@@ -35,7 +35,7 @@ from penstock.serve.admin.routes import ROUTES, Ask, Reply, Work
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id
-from penstock.stores.books import open_book
+from penstock.stores.book.open import open_book
 
 # Nobody's keys have longer terms; and few programs manage keys at a time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)

@@ -23,7 +23,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, Family
-from penstock.stores.allocation import allocate
+from penstock.stores.preallocation import allocate
 
 Labels: TypeAlias = tuple[str, ...]
 # What was counted, by family and labels: as many numbers as the family is wide.

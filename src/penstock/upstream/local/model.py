@@ -3,7 +3,7 @@
 1. Who needs the model starts it: at once where nothing else answers, else at the first call for it. Of several workers
    only one does, under a lock; the others find its sockets. A child that dies is started again by whoever needs it
    next; the more often it dies young, the later.
-2. A call takes its turn first (`local_child.py`, rule 3), and may wait for it as long as for a first event. It holds
+2. A call takes its turn first (`child.py`, rule 3), and may wait for it as long as for a first event. It holds
    the turn until its connection is over, however that ends. Those who wait when the child dies lose nothing but time.
 3. Connections to the child serve one call each: its server closes some that it has promised to keep.
 4. The child ends with the last process of the gateway: they all hold one end of a pipe (`Home`), and it waits at the
@@ -31,12 +31,12 @@ from msgspec import Struct
 from penstock.http.client import Receiver, UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
 from penstock.providers.provider import Provider
-from penstock.upstream import runtime
-from penstock.upstream.local_stream import OneCreated
-from penstock.upstream.runtime import Obstacle
-from penstock.upstream.weights import BUILT_IN, Weights, is_genuine, path_of
+from penstock.upstream.local import runtime
+from penstock.upstream.local.runtime import Obstacle
+from penstock.upstream.local.stream import OneCreated
+from penstock.upstream.local.weights import BUILT_IN, Weights, is_genuine, path_of
 
-_CHILD = Path(__file__).with_name("local_child.py")
+_CHILD = Path(__file__).with_name("child.py")
 # The path of a unix socket has room for about a hundred characters.
 _MAX_FOLDER = 60
 # A large file from a slow disk; no call waits so long, but the next one finds it loaded.

@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from penstock.errors import BookError
 from penstock.providers.secret import Secret
-from penstock.stores.database import Reader, Row, T, Transaction, Value, Words, insertion
-from penstock.stores.schema import MIGRATIONS, Migration, migrate
-from penstock.stores.sql_book import SqlBook
+from penstock.stores.book.database import Reader, Row, T, Transaction, Value, Words, insertion
+from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
+from penstock.stores.book.sql_book import SqlBook
 
 SCHEMA = "penstock"
 # Any number will do, as long as every version of Penstock takes the same.

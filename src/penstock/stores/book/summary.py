@@ -17,8 +17,8 @@ Where calls are removed the database empties all of it, and it is made anew.
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
-from penstock.stores.bins import BINS, COLUMNS, bin_of
-from penstock.stores.database import Row, Transaction, Value
+from penstock.stores.book.database import Row, Transaction, Value
+from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 
 # Attempts are summed up by half hours, for charts of a day, and by three hours, for those of weeks.
 FINE_MS = 1_800_000

@@ -6,10 +6,10 @@ from typing import cast
 from penstock.gateway.billing.book import Filter, Grouping, Health, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
-from penstock.stores.database import Database, Row, Transaction
-from penstock.stores.health import health
-from penstock.stores.listing import AS_BOOKED, Place, in_order, newest
-from penstock.stores.rows import (
+from penstock.stores.book.database import Database, Row, Transaction
+from penstock.stores.book.health import health
+from penstock.stores.book.listing import AS_BOOKED, Place, in_order, newest
+from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
     KEY,
@@ -22,9 +22,9 @@ from penstock.stores.rows import (
     tags,
     text,
 )
-from penstock.stores.selection import Selection, marks
-from penstock.stores.summary import SUMMED, sum_up
-from penstock.stores.sums import read_sums, sums
+from penstock.stores.book.selection import Selection, marks
+from penstock.stores.book.summary import SUMMED, sum_up
+from penstock.stores.book.sums import read_sums, sums
 
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"

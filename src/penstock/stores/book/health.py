@@ -11,9 +11,8 @@ from collections import defaultdict
 from typing import cast
 
 from penstock.gateway.billing.book import Health, HealthBucket
-from penstock.stores.bins import COLUMNS, Times
-from penstock.stores.database import Reader, Row, Value
-from penstock.stores.summary import (
+from penstock.stores.book.database import Reader, Row, Value
+from penstock.stores.book.summary import (
     ANSWERS,
     COARSE_MS,
     COUNTED,
@@ -24,6 +23,7 @@ from penstock.stores.summary import (
     Span,
     counted,
 )
+from penstock.stores.book.time_histogram import COLUMNS, Times
 
 _GAP_NAMES = f"SELECT number FROM summed_names WHERE what = '{GAP}'"
 

@@ -14,7 +14,7 @@ import msgspec
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
 from penstock.gateway.keys.keys import Key, Period
-from penstock.stores.database import Row, Value
+from penstock.stores.book.database import Row, Value
 
 
 def _columns(names: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The child process of a model on this machine: llama.cpp's own server on a unix socket, and the turnstile before it.
 
-    python -P local_child.py '{"folder": …, "model": …, …}'
+    python -P child.py '{"folder": …, "model": …, …}'
 
 It is run by its path and imports nothing of Penstock, so that it starts quickly and shares nothing. Five rules:
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.config import LedgerSettings
-from penstock.stores.postgres import PostgresBook
-from penstock.stores.sqlite import SqliteBook
+from penstock.stores.book.postgres import PostgresBook
+from penstock.stores.book.sqlite import SqliteBook
 
 FILE = "ledger.db"
 

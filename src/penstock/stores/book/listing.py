@@ -8,10 +8,10 @@ summed up (`summary.py`); the few calls behind that are looked at one by one. Of
 from typing import NamedTuple
 
 from penstock.gateway.billing.book import Filter
-from penstock.stores.database import Reader, Value
-from penstock.stores.rows import ATTEMPT, CALL, number
-from penstock.stores.selection import Lead, Selection, leads
-from penstock.stores.summary import SUMMED
+from penstock.stores.book.database import Reader, Value
+from penstock.stores.book.rows import ATTEMPT, CALL, number
+from penstock.stores.book.selection import Lead, Selection, leads
+from penstock.stores.book.summary import SUMMED
 
 NEWEST_FIRST = "c.at_ms DESC, c.place DESC"
 AS_BOOKED = "c.place"

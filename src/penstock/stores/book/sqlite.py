@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.entry import Entry
-from penstock.stores.database import Reader, Row, T, Transaction, Value, Words, insertion
-from penstock.stores.schema import MIGRATIONS, Migration, migrate
-from penstock.stores.sql_book import SqlBook
+from penstock.stores.book.database import Reader, Row, T, Transaction, Value, Words, insertion
+from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
+from penstock.stores.book.sql_book import SqlBook
 
 # What to do, by SQLite's primary result code.
 _ADVICE: dict[int, str] = {

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from penstock.errors import ConfigError, Problem
 from penstock.providers.secret import Secret
-from penstock.stores.storage import Found, StorageError
+from penstock.stores.accounts.storage import Found, StorageError
 
 try:
     import redis

@@ -33,8 +33,8 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import SEED_IDS_MS, Account, Hold, rehold, seed, touch, unhold, wants_seed
 from penstock.gateway.limits.admission import Answer, Denial, portion
 from penstock.gateway.limits.period import span
-from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, perform
-from penstock.stores.storage import Found, Storage, StorageError
+from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reseed, Reserve, perform
+from penstock.stores.accounts.storage import Found, Storage, StorageError
 
 # Asks the ledger for a key's sum since a time, and for the ids of its calls that ended after another: `Book.spent`.
 Seed: TypeAlias = Callable[[Key, int, int], Spent]

@@ -1,7 +1,7 @@
 """The runtime of models on this machine: whether it can run here, and what to do where it cannot.
 
 It is llama.cpp inside a Python wheel, an extra of Penstock. It is looked for and never imported: it runs in a child
-process only (`local_child.py`), because what goes wrong in it ends its process.
+process only (`child.py`), because what goes wrong in it ends its process.
 """
 
 import importlib.util

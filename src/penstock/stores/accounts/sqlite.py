@@ -12,8 +12,8 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from penstock.stores.sqlite import make_file
-from penstock.stores.storage import Found, StorageError
+from penstock.stores.accounts.storage import Found, StorageError
+from penstock.stores.book.sqlite import make_file
 
 FILE = "accounts.db"
 # Writing takes a fraction of a millisecond; but a busy system may let a process wait in the middle of it, and all the

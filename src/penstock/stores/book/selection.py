@@ -8,8 +8,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from penstock.gateway.billing.book import Filter
-from penstock.stores.database import Value
-from penstock.stores.rows import LONGEST_NAME, number, text
+from penstock.stores.book.database import Value
+from penstock.stores.book.rows import LONGEST_NAME, number, text
 
 _COLUMNS = ("key", "model", "outcome")
 

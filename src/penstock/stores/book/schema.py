@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError
-from penstock.stores.database import Database, Reader, Transaction, Words
+from penstock.stores.book.database import Database, Reader, Transaction, Words
 
 Migration: TypeAlias = Callable[[Words], Sequence[str]]
 

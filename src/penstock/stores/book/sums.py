@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from penstock.gateway.billing.book import Filter, Grouping, UsageRow
-from penstock.stores.database import Row, Value
-from penstock.stores.rows import LONGEST_NAME, number, text
-from penstock.stores.selection import Selection, marks
-from penstock.stores.summary import COUNTED, HOUR_MS, OF_ATTEMPTS, OF_CALLS, USED, counted, span
+from penstock.stores.book.database import Row, Value
+from penstock.stores.book.rows import LONGEST_NAME, number, text
+from penstock.stores.book.selection import Selection, marks
+from penstock.stores.book.summary import COUNTED, HOUR_MS, OF_ATTEMPTS, OF_CALLS, USED, counted, span
 
 _DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)

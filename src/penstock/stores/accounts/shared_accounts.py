@@ -20,9 +20,9 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import held_in, left_of_budget
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Demand, Denial
-from penstock.stores.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
-from penstock.stores.participant import Participant, Seed
-from penstock.stores.storage import Storage, StorageError
+from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
+from penstock.stores.accounts.participant import Participant, Seed
+from penstock.stores.accounts.storage import Storage, StorageError
 
 _RETRY_S = 2.0
 # Where something is held, accounts are looked at so often: what is told of holds is no older.

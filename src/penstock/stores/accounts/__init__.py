@@ -1,0 +1,1 @@
+"""Accounts of keys that several processes share, in SQLite or Redis."""

@@ -1,0 +1,1 @@
+"""A model on this machine, run by llama.cpp in a child process."""
