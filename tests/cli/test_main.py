@@ -86,7 +86,7 @@ def test_help_imports_no_command() -> None:
 def test_inspect_in_a_pipe_imports_neither_rich_nor_lint() -> None:
     modules = imported("inspect", OPENAI_2026)
     assert "penstock.cli.inspect" in modules
-    assert not modules & {"rich", "importlib.metadata", "penstock.cli.lint", "penstock.cli.pretty"}
+    assert not modules & {"rich", "importlib.metadata", "penstock.cli.lint", "penstock.cli.inspection.pretty"}
 
 
 def test_lint_imports_neither_rich_nor_inspect() -> None:
@@ -98,8 +98,8 @@ def test_lint_imports_neither_rich_nor_inspect() -> None:
 def test_chat_helps_without_a_gateway_and_answers_a_pipe_without_rich() -> None:
     assert not imported("chat", "--help") & {"asyncio", "uvloop", "rich", "penstock.serve.app"}
     modules = imported("chat", "-m", "nobody/x", "--url", "http://127.0.0.1:9/v1", stdin=b"Hi?")
-    assert "penstock.cli.talk.run" in modules
-    assert not modules & {"rich", "readline", "penstock.cli.talk.session"}
+    assert "penstock.cli.chat_ui.run" in modules
+    assert not modules & {"rich", "readline", "penstock.cli.chat_ui.session"}
 
 
 def test_version_is_one_line() -> None:

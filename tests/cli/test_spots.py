@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.marks import marks
+from penstock.cli.inspection.annotations import marks
 from penstock.core.repairs import REPAIRS
 from tests.cli.support import invoke
 from tests.corpus import DEFECTS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.capture import Capture, CaptureHeader, CaptureRequest, Closing, Read, dump, parse
-from penstock.cli.marks import marks
+from penstock.cli.inspection.annotations import marks
 from penstock.core.dialects.registry import DIALECTS
 from penstock.errors import ConfigError
 from penstock.gateway.config import load

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.talk.support import KEY, chat
+from tests.cli.chat_ui.support import KEY, chat
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import TEXT, plain, unstreamed, whole

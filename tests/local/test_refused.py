@@ -8,7 +8,7 @@ import pytest
 
 from penstock.gateway.calls.failure import from_status
 from penstock.gateway.calls.local_errors import in_our_words
-from tests.cli.talk.support import chat
+from tests.cli.chat_ui.support import chat
 from tests.faults.scripts import unstreamed
 from tests.local.conftest import Serve
 from tests.local.served import MODEL, Served, user

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.capture import Capture, CaptureHeader, Closing, Read, dump, parse
 from penstock.cli.inspect import describe
-from penstock.cli.reading import read
+from penstock.cli.inspection.stream_file import read
 from tests import corpus
 from tests.faults.client import RawClient, body, post
 from tests.replay.support import Player

@@ -8,14 +8,14 @@ import click
 
 from penstock import Choice
 from penstock.capture import Capture
-from penstock.cli import plain
-from penstock.cli.loss_counts import count_losses, takes_client
-from penstock.cli.marks import marks
-from penstock.cli.parts import describe_part
-from penstock.cli.reading import KEPT, Reading, read_all, takes_dialect, takes_files
-from penstock.cli.summary import summarize
+from penstock.cli.inspection import plain
+from penstock.cli.inspection.annotations import marks
+from penstock.cli.inspection.content_parts import describe_part
+from penstock.cli.inspection.loss_counts import count_losses, takes_client
+from penstock.cli.inspection.stream_file import KEPT, Reading, read_all, takes_dialect, takes_files
+from penstock.cli.inspection.summary import summarize
+from penstock.cli.inspection.timing import Times
 from penstock.cli.text import to_json
-from penstock.cli.times import Times
 from penstock.providers.evidence import guess
 
 # Shows a stream, with its losses for clients of a dialect; the last says whether it is one of several.
@@ -147,6 +147,6 @@ def _show_plain(reading: Reading, client: str | None, one_of_several: bool) -> N
 
 
 def _show_pretty(reading: Reading, client: str | None, one_of_several: bool) -> None:
-    from penstock.cli import pretty  # noqa: PLC0415 - rich takes as long to import as all the rest
+    from penstock.cli.inspection import pretty  # noqa: PLC0415 - rich takes as long to import as all the rest
 
     pretty.show(summarize(reading, client), headed=one_of_several)

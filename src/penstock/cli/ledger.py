@@ -11,7 +11,7 @@ import click
 from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, money
-from penstock.cli.booked import Asked, config_option, named, reading, takes_filter
+from penstock.cli.ledger_options import Asked, config_option, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.losses import LOSSES

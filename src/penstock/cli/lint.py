@@ -2,10 +2,10 @@
 
 import click
 
-from penstock.cli.explain import FOUND_BY
-from penstock.cli.findings import Linted, Severity, lint
-from penstock.cli.reading import read_all, takes_dialect, takes_files
-from penstock.cli.reports import REPORTS
+from penstock.cli.inspection.explain import FOUND_BY
+from penstock.cli.inspection.findings import Linted, Severity, lint
+from penstock.cli.inspection.reports import REPORTS
+from penstock.cli.inspection.stream_file import read_all, takes_dialect, takes_files
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 

@@ -7,7 +7,7 @@ from typing import TypedDict, Unpack
 
 import click
 
-from penstock.cli.reading import takes_dialect
+from penstock.cli.inspection.stream_file import takes_dialect
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
 from penstock.errors import ListenError, PenstockError

@@ -8,7 +8,7 @@ from typing import cast, get_args
 import click
 
 from penstock.cli.amounts import dollars, money
-from penstock.cli.booked import Asked, named, reading, takes_filter
+from penstock.cli.ledger_options import Asked, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.talk.support import Terminal, asked, configure
+from tests.cli.chat_ui.support import Terminal, asked, configure
 from tests.faults.scripts import ERROR, HELLO, REST, TEXT, WORLD, stream, whole
 from tests.faults.upstream import Gate, Upstream, chunk, fin, for_ever, head, last_chunk
 from tests.promptness import in_time, prompt

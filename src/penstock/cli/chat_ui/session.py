@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-from penstock.cli.talk.answer import Told
-from penstock.cli.talk.caller import Caller
-from penstock.cli.talk.conversation import Conversation, Turn
-from penstock.cli.talk.prompt import Interrupted, Prompt
-from penstock.cli.talk.screen import Screen
+from penstock.cli.chat_ui.answer import Told
+from penstock.cli.chat_ui.caller import Caller
+from penstock.cli.chat_ui.conversation import Conversation, Turn
+from penstock.cli.chat_ui.prompt import Interrupted, Prompt
+from penstock.cli.chat_ui.screen import Screen
 from penstock.cli.text import one_line, seconds
 from penstock.http.client import UpstreamError
 

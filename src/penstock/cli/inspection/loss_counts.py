@@ -3,7 +3,7 @@
 import click
 from msgspec import Struct
 
-from penstock.cli.reading import Reading
+from penstock.cli.inspection.stream_file import Reading
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.losses import LOSSES, Loss

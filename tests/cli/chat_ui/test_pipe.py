@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.capture import Capture, CaptureHeader, Closing, Read, dump
+from tests.cli.chat_ui.support import asked, chat, configure, environment
 from tests.cli.support import command
-from tests.cli.talk.support import asked, chat, configure, environment
 from tests.faults.book import BookReader
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings

@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import structs
 
-from penstock.cli.talk.answer import Answer
-from penstock.cli.talk.till import Bill, Till
+from penstock.cli.chat_ui.answer import Answer
+from penstock.cli.chat_ui.cost import Bill, Till
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, Secret

@@ -13,7 +13,7 @@ Every report ends with a newline, or is empty.
 from collections.abc import Callable
 from html import escape
 
-from penstock.cli.findings import Finding, Linted
+from penstock.cli.inspection.findings import Finding, Linted
 from penstock.cli.text import one_line, to_json, visible
 
 

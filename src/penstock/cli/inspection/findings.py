@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from penstock.cli.explain import explain_fault, explain_repair
-from penstock.cli.reading import Reading
+from penstock.cli.inspection.explain import explain_fault, explain_repair
+from penstock.cli.inspection.stream_file import Reading
 from penstock.cli.text import one_line
 
 Severity: TypeAlias = Literal["notice", "warning", "error"]

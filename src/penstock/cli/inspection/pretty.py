@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.summary import Defect, Defects, Fact, Passage, Summary, Tone, Voice
+from penstock.cli.inspection.summary import Defect, Defects, Fact, Passage, Summary, Tone, Voice
 
 _VOICES: dict[Voice, str] = {
     "reasoning": "dim italic",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from penstock import Fault, Repair, RepairCount
-from penstock.cli.members import Member, end_of_line, leads, members_of
+from penstock.cli.inspection.json_spans import Member, end_of_line, leads, members_of
 from penstock.core.dialects.dialect import DefectPlaces, JsonPath
 from penstock.core.dialects.registry import find_dialect
 

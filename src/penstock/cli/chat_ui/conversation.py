@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock.cli.talk.answer import Told, described
+from penstock.cli.chat_ui.answer import Told, described
 from penstock.cli.text import to_json
 
 

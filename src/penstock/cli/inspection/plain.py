@@ -3,7 +3,7 @@
 What we say begins at the margin; what the stream says is indented, so that neither can be taken for the other.
 """
 
-from penstock.cli.summary import Defect, Fact, Passage, Summary
+from penstock.cli.inspection.summary import Defect, Fact, Passage, Summary
 
 _LABEL_WIDTH = 10
 _INDENT = "  "

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamReader, Usage
-from penstock.cli.talk.till import Bill
-from penstock.cli.times import CONTENT
+from penstock.cli.chat_ui.cost import Bill
+from penstock.cli.inspection.timing import CONTENT
 from penstock.core.error_shapes import read_error
 from penstock.core.repairs import by_level
 from penstock.gateway.billing.entry import NANODOLLARS

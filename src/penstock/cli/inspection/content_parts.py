@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock import MediaPart, OpaquePart, Part, ReasoningPart, RefusalPart, TextPart, ToolCall, ToolResult
-from penstock.cli.summary import decoded_size
+from penstock.cli.inspection.summary import decoded_size
 
 # What a part is called in its `type`.
 TYPES: dict[type[Part], str] = {

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Literal, TextIO, TypeAlias
 
 from penstock import Event, ReasoningDelta, RefusalDelta, TextDelta
-from penstock.cli.talk.advice import advice
-from penstock.cli.talk.answer import Told
-from penstock.cli.talk.till import UNPRICED, Bill
-from penstock.cli.talk.wrap import Wrap
+from penstock.cli.chat_ui.advice import advice
+from penstock.cli.chat_ui.answer import Told
+from penstock.cli.chat_ui.cost import UNPRICED, Bill
+from penstock.cli.chat_ui.wrap import Wrap
 from penstock.cli.text import counted, dollars, one_line, seconds, visible
 from penstock.core.repairs import by_level
 from penstock.gateway.billing.prices import WITHOUT_MONEY

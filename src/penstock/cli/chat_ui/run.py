@@ -10,11 +10,11 @@ import click
 from msgspec import Struct
 
 from penstock import Event, TextDelta
+from penstock.cli.chat_ui.advice import advice
+from penstock.cli.chat_ui.answer import Told, described
+from penstock.cli.chat_ui.caller import Caller
+from penstock.cli.chat_ui.conversation import Conversation
 from penstock.cli.fetching import obtain
-from penstock.cli.talk.advice import advice
-from penstock.cli.talk.answer import Told, described
-from penstock.cli.talk.caller import Caller
-from penstock.cli.talk.conversation import Conversation
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import default_file, load
@@ -98,9 +98,9 @@ def _models(caller: Caller, *, needed: bool) -> list[str]:
 
 
 def _talk(caller: Caller, model: str, models: list[str], *, history: bool) -> int:
-    from penstock.cli.talk.prompt import history_file  # noqa: PLC0415 - readline and rich are for terminals
-    from penstock.cli.talk.screen import Screen  # noqa: PLC0415
-    from penstock.cli.talk.session import Session  # noqa: PLC0415
+    from penstock.cli.chat_ui.prompt import history_file  # noqa: PLC0415 - readline and rich are for terminals
+    from penstock.cli.chat_ui.screen import Screen  # noqa: PLC0415
+    from penstock.cli.chat_ui.session import Session  # noqa: PLC0415
 
     session = Session(caller, Conversation(model), Screen(sys.stdout, os.environ), models)
     session.run(history_file(os.environ) if history else None)
@@ -112,7 +112,7 @@ def _answer(caller: Caller, model: str, question: str, *, as_json: bool) -> int:
     asked = caller.ask(model, Conversation(model).messages(question))
     signal.signal(signal.SIGINT, lambda *_: asked.stop())
     if _is_terminal(sys.stdout) and not as_json:
-        from penstock.cli.talk.screen import Screen  # noqa: PLC0415
+        from penstock.cli.chat_ui.screen import Screen  # noqa: PLC0415
 
         screen = Screen(sys.stdout, os.environ)
         for events in asked.answer:

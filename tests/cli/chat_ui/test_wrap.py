@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock.cli.talk.wrap import Wrap
+from penstock.cli.chat_ui.wrap import Wrap
 
 TAKEN_BACK = re.compile(r"\x1b\[(\d+)D\x1b\[K")
 

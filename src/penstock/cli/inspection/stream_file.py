@@ -17,9 +17,9 @@ from msgspec import Struct, structs
 
 from penstock import Accumulator, Completion, Ending, Fault, RepairCount, StreamReader
 from penstock.capture import Capture, dialect_of, is_capture, locate
-from penstock.cli.spots import Spot, Spots
+from penstock.cli.inspection.locate import Spot, Spots
+from penstock.cli.inspection.timing import Stopwatch, Times
 from penstock.cli.text import file_name, one_line
-from penstock.cli.times import Stopwatch, Times
 from penstock.core.dialects.detect import Detected, Detection
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.errors import CaptureError, UnknownDialectError

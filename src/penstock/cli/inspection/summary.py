@@ -24,12 +24,12 @@ from penstock import (
     Usage,
 )
 from penstock.capture import Capture, How
-from penstock.cli.explain import FOUND_BY, explain_fault, explain_repair
-from penstock.cli.loss_counts import count_losses
-from penstock.cli.reading import Reading
-from penstock.cli.spots import Spot
+from penstock.cli.inspection.explain import FOUND_BY, explain_fault, explain_repair
+from penstock.cli.inspection.locate import Spot
+from penstock.cli.inspection.loss_counts import count_losses
+from penstock.cli.inspection.stream_file import Reading
+from penstock.cli.inspection.timing import Times
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
-from penstock.cli.times import Times
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import Level
 from penstock.providers.evidence import guess

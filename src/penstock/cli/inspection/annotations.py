@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from penstock import Fault, Repair, StreamReader
-from penstock.cli.spots import Spots
+from penstock.cli.inspection.locate import Spots
 from penstock.cli.text import one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.repairs import FAULTS, REPAIRS

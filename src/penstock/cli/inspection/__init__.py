@@ -1,0 +1,1 @@
+"""What `penstock inspect` and `penstock lint` have in common: read a stream, locate and report its defects."""
