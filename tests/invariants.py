@@ -1,5 +1,6 @@
 """What must hold for any bytes whatever; the properties and the fuzzer both ask it."""
 
+from collections.abc import Callable
 from random import Random
 
 from msgspec import structs
@@ -19,6 +20,34 @@ class SlowReader(StreamReader):
     def __init__(self, dialect: str = "openai_chat", *, max_event: int = MAX_EVENT) -> None:
         super().__init__(dialect, max_event=max_event)
         self.passthrough = None
+
+
+class CountingReader(StreamReader):
+    """A reader that counts the frames which take its slow path."""
+
+    slow_frames = 0
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
+        return self._count(lambda: super(CountingReader, self).feed(data))
+
+    def close(self) -> list[Event]:
+        return self._count(super().close)
+
+    def _count(self, read: Callable[[], list[Event]]) -> list[Event]:
+        """The slow path gets to know of frames by reading them, or all at once of those that the fast path has read."""
+        fast, before, slow = self.passthrough, self._known(), self.slow_frames
+        assert fast is not None
+        read_fast = fast.frames + (fast.opening is not None)
+        events = read()
+        new = self._known() - before
+        self.slow_frames = slow + (new - read_fast if new else 0)
+        return events
+
+    def _known(self) -> int:
+        """How many frames the slow path knows of."""
+        fast, trailer = self.passthrough, self.trailer
+        assert fast is not None
+        return self.frames - fast.frames - (fast.opening is not None) - (trailer.frames if trailer else 0)
 
 
 def said(completion: Completion) -> list[object]:

@@ -7,22 +7,11 @@ import pytest
 
 from penstock import ReasoningDelta, Start, StreamReader, TextDelta
 from penstock.core.templates import OpeningTemplate
-from penstock.core.wire.frame import Framed
-from tests.invariants import SlowReader, opening_of
+from tests.invariants import CountingReader, SlowReader, opening_of
 from tests.streams import DONE, ENVELOPE, Json, begins, bill, by_event, counts, delta, dumps, finishes, read, says, sse
 
 ENDING: list[Json | str] = [finishes(), bill(**counts(3, 12)), DONE]
 WORDS = ["Hello", " there", ", all", " is", " well"]
-
-
-class Counting(StreamReader):
-    """A reader that counts the frames which its framer gives."""
-
-    framed = 0
-
-    def _read(self, items: list[Framed]) -> None:
-        self.framed += len(items)
-        super()._read(items)
 
 
 def answer(number: int, *, padding: str = "", **fields: object) -> bytes:
@@ -40,9 +29,9 @@ def reads(wire: bytes) -> list[bytes]:
 
 def by_opening(opening: OpeningTemplate, wire: bytes) -> bool:
     """Whether an answer is read without its framer; it says the same in any case."""
-    reader = Counting(opening=opening)
+    reader = CountingReader(opening=opening)
     assert read(*reads(wire), reader=reader) == read(wire, reader=SlowReader())
-    return reader.framed == 0
+    return reader.slow_frames == 0
 
 
 OPENINGS: dict[str, dict[str, Any]] = {
@@ -74,10 +63,10 @@ def test_another_maker_or_padding_is_no_other_habit() -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_the_beginning_may_come_together_with_words(pieces: int) -> None:
     opening, events = opening_of(answer(1)), reads(answer(2))
-    reader = Counting(opening=opening)
+    reader = CountingReader(opening=opening)
     together = [b"".join(events[:pieces]), *events[pieces:]]
     assert read(*together, reader=reader) == read(answer(2), reader=SlowReader())
-    assert (reader.framed == 0) == (pieces < 7)  # with the finish in it, the first read is no beginning
+    assert (reader.slow_frames == 0) == (pieces < 7)  # with the finish in it, the first read is no beginning
 
 
 @pytest.mark.parametrize("together", [1, 2, 3])
@@ -89,9 +78,9 @@ def test_an_opening_is_learned_with_whatever_it_comes(together: int) -> None:
 
     opening, events = OpeningTemplate(), padded(1)
     read(b"".join(events[:together]), *events[together:], reader=StreamReader(opening=opening))
-    reader = Counting(opening=opening)
+    reader = CountingReader(opening=opening)
     assert read(*padded(2), reader=reader) == read(b"".join(padded(2)), reader=SlowReader())
-    assert reader.framed == 0
+    assert reader.slow_frames == 0
 
 
 def test_an_answer_of_no_words_at_all() -> None:
@@ -143,12 +132,12 @@ def test_thoughts_are_a_habit_too() -> None:
         return sse(begins() | named, *thoughts, *(says(word, **named) for word in WORDS), DONE)
 
     opening = opening_of(thinking(1))
-    reader = Counting(opening=opening)
+    reader = CountingReader(opening=opening)
     events = read(*reads(thinking(2)), reader=reader)
     assert events == read(thinking(2), reader=SlowReader())
     assert ReasoningDelta(0, "so Hello", "reasoning_content") in events
     assert TextDelta(0, "Hello") in events
-    assert reader.framed < len(reads(thinking(2))) - len(WORDS)
+    assert reader.slow_frames < len(reads(thinking(2))) - len(WORDS)
 
 
 def test_a_beginning_that_cannot_be_told_apart_is_not_learnt() -> None:

@@ -5,30 +5,19 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Extra, Fault, ReasoningDelta, StreamReader, TextDelta
-from penstock.core.wire.frame import Framed
-from tests.invariants import SlowReader
+from tests.invariants import CountingReader, SlowReader
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, counts, delta, finishes, read, says, sse
 
 STEADY = [begins(), *(says(f"word{number} ") for number in range(12))]
 ENDING: list[Json | str] = [finishes(), bill(**counts(3, 12)), DONE]
 
 
-class Counting(StreamReader):
-    """A reader that counts the frames which its framer gives."""
-
-    framed = 0
-
-    def _read(self, items: list[Framed]) -> None:
-        self.framed += len(items)
-        super()._read(items)
-
-
 def matching(wire: bytes) -> int:
     """How many events are read by their bytes alone, when each comes in a read of its own."""
-    reader = Counting()
+    reader = CountingReader()
     for event in by_event(wire):
         reader.feed(event)
-    return reader.frames - reader.framed
+    return reader.frames - reader.slow_frames
 
 
 def test_a_steady_stream_matches_one_template() -> None:
@@ -51,12 +40,12 @@ def test_reasoning_has_a_template_of_its_own() -> None:
 
 def test_several_events_in_one_read() -> None:
     words = [says(f"word{number}") for number in range(6)]
-    reader = Counting()
+    reader = CountingReader()
     reader.feed(sse(begins()))
     reader.feed(sse(says("one")))
     assert reader.feed(sse(*words)) == [TextDelta(0, f"word{number}") for number in range(6)]
     assert reader.untouched
-    assert (reader.frames, reader.framed) == (8, 2)
+    assert (reader.frames, reader.slow_frames) == (8, 2)
 
 
 ODD: dict[str, Json | str] = {
