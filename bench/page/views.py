@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from bench.page.book import OLD_PROVIDER, RARE_KEY, RARE_REPAIR
 from bench.page.site import Site
 from penstock.serve.admin.access import COOKIE
+from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR
 
 ROUNDS = 5
 _COMMON_KEY = "key_000000000003"

@@ -12,6 +12,7 @@ from bench.page.views import ask_all
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.config import LedgerSettings
 from penstock.stores.book.open import open_book
+from tests.stores import many_calls
 
 _CALLS = 2_000
 
@@ -28,12 +29,12 @@ def test_the_book_has_calls_of_every_kind(folder: Path) -> None:
     now_ms = time.time_ns() / 1e6
     (newest, _), oldest = opened.entries(Filter(), limit=1)[0], opened.following(Filter(), 0, limit=1)[0][1]
     assert newest == _CALLS
-    assert now_ms - oldest.at_ms == pytest.approx(book.DAYS * book.DAY_MS, rel=0.01)
-    assert {row.group[0] for row in opened.usage(Filter(), ["outcome"])} == {name for name, _ in book.ENDINGS}
+    assert now_ms - oldest.at_ms == pytest.approx(many_calls.DAYS * many_calls.DAY_MS, rel=0.01)
+    assert {row.group[0] for row in opened.usage(Filter(), ["outcome"])} == {name for name, _ in many_calls.ENDINGS}
     for wanted in (
-        Filter(providers=(book.OLD_PROVIDER,)),
-        Filter(repair=book.RARE_REPAIR),
-        Filter(keys=(book.RARE_KEY,)),
+        Filter(providers=(many_calls.OLD_PROVIDER,)),
+        Filter(repair=many_calls.RARE_REPAIR),
+        Filter(keys=(many_calls.RARE_KEY,)),
     ):
         assert 0 < opened.usage(wanted, [])[0].calls < 0.01 * _CALLS, wanted
     opened.close()

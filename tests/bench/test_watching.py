@@ -12,19 +12,19 @@ from bench.watching.watcher import Seen, Watcher
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO
 from tests.faults.upstream import Upstream, chunk, for_ever, head
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 from tests.streams import says, sse
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path) -> Iterator[AdminClient]:
     with Upstream() as upstream:
         upstream.play([head(), chunk(HELLO), for_ever(sse(says("word ")), 0.01)], "talks")
         with Gateway(tmp_path, upstream, settings(upstream.url, 0, admin={"content": True})) as gateway:
-            yield Served(gateway)
+            yield AdminClient(gateway)
 
 
-def test_the_watcher_follows_the_feed_and_reads_along(served: Served) -> None:
+def test_the_watcher_follows_the_feed_and_reads_along(served: AdminClient) -> None:
     with served.gateway.begin("main/talks", stream=True) as client:
         client.read_until(b"word ")
         with Watcher(served.port, served.token) as watcher:
@@ -33,7 +33,7 @@ def test_the_watcher_follows_the_feed_and_reads_along(served: Served) -> None:
     assert watcher.seen.pieces >= 20
 
 
-def test_who_finds_nobody_to_watch_has_seen_nothing(served: Served) -> None:
+def test_who_finds_nobody_to_watch_has_seen_nothing(served: AdminClient) -> None:
     with Watcher(served.port, "no-token-at-all") as watcher:
         time.sleep(0.5)
     assert watcher.seen == Seen(0, 0)

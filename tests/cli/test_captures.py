@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.capture import Capture, CaptureHeader, Closing, How, Read, dump
-from tests.cli.support import CUT, HEALTHY, RESELLER, SAID, SEEDS, invoke, run
-from tests.cli.test_inspect import CAPTURES
+from tests.cli.support import CAPTURES, CUT, HEALTHY, RESELLER, SAID, SEEDS, invoke, run
 from tests.streams import DONE, begins, bill, by_event, counts, finishes, says, sse
 
 HEADER = CaptureHeader(

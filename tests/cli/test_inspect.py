@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import (
+    CAPTURES,
     CUT,
     ERROR,
     FAILED,
@@ -23,8 +24,6 @@ from tests.cli.support import (
     run,
 )
 from tests.streams import DONE, Json, begins, bill, calls, counts, delta, finishes, piece, says, sse
-
-CAPTURES = sorted((ROOT / "tests" / "captures").iterdir())
 
 SEEDS = {
     GROQ: ("Hello, World!", "groq", (45, 5, 50), {"no-final-blank-line": 1}),

@@ -11,7 +11,7 @@ from penstock.core.dialects.dialect import PROOF, Dialect
 from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
 from penstock.core.dialects.registry import DIALECTS
 from tests.corpus import CORPUS, DEFECTS
-from tests.dialects.test_ticker import HELLO, OPEN, OVER, TICKER_BODY, TICKER_STREAM, frames
+from tests.dialects.support import HELLO, OPEN, OVER, TICKER_BODY, TICKER_STREAM, frames
 from tests.dialects.ticker import TICKER
 from tests.streams import DONE, begins, finishes, says, sse
 

@@ -5,16 +5,17 @@ arguments added up, the last finish reason and the last usage.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import Completion, Repair, RepairCount
 from penstock.core.repairs import NOTICES, REPAIRS, by_level
-from tests.core.test_captures import CAPTURES
 from tests.corpus import CORPUS, captures
 from tests.streams import completion
 
+CAPTURES = Path(__file__).parent.parent / "captures"
 RECORDED = captures()
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from penstock.capture import Capture, CaptureHeader, CaptureRequest, Closing, Read, dump, parse
 from penstock.cli.inspection.annotations import marks
-from penstock.core.dialects.registry import DIALECTS
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.replay.library import load as load_library
-from tests.dialects.test_ticker import (
+from tests.dialects.support import (
     CALLS,
     CHAT,
     HELLO,
@@ -26,7 +25,6 @@ from tests.dialects.test_ticker import (
     folded,
     frames,
 )
-from tests.dialects.ticker import TICKER
 from tests.faults.client import RawClient, Response, post
 from tests.faults.gateway import settings
 from tests.faults.scripts import stream
@@ -39,11 +37,6 @@ MODULE = "tests.dialects.run"
 MORE = (("block", {"n": 3, "is": "text"}), ("more", {"n": 3, "s": "Bye"}), ("shut", {"n": 3}))
 MIXED = frames(OPEN, *HELLO, *CALLS[:4], *MORE, OVER)
 ASKED = {"model": "ticker-1", "lines": [{"by": "user", "say": "Hi"}], "live": True}
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DIALECTS, "ticker", TICKER)
 
 
 def run(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.dialects.registry import DIALECTS
 from tests.cli.support import invoke
-from tests.dialects.test_ticker import CHAT, HELLO, OPEN, OVER, Tick, TickerGateway, folded, frames, ticks
-from tests.dialects.ticker import TICKER
+from tests.dialects.support import CHAT, HELLO, OPEN, OVER, Tick, TickerGateway, folded, frames, ticks
 from tests.faults.client import Response, body, get, post
 from tests.faults.gateway import Table, settings
 from tests.faults.scripts import stream
@@ -71,11 +69,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TickerGateway]:
 def gateway(shared: TickerGateway) -> Iterator[TickerGateway]:
     yield shared
     shared.quiet()
-
-
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DIALECTS, "ticker", TICKER)
 
 
 def ask(gateway: TickerGateway, model: str, headers: dict[str, str], *, live: bool = True, **fields: Any) -> Response:

@@ -5,18 +5,14 @@ from random import Random
 import pytest
 
 from penstock import ReasoningDelta, StreamReader, TextDelta
-from penstock.core.dialects.registry import DIALECTS
 from penstock.core.events import Event
-from penstock.core.wire.frame import Framed
-from tests.dialects.test_ticker import OPEN, OVER, Tick, TickerGateway, frames, gateway, shared
-from tests.dialects.ticker import NAME, TICKER
+from tests.dialects.support import OPEN, OVER, Tick, TickerGateway, frames
+from tests.dialects.ticker import NAME
 from tests.faults.scripts import stream
 from tests.faults.upstream import chunk, head, last_chunk, sleep
-from tests.invariants import SlowReader, read_in_chunks
+from tests.invariants import CountingReader, SlowReader, read_in_chunks
 from tests.mutation import mutated, split
 from tests.streams import by_event, read
-
-__all__ = ["gateway", "shared"]  # fixtures
 
 TEXT: Tick = ("block", {"n": 0, "is": "text"})
 SHUT: Tick = ("shut", {"n": 0})
@@ -47,21 +43,6 @@ STREAMS: dict[str, bytes] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DIALECTS, NAME, TICKER)
-
-
-class Counting(StreamReader):
-    """A reader that counts the frames which its framer gives."""
-
-    framed = 0
-
-    def _read(self, items: list[Framed]) -> None:
-        self.framed += len(items)
-        super()._read(items)
-
-
 def slowly(wire: bytes) -> list[Event]:
     return read(wire, reader=SlowReader(NAME))
 
@@ -89,9 +70,9 @@ def test_both_paths_give_the_same_events(wire: bytes) -> None:
 
 @pytest.mark.parametrize("wire", STREAMS.values(), ids=STREAMS)
 def test_text_takes_the_fast_path(wire: bytes) -> None:
-    reader = Counting(NAME)
+    reader = CountingReader(NAME)
     read(*by_event(wire), reader=reader)
-    assert reader.frames - reader.framed == len(WORDS) - 1  # all but the one that the template was learned of
+    assert reader.frames - reader.slow_frames == len(WORDS) - 1  # all but the one that the template was learned of
 
 
 @pytest.mark.parametrize("wire", STREAMS.values(), ids=STREAMS)

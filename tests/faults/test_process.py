@@ -19,6 +19,7 @@ from tests.faults.client import CLIENT_KEY, RawClient, body, get, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, whole
+from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Gate, Script, Upstream, chunk, hang, head, last_chunk
 from tests.promptness import in_time, prompt
 
@@ -146,37 +147,19 @@ def test_g1_a_client_that_never_reads_does_not_hold_up_the_end(start: Starter) -
 # G6: workers.
 
 
-def pids(gateway: Gateway, count: int, without: int = 0) -> list[int]:
-    """Wait until it has so many workers, and one that is dead is not among them."""
-    deadline = time.monotonic() + 10.0
-    while len(found := [pid for pid in gateway.workers() if pid != without]) < count:
-        assert time.monotonic() < deadline, "there are not enough workers"
-        time.sleep(0.01)
-    return found
-
-
-def listening(gateway: Gateway, count: int) -> None:
-    """Wait until so many workers have opened the port."""
-    deadline = time.monotonic() + 10.0
-    port = f":{gateway.port:04X} 00000000:0000 0A"
-    while Path("/proc/net/tcp").read_text().count(port) < count:
-        assert time.monotonic() < deadline, "the workers do not listen"
-        time.sleep(0.01)
-
-
 def test_g6_a_worker_that_is_killed_is_replaced_and_the_others_do_not_notice(start: Starter) -> None:
     gateway = start("--workers", "3", server={"drain_s": 5.0})
-    listening(gateway, 3)
+    wait_until_listening(gateway, 3)
     gate = Gate()
     model = gateway.upstream.play(waiting(gate))
     with ExitStack() as stack:
         clients = [stack.enter_context(gateway.begin(f"main/{model}", stream=True)) for _ in range(12)]
         for client in clients:
             client.read_until(b"Hello")
-        victim, *_ = pids(gateway, 3)
+        victim, *_ = worker_pids(gateway, 3)
         os.kill(victim, signal.SIGKILL)
-        pids(gateway, 3, without=victim)
-        listening(gateway, 3)
+        worker_pids(gateway, 3, without=victim)
+        wait_until_listening(gateway, 3)
         gate.open()
         whole_ones = [each for client in clients if (each := answer(client)) is not None]
         assert 0 < len(whole_ones) < len(clients)  # the kernel gave each worker some
@@ -196,14 +179,14 @@ def answer(client: RawClient) -> Any:
 
 def test_g1_workers_finish_their_streams(start: Starter) -> None:
     gateway = start("--workers", "2", server={"drain_s": 5.0})
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     finishes_streams(gateway, group=False)
 
 
 def test_g1_workers_finish_their_streams_when_all_are_told(start: Starter) -> None:
     """A terminal sends SIGINT to the whole group, a service manager SIGTERM: each worker hears it twice, as one."""
     gateway = start("--workers", "2", server={"drain_s": 5.0})
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     finishes_streams(gateway, group=True)
 
 
@@ -223,7 +206,7 @@ def finishes_streams(gateway: Gateway, *, group: bool) -> None:
 
 def test_g6_a_signal_while_a_worker_is_being_replaced_ends_it_all(start: Starter) -> None:
     gateway = start("--workers", "2")
-    victim, *_ = pids(gateway, 2)
+    victim, *_ = worker_pids(gateway, 2)
     os.kill(victim, signal.SIGKILL)  # young: its successor waits a second
     time.sleep(0.1)
     assert gateway.stop() == 0
@@ -231,7 +214,7 @@ def test_g6_a_signal_while_a_worker_is_being_replaced_ends_it_all(start: Starter
 
 def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
     gateway = start("--workers", "2")
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     gateway.signal(signal.SIGKILL)
     gateway.wait()
     deadline = time.monotonic() + 10.0
@@ -243,7 +226,7 @@ def test_g6_workers_do_not_outlive_their_supervisor(start: Starter) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Path, workers: int) -> None:
     gateway = start("--workers", "2")
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     arguments = ("--config", str(gateway.file), "--port", str(gateway.port), "--workers", str(workers))
     other = subprocess.run(
         [*gateway.command, "serve", *arguments],
@@ -371,7 +354,7 @@ def test_g21_no_reload_opens_a_gateway_to_everybody(
 ) -> None:
     """It stays where it listens, whatever the file says: there it must have a key."""
     gateway = start("--workers", str(workers), *arguments, server={"listen": listen})
-    listening(gateway, workers)
+    wait_until_listening(gateway, workers)
     gateway.file.write_text('[server]\nlisten = "127.0.0.1:0"\nlog = "json"\n')
     hang_up(gateway, 1, "the configuration was not reloaded")
     told = next(line for line in gateway.output if "was not reloaded" in line)
@@ -401,7 +384,7 @@ def test_g21_a_file_that_nobody_named_and_that_is_gone_changes_nothing(tmp_path:
     with Upstream() as upstream:
         text = settings(upstream.url, server={"listen": "0.0.0.0:0", "workers": workers})
         with Gateway(tmp_path, upstream, text, named=False) as gateway:
-            listening(gateway, workers)
+            wait_until_listening(gateway, workers)
             gateway.file.unlink()
             hang_up(gateway, 1, "the configuration was not reloaded")
             gateway.says("penstock.toml: no such file")
@@ -498,7 +481,7 @@ def test_g20_twenty_reloads_leave_nothing(start: Starter) -> None:
 
 def test_g20_workers_reload_too(start: Starter) -> None:
     gateway = start("--workers", "2")
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     with Upstream() as other:
         text = settings(other.url)
         gateway.file.write_text(text)
@@ -511,16 +494,16 @@ def test_g20_workers_reload_too(start: Starter) -> None:
 def test_g20_a_worker_that_takes_the_place_of_another_goes_by_what_was_reloaded(start: Starter) -> None:
     """Also where the file has been broken since."""
     gateway = start("--workers", "2")
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     text = gateway.file.read_text()
     gateway.file.write_text(text.replace(CLIENT_KEY, "another-key-5e1c").replace("[retries]", "workers = 3\n[retries]"))
     hang_up(gateway, 2, "the configuration was reloaded")
     gateway.file.write_text("[server")
     hang_up(gateway, 1, "the configuration was not reloaded")
-    for victim in pids(gateway, 2):
+    for victim in worker_pids(gateway, 2):
         os.kill(victim, signal.SIGKILL)
-        pids(gateway, 2, without=victim)
-        listening(gateway, 2)
+        worker_pids(gateway, 2, without=victim)
+        wait_until_listening(gateway, 2)
     assert {gateway.send(get("/v1/models")).status for _ in range(12)} == {401}
     showing = {"Authorization": "Bearer another-key-5e1c"}
     assert {gateway.send(get("/v1/models", showing)).status for _ in range(12)} == {200}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.client import CLIENT_KEY, get
 from tests.faults.gateway import Gateway, settings
-from tests.faults.test_process import listening, pids
+from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Upstream
 
 OLD_TOKEN, NEW_TOKEN = "the-old-token-of-two", "the-new-token-of-two"
@@ -77,7 +77,7 @@ def test_where_traces_cannot_be_sent_the_old_configuration_stays(
     changed = text.replace(CLIENT_KEY, NEW_KEY).replace(OLD_TOKEN, NEW_TOKEN)
     changed += '[telemetry]\notlp = "http://127.0.0.1:9"\n[routes.fresh]\ntargets = ["main/fresh"]\n'
     with Gateway(tmp_path, upstream, text, environment=environment) as gateway:
-        listening(gateway, workers)
+        wait_until_listening(gateway, workers)
 
         def assert_old() -> None:
             assert statuses(gateway, CLIENT_KEY) == {404}  # it knows the key, and not the route
@@ -93,12 +93,12 @@ def test_where_traces_cannot_be_sent_the_old_configuration_stays(
         assert "telemetry.otlp: needs" in told
         assert_old()
         if workers > 1:
-            victim = pids(gateway, workers)[0]
+            victim = worker_pids(gateway, workers)[0]
             os.kill(victim, signal.SIGKILL)
-            successors = set(pids(gateway, workers, without=victim))
-            listening(gateway, workers)
+            successors = set(worker_pids(gateway, workers, without=victim))
+            wait_until_listening(gateway, workers)
             assert_old()
-            assert set(pids(gateway, workers)) == successors, "one of them has died too"
+            assert set(worker_pids(gateway, workers)) == successors, "one of them has died too"
         gateway.file.write_text(changed.replace('otlp = "http://127.0.0.1:9"', ""))
         gateway.signal(signal.SIGHUP)
         gateway.until(lambda: sum("was reloaded from" in line for line in gateway.output) == workers)

@@ -10,11 +10,11 @@ from itertools import pairwise
 import openai
 import pytest
 
-from tests.core.test_seeds import CASES, Seed
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import stream
 from tests.faults.upstream import Script, fin, head, send
+from tests.seed_streams import CASES, Seed
 
 
 def pieces(wire: bytes, size: int) -> list[bytes]:

@@ -15,7 +15,7 @@ from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import TEXT, plain, unstreamed, whole
 from tests.faults.upstream import JSON, Connection, Script, Upstream, status
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 from tests.streams import counts
 
 REFUSAL = b'{"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs"}]}'
@@ -52,7 +52,7 @@ def asked_by_client(gateway: Gateway, content: bytes) -> Response:
 
 
 def asked_by_playground(gateway: Gateway, content: bytes) -> Response:
-    served = Served(gateway)
+    served = AdminClient(gateway)
     with RawClient(served.port) as client:
         headers = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
         client.send(post(content, headers, "/admin/playground"))

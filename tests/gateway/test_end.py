@@ -6,7 +6,7 @@ from msgspec import structs
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.entry import AttemptEntry
 from penstock.gateway.calls.call import Call
-from tests.gateway.test_gaps import Client, Clock, Relayed
+from tests.gateway.support import Client, Clock, Relayed
 from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 
 FINISH, DETAILS = sse(finishes("length")), {"prompt_tokens_details": {"cached_tokens": 2}}

@@ -8,7 +8,7 @@ from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, Tex
 from penstock.gateway.calls.call import Attempt
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.transcript import MOST, TURN, Transcript, size_of
-from tests.gateway.test_gaps import LANES, Clock, Relayed
+from tests.gateway.support import LANES, Clock, Relayed
 from tests.streams import delta, says, sse
 
 SAID: list[Event] = [

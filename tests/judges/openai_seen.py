@@ -1,10 +1,12 @@
 """What the official `openai` package for Python shows of an answer, as a `Seen`."""
 
 from openai.types import CompletionUsage
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam
 from openai.types.chat.chat_completion_chunk import Choice
 
 from tests.judges.cases import NOTHING, Seen, SeenCall, SeenChoice
+
+QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 
 
 class Said:

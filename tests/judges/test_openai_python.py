@@ -18,7 +18,6 @@ from openai import (
     LengthFinishReasonError,
     OpenAI,
 )
-from openai.types.chat import ChatCompletionMessageParam
 
 from tests.judges.cases import (
     NO_CORPUS,
@@ -32,10 +31,9 @@ from tests.judges.cases import (
     seed_cases,
     written_cases,
 )
-from tests.judges.openai_seen import seen_in_chunks, seen_in_completion
+from tests.judges.openai_seen import QUESTION, seen_in_chunks, seen_in_completion
 from tests.judges.server import StreamServer, serving
 
-QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 # Bytes per write: everything at once, an event in several pieces, pieces that cut characters and escapes.
 WRITE_SIZES = (None, 100, 7)
 

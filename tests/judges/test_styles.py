@@ -16,9 +16,8 @@ from penstock import Choice, Completion, Event, ToolCall
 from penstock.replay.styles import mimic
 from penstock.replay.styles.catalog import manner, names
 from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
-from tests.judges.openai_seen import reasoning_in
+from tests.judges.openai_seen import QUESTION, reasoning_in
 from tests.judges.server import StreamServer, serving
-from tests.judges.test_openai_python import QUESTION
 from tests.streams import fold, read
 
 UNREADABLE = "reseller"

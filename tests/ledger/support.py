@@ -9,8 +9,17 @@ from pathlib import Path
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
 from penstock.stores.book.open import open_book
+from tests.faults.book import INPUT_COST, OUTPUT_COST
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
+
+# A call of a crowd: what it is billed for, what that costs, and what is held for it while it runs.
+INPUT, OUTPUT = 40, 200
+COST = INPUT * INPUT_COST + OUTPUT * OUTPUT_COST
+HELD_INPUT = 44 * INPUT_COST
+HELD = HELD_INPUT + OUTPUT * OUTPUT_COST
+# For how many of the crowd a budget suffices.
+FEW = 10
 
 _KEY_S = 10.0
 # Of four workers, one is left out by so many with a chance of 1 in 10,000.

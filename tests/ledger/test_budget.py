@@ -22,15 +22,10 @@ from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, TEXT, WORLD, plain, stream, whole
 from tests.faults.upstream import JSON, Connection, Gate, Script, chunk, for_ever, head, last_chunk, status
-from tests.ledger.support import all_at_once, ask, make_key, request
+from tests.ledger.support import COST, FEW, HELD, HELD_INPUT, INPUT, OUTPUT, all_at_once, ask, make_key, request
 from tests.streams import DONE, bill, counts, finishes, says, sse
 
 CROWD = 100
-FEW = 10
-INPUT, OUTPUT = 40, 200
-COST = INPUT * INPUT_COST + OUTPUT * OUTPUT_COST
-HELD_INPUT = 44 * INPUT_COST
-HELD = HELD_INPUT + OUTPUT * OUTPUT_COST
 # What is held for an answer of unknown length.
 HELD_AT_FIRST = HELD_INPUT + 4_096 * OUTPUT_COST
 WORKERS = (1, 4)

@@ -16,18 +16,16 @@ from msgspec import structs
 from openai import DefaultHttpxClient, InternalServerError, OpenAI
 
 from penstock.gateway.billing.entry import Entry, Measure
+from tests.faults.broken import BROKEN, GIANT_BODIES, GIANTS, REFUSALS
 from tests.faults.client import CLIENT_KEY, Response, body, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, whole
-from tests.faults.test_upstream_broken import BROKEN, GIANT_BODIES, GIANTS, REFUSALS
-from tests.faults.test_upstream_reach import UNREACHABLE, Unreachable, World, world
-from tests.faults.test_upstream_tolerated import TOLERATED, Tolerated
+from tests.faults.tolerated import TOLERATED, Tolerated
+from tests.faults.unreachable import UNREACHABLE, Unreachable, World, started_world
 from tests.faults.upstream import JSON, Connection, Gate, Script, Upstream, chunk, fin, hang, head, last_chunk, status
 from tests.ledger.support import make_key, put_key, request
 from tests.streams import DONE, bill, counts, delta, finishes, says, sse
-
-__all__ = ["world"]
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 # Where nothing was said, and where something was.
@@ -92,6 +90,12 @@ def gateway(shared: Gateway) -> Iterator[Gateway]:
     except BaseException:
         shared.forget()
         raise
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with started_world(tmp_path_factory) as world:
+        yield world
 
 
 def booked(gateway: Gateway, response: Response) -> Entry:

@@ -12,7 +12,7 @@ from tests.faults.scripts import HELLO, REST, whole
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
 from tests.ledger.support import make_key, request
 from tests.serve.scrapes import parse, value
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 
 BUDGET = 5_000_000_000
 _CALLS = 8
@@ -34,10 +34,10 @@ def test_every_worker_drops_a_hold_when_its_call_is_over(
         text = settings(upstream.url, 0, **tables).replace("output = 2.0", "output = 1000.0")
         with Gateway(tmp_path, upstream, text, arguments=("--workers", "2")) as gateway:
             gateway.says("/admin for")
-            _check(gateway, Served(gateway))
+            _check(gateway, AdminClient(gateway))
 
 
-def _check(gateway: Gateway, admin: Served) -> None:
+def _check(gateway: Gateway, admin: AdminClient) -> None:
     key, secret = make_key(gateway, budget=BUDGET)
     gate = Gate()
     slow = gateway.upstream.play([head(), chunk(HELLO), gate, chunk(REST), last_chunk()])

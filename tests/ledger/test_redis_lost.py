@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Upstream
 from tests.serve.scrapes import Samples, parse, value
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 from tests.stores.conftest import RedisServer
 
 # Longer than a gateway without calls takes to notice, on a busy machine.
@@ -16,7 +16,7 @@ LOST = "the store of keys' limits (redis) does not answer"
 FOUND = "the store of keys' limits (redis) answers again"
 
 
-def scraped(admin: Served) -> Samples:
+def scraped(admin: AdminClient) -> Samples:
     headers = {"Authorization": f"Bearer {admin.token}"}
     with urllib.request.urlopen(urllib.request.Request(f"http://{admin.place}/metrics", headers=headers)) as answer:
         return parse(answer.read().decode())
@@ -35,7 +35,7 @@ def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_se
         Gateway(tmp_path, upstream, settings(upstream.url, 0, ledger={"redis": redis})) as gateway,
     ):
         gateway.says("/admin for")
-        admin = Served(gateway)
+        admin = AdminClient(gateway)
 
         def told(words: str, times: int) -> None:
             gateway.until(lambda: sum(words in line for line in gateway.output) == times, _WAIT_S)
@@ -60,6 +60,6 @@ def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_se
 def test_where_nothing_is_shared_there_is_no_such_series(tmp_path: Path) -> None:
     with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
         gateway.says("/admin for")
-        samples = scraped(Served(gateway))
+        samples = scraped(AdminClient(gateway))
         assert "penstock_limits_store_up" not in samples
         assert "penstock_limits_store_changes_total" not in samples

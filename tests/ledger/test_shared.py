@@ -14,8 +14,7 @@ from penstock.gateway.keys.keys import Key, digest_of, new_id, new_secret
 from penstock.stores.book.open import open_book
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
-from tests.ledger.support import all_at_once, request, wait_for_key
-from tests.ledger.test_budget import COST, FEW, HELD, INPUT, OUTPUT
+from tests.ledger.support import COST, FEW, HELD, INPUT, OUTPUT, all_at_once, request, wait_for_key
 from tests.stores.conftest import RedisServer
 from tests.stores.postgres import PostgresServer
 from tests.streams import DONE, bill, counts, finishes, says, sse

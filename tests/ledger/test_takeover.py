@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, whole
-from tests.faults.test_process import listening, pids
+from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Upstream, chunk, head, sleep
 from tests.streams import says, sse
 
@@ -76,11 +76,11 @@ def test_a_killed_worker_leaves_its_calls_to_its_successor(tmp_path: Path) -> No
         text = settings(upstream.url, 0)
         silent = upstream.play([head(), chunk(HELLO), sleep(30.0)])
         with Gateway(tmp_path, upstream, text, arguments=("--workers", "2")) as gateway:
-            listening(gateway, 2)
+            wait_until_listening(gateway, 2)
             with gateway.client() as client:
                 began = begin(gateway, client, silent)
                 killed = time.time()
-                for victim in pids(gateway, 2):
+                for victim in worker_pids(gateway, 2):
                     os.kill(victim, signal.SIGKILL)
             gateway.until(lambda: taken_over(gateway), _WAIT_S)
             check_orphan(gateway, began, killed, found_s=_MARK_S)

@@ -17,7 +17,7 @@ from tests.faults.gateway import PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import plain
 from tests.faults.upstream import JSON, Script, Upstream, chunk, head, last_chunk, status
 from tests.ledger.support import ask, make_key
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 from tests.streams import DONE, Json, begins, bill, counts, finishes, says, sse
 
 INPUT, OUTPUT = 40, 200
@@ -172,7 +172,7 @@ def test_what_is_approximate_is_told_wherever_the_cost_is(gateway: Gateway) -> N
     model = gateway.upstream.play(unstreamed(counts(INPUT, OUTPUT), {}))
     response = gateway.ask(f"main/{model}", stream=False, service_tier="flex")
     assert booked(gateway, response).approximate
-    served = Served(gateway)
+    served = AdminClient(gateway)
     told = served.get(f"/admin/entries/{response.request_id}")
     assert (told["approximate"], told["attempts"][0]["approximate"], told["attempts"][0]["tier"]) == (
         True,

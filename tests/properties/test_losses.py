@@ -14,7 +14,7 @@ from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
 from penstock.core.losses import LOSSES, Loss, changes_meaning, counted, described
 from penstock.gateway.calls.call import Call
-from tests.properties.test_round_trip import answers
+from tests.properties.answers import answers
 from tests.streams import fold, read
 
 CAPTURES = sorted((Path(__file__).parents[1] / "captures").iterdir())

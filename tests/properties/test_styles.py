@@ -8,7 +8,7 @@ from penstock.replay.styles import mimic
 from penstock.replay.styles.catalog import manner, names
 from tests.invariants import said
 from tests.legal import violations
-from tests.properties.test_round_trip import answers
+from tests.properties.answers import answers
 from tests.streams import fold, read
 
 

@@ -19,7 +19,7 @@ from tests.faults.client import CLIENT_KEY, Response, body, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import CANARIES, PROVIDER_KEY, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, TEXT, WORLD, plain, stream, unstreamed, whole
-from tests.faults.test_process import listening
+from tests.faults.support import wait_until_listening
 from tests.faults.upstream import (
     EVENT_STREAM,
     JSON,
@@ -385,7 +385,7 @@ def test_what_is_under_way_when_it_ends_is_kept(start: Starter, tmp_path: Path) 
 
 def test_several_workers_share_a_directory(start: Starter, tmp_path: Path) -> None:
     gateway = start("--record", str(tmp_path / "captures"), "--workers", "2")
-    listening(gateway, 2)
+    wait_until_listening(gateway, 2)
     model = gateway.upstream.play(whole())
     for _ in range(8):
         assert gateway.ask(f"main/{model}", stream=True).text == TEXT

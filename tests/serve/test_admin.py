@@ -1,8 +1,6 @@
 """The admin API: who is let in, what it does with keys, what it tells of the ledger, and what it never tells."""
 
 import hashlib
-import http.client
-import json
 import os
 import re
 import signal
@@ -12,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,11 +30,9 @@ from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, unstreamed
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
+from tests.serve.support import WAIT_S, AdminClient
 from tests.stores.entries import FULL
 from tests.stores.places import SqlitePlace
-
-_ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
-_WAIT_S = 10.0
 
 ROUTES = (
     ("GET", "/admin/keys"),
@@ -53,92 +49,27 @@ ROUTES = (
 )
 
 
-class Served:
-    """A gateway, and all that its admin API has said."""
-
-    def __init__(self, gateway: Gateway, token: str = "") -> None:
-        self.gateway = gateway
-        self.state = gateway.file.parent / "state"
-        gateway.until(lambda: _ADMIN.search("".join(gateway.output)))  # it is said after the clients' port
-        found = _ADMIN.search("".join(gateway.output))
-        assert found, gateway.output
-        self.place, self.port = found[1], int(found[2])
-        self.token = token or (self.state / TOKEN_FILE).read_text().strip()
-        self.said = b""
-        self.secrets: list[str] = []
-
-    def send(
-        self, method: str, path: str, content: object = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, Any, Mapping[str, str]]:
-        """Ask as these headers say, and no others but those that HTTP needs."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_WAIT_S)
-        try:
-            data = content if isinstance(content, bytes) or content is None else json.dumps(content).encode()
-            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-            for name, value in ({"Host": self.place} | dict(headers or {})).items():
-                connection.putheader(name, value)
-            if data is not None:
-                connection.putheader("Content-Length", str(len(data)))
-            connection.endheaders(data)
-            response = connection.getresponse()
-            raw = response.read()
-            told = json.loads(raw) if raw else None
-            if isinstance(told, dict) and "secret" in told:
-                self.secrets.append(told.pop("secret"))
-                raw = json.dumps(told).encode()
-            self.said += raw + str(response.headers).encode()
-            return response.status, told, {name.lower(): value for name, value in response.headers.items()}
-        finally:
-            connection.close()
-
-    def ask(self, method: str, path: str, content: object = None) -> tuple[int, Any]:
-        """Ask with the token."""
-        return self.send(method, path, content, {"Authorization": f"Bearer {self.token}"})[:2]
-
-    def get(self, path: str) -> Any:
-        status, told = self.ask("GET", path)
-        assert status == 200, told
-        return told
-
-    def make(self, **terms: object) -> tuple[str, Any]:
-        """Make a key: the secret, and what is told of it."""
-        status, told = self.ask("POST", "/admin/keys", terms)
-        assert status == 201, told
-        return self.secrets[-1], told
-
-    def call(self, key: str, **fields: object) -> int:
-        with self.gateway.client() as client:
-            client.send(post(body("main/river-1", stream=False, **fields), {"Authorization": f"Bearer {key}"}))
-            return client.response().status
-
-    def until_known(self, key: str) -> None:
-        deadline = time.monotonic() + _WAIT_S
-        while self.call(key) != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminClient]:
     with Upstream() as upstream:
         upstream.play(unstreamed(), "river-1")
         configuration = settings(upstream.url, 0).replace("output = 2.0", "output = 1000.0")
         with Gateway(tmp_path_factory.mktemp("admin"), upstream, configuration) as gateway:
-            yield Served(gateway)
+            yield AdminClient(gateway)
 
 
-def test_metrics_are_told_to_whoever_has_the_token(served: Served) -> None:
+def test_metrics_are_told_to_whoever_has_the_token(served: AdminClient) -> None:
     place = f"http://{served.place}/metrics"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-        urllib.request.urlopen(place, timeout=_WAIT_S)
+        urllib.request.urlopen(place, timeout=WAIT_S)
     refused.value.close()
     request = urllib.request.Request(place, headers={"Authorization": f"Bearer {served.token}"})
-    with urllib.request.urlopen(request, timeout=_WAIT_S) as answer:
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         assert b"# TYPE penstock_requests_total counter" in answer.read()
 
 
-def test_what_is_held_for_running_calls_is_told(served: Served) -> None:
+def test_what_is_held_for_running_calls_is_told(served: AdminClient) -> None:
     secret, key = served.make(name="holds", budget="5", period="day")
     served.until_known(secret)
     gate = Gate()
@@ -172,7 +103,7 @@ def test_the_page_explains_every_route_and_every_code() -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_nothing_is_told_without_the_token(method: str, path: str, served: Served) -> None:
+def test_nothing_is_told_without_the_token(method: str, path: str, served: AdminClient) -> None:
     secret, _ = served.make()
     wrong = {
         "nothing": {},
@@ -196,11 +127,11 @@ def test_nothing_is_told_without_the_token(method: str, path: str, served: Serve
     assert status == (201 if method == "POST" and path in known else 200 if path in known else 404)
 
 
-def test_the_token_is_no_key_of_a_client(served: Served) -> None:
+def test_the_token_is_no_key_of_a_client(served: AdminClient) -> None:
     assert served.call(served.token) == 401
 
 
-def test_the_token_is_its_owners_alone(served: Served) -> None:
+def test_the_token_is_its_owners_alone(served: AdminClient) -> None:
     assert stat.S_IMODE((served.state / TOKEN_FILE).stat().st_mode) == 0o600
     assert len(served.token) > 40
 
@@ -220,7 +151,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize(("host", "wanted"), HOSTS.items())
-def test_only_this_host_is_meant(host: str, wanted: int, served: Served) -> None:
+def test_only_this_host_is_meant(host: str, wanted: int, served: AdminClient) -> None:
     headers = {"Authorization": f"Bearer {served.token}", "Host": host}
     assert served.send("GET", "/admin/state", headers=headers)[0] == wanted
 
@@ -244,7 +175,7 @@ ORIGINS: dict[str, tuple[dict[str, str], int]] = {
 
 
 @pytest.mark.parametrize(("headers", "wanted"), ORIGINS.values(), ids=ORIGINS)
-def test_pages_of_others_are_refused(headers: dict[str, str], wanted: int, served: Served) -> None:
+def test_pages_of_others_are_refused(headers: dict[str, str], wanted: int, served: AdminClient) -> None:
     headers = {name: value.replace("PLACE", served.place) for name, value in headers.items()}
     status, _, said = served.send("GET", "/admin/state", headers={**headers, "Authorization": f"Bearer {served.token}"})
     assert status == wanted
@@ -252,7 +183,7 @@ def test_pages_of_others_are_refused(headers: dict[str, str], wanted: int, serve
     assert said["cache-control"] == "no-store"
 
 
-def test_methods_and_bodies_are_bounded(served: Served) -> None:
+def test_methods_and_bodies_are_bounded(served: AdminClient) -> None:
     status, told = served.ask("DELETE", "/admin/keys")
     assert (status, told["error"]["code"]) == (405, "method_not_allowed")
     assert served.ask("POST", "/admin/state", {})[0] == 405
@@ -264,7 +195,7 @@ def test_methods_and_bodies_are_bounded(served: Served) -> None:
 # Keys
 
 
-def test_a_key_goes_round(served: Served) -> None:
+def test_a_key_goes_round(served: AdminClient) -> None:
     secret, made = served.make(name="round", budget="$3.5", period="day", requests_per_minute=100, tags={"team": "a"})
     served.until_known(secret)
     assert served.get(f"/admin/keys/{made['id']}")["id"] == served.get("/admin/keys/round")["id"]
@@ -291,7 +222,7 @@ def test_a_key_goes_round(served: Served) -> None:
     assert new["id"] in everything
 
 
-def test_keys_come_in_pages(served: Served) -> None:
+def test_keys_come_in_pages(served: AdminClient) -> None:
     for _ in range(5):
         served.make()
     everything = [key["id"] for key in served.get("/admin/keys?limit=500")["keys"]]
@@ -307,7 +238,7 @@ def test_keys_come_in_pages(served: Served) -> None:
     assert served.ask("GET", "/admin/keys?after=key_none")[0] == 400
 
 
-def test_a_key_may_be_made_strict(served: Served) -> None:
+def test_a_key_may_be_made_strict(served: AdminClient) -> None:
     _, strict = served.make(strict=True)
     _, other = served.make()
     assert (strict["strict"], other["strict"]) == (True, False)
@@ -330,7 +261,7 @@ BAD_TERMS: dict[str, tuple[object, str | None]] = {
 
 
 @pytest.mark.parametrize(("terms", "param"), BAD_TERMS.values(), ids=BAD_TERMS)
-def test_terms_that_cannot_be_are_refused(terms: object, param: str | None, served: Served) -> None:
+def test_terms_that_cannot_be_are_refused(terms: object, param: str | None, served: AdminClient) -> None:
     status, told = served.ask("POST", "/admin/keys", terms)
     assert (status, told["error"]["code"], told["error"]["param"]) == (400, "invalid_key_terms", param)
     assert served.ask("POST", "/admin/keys/x/rotate", {"grace": "soon"})[0] == 400
@@ -350,7 +281,7 @@ SQLISH = (
 
 
 @pytest.mark.parametrize("text", SQLISH)
-def test_what_looks_like_sql_is_a_name_like_any_other(text: str, served: Served) -> None:
+def test_what_looks_like_sql_is_a_name_like_any_other(text: str, served: AdminClient) -> None:
     before = len(served.get("/admin/keys?all=1&limit=500")["keys"])
     quoted = quote(text, safe="")
     for path in (f"/admin/keys/{quoted}", f"/admin/entries/{quoted}"):
@@ -369,12 +300,12 @@ def test_what_looks_like_sql_is_a_name_like_any_other(text: str, served: Served)
 # The ledger
 
 
-def test_usage_and_entries_are_told(served: Served) -> None:
+def test_usage_and_entries_are_told(served: AdminClient) -> None:
     secret, made = served.make(name="reader", budget=5)
     served.until_known(secret)
     for number in range(6):
         assert served.call(secret, metadata={"step": str(number % 2)}) == 200
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + WAIT_S
     while len(entries := served.get("/admin/entries?key=reader&limit=500")["entries"]) < 7:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -420,7 +351,7 @@ def test_what_cost_most_is_told_where_not_all_can_be(tmp_path: Path) -> None:
     assert [row["group"]["model"] for row in told["usage"]] == [f"model-{number}" for number in range(100, 600)]
 
 
-def test_the_state_is_told(served: Served) -> None:
+def test_the_state_is_told(served: AdminClient) -> None:
     state = served.get("/admin/state")
     assert state["listening"] == [f"127.0.0.1:{served.gateway.port}"]
     assert (state["admin"], state["pid"]) == (served.place, served.gateway.pid)
@@ -428,7 +359,7 @@ def test_the_state_is_told(served: Served) -> None:
     assert (state["ledger"]["ready"], state["ledger"]["trouble"]) == (True, None)
 
 
-def test_many_who_ask_at_once_are_all_answered(served: Served) -> None:
+def test_many_who_ask_at_once_are_all_answered(served: AdminClient) -> None:
     statuses: list[int] = []
     threads = [
         threading.Thread(target=lambda: statuses.append(served.ask("GET", "/admin/usage?by=key,day,model")[0]))
@@ -443,7 +374,7 @@ def test_many_who_ask_at_once_are_all_answered(served: Served) -> None:
     assert served.ask("GET", "/admin/usage")[0] == 200
 
 
-def test_no_secret_is_given_away(served: Served) -> None:
+def test_no_secret_is_given_away(served: AdminClient) -> None:
     """Over all that was said, logged and stored by then."""
     secret, made = served.make(name="canary")
     served.until_known(secret)
@@ -543,7 +474,7 @@ def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path)
         model = upstream.play([head(), chunk(HELLO), gate, chunk(REST), last_chunk()])
         texts = [settings(upstream.url, 0, server={"drain_s": 5.0}, admin={"token": token}) for token in tokens]
         with Gateway(tmp_path, upstream, texts[0]) as gateway:
-            served = Served(gateway, tokens[0])
+            served = AdminClient(gateway, tokens[0])
             assert served.ask("GET", "/admin/state")[0] == 200
             gateway.file.write_text(texts[1])
             gateway.signal(signal.SIGHUP)
@@ -554,7 +485,7 @@ def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path)
                 client.read_until(b"Hello")
                 assert served.get("/admin/state")["open_calls"] == 1
                 gateway.signal(signal.SIGTERM)
-                deadline = time.monotonic() + _WAIT_S
+                deadline = time.monotonic() + WAIT_S
                 while not (state := served.get("/admin/state"))["draining"]:
                     assert time.monotonic() < deadline
                 assert (state["open_calls"], state["listening"]) == (1, [])
@@ -567,7 +498,7 @@ def test_without_a_ledger_the_state_is_told_and_nothing_else(tmp_path: Path) -> 
     with Upstream() as upstream:
         configuration = settings(upstream.url, 0, ledger={"enabled": False})
         with Gateway(tmp_path, upstream, configuration) as gateway:
-            served = Served(gateway)
+            served = AdminClient(gateway)
             assert served.get("/admin/state")["ledger"] == {"enabled": False}
             status, told = served.ask("GET", "/admin/keys")
             assert (status, told["error"]["code"]) == (503, "ledger_unavailable")
@@ -580,8 +511,8 @@ def test_every_worker_answers_and_a_configured_token_opens(tmp_path: Path) -> No
         configuration = settings(upstream.url, 0, admin={"token": token})
         with Gateway(tmp_path, upstream, configuration, arguments=("--workers", "2")) as gateway:
             assert not (gateway.file.parent / "state" / TOKEN_FILE).exists()
-            served = Served(gateway, token)
-            deadline = time.monotonic() + _WAIT_S
+            served = AdminClient(gateway, token)
+            deadline = time.monotonic() + WAIT_S
             seen: set[int] = set()
             while len(seen) < 2:
                 assert time.monotonic() < deadline

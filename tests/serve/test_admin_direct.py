@@ -16,7 +16,7 @@ from tests.faults.client import RawClient, body, post
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import unstreamed, whole
 from tests.faults.upstream import Upstream
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 
 SEEDS = sorted((Path(__file__).parent.parent / "seeds").iterdir())
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -31,17 +31,17 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
     models = '[routes.fast]\ntargets = ["main/river-1"]\n'
     with Gateway(tmp_path_factory.mktemp("direct"), upstream, settings(upstream.url, 0) + models) as gateway:
-        yield Served(gateway)
+        yield AdminClient(gateway)
 
 
 # Inspection
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
-def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: Served) -> None:
+def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: AdminClient) -> None:
     data = seed.read_bytes()
     status, told = served.ask("POST", "/admin/inspect", data)
     assert status == 200
@@ -70,7 +70,7 @@ def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: Served) -
     assert counts == {repair["code"]: repair["count"] for repair in told["repairs"]}
 
 
-def test_a_capture_and_a_fault_are_inspected(served: Served) -> None:
+def test_a_capture_and_a_fault_are_inspected(served: AdminClient) -> None:
     _, told = served.ask("POST", "/admin/inspect", (CAPTURES / "bad-json.sse").read_bytes())
     assert told["fault"]["code"] == "bad-json"
     assert [found["code"] for found in told["findings"] if found["code"] == "bad-json"] == ["bad-json"]
@@ -81,7 +81,7 @@ def test_a_capture_and_a_fault_are_inspected(served: Served) -> None:
     assert told["text"] == "data: "  # places are in the stream, not in the file
 
 
-def test_what_cannot_be_inspected_is_told(served: Served) -> None:
+def test_what_cannot_be_inspected_is_told(served: AdminClient) -> None:
     status, told = served.ask("POST", "/admin/inspect", b"penstock capture 9\n{}\n\n")
     assert (status, told["error"]["code"]) == (400, "unreadable")
     assert "Traceback" not in told["error"]["message"]
@@ -90,7 +90,7 @@ def test_what_cannot_be_inspected_is_told(served: Served) -> None:
     assert served.ask("GET", "/admin/inspect")[0] == 405
 
 
-def test_large_bodies_are_taken_only_from_whoever_is_let_in(served: Served) -> None:
+def test_large_bodies_are_taken_only_from_whoever_is_let_in(served: AdminClient) -> None:
     large = SEEDS[0].read_bytes() * 400
     assert 70_000 < len(large) < 5_000_000
     assert served.ask("POST", "/admin/inspect", large)[0] == 200
@@ -109,7 +109,7 @@ def test_large_bodies_are_taken_only_from_whoever_is_let_in(served: Served) -> N
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_playground_is_the_gateway_itself(stream: bool, served: Served) -> None:
+def test_the_playground_is_the_gateway_itself(stream: bool, served: AdminClient) -> None:
     model = "fast" if stream else "main/river-2"
     content = body(model, stream=stream, metadata={"via": "somewhere", "mine": "1"})
     headers = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
@@ -127,7 +127,7 @@ def test_the_playground_is_the_gateway_itself(stream: bool, served: Served) -> N
     assert response.request_id in [told["id"] for told in found]
 
 
-def test_the_playground_is_for_nobody_else(served: Served) -> None:
+def test_the_playground_is_for_nobody_else(served: AdminClient) -> None:
     content = body("fast", stream=False)
     with RawClient(served.port) as client:
         client.send(post(content, {"Host": served.place}, "/admin/playground"))  # with a client's key
@@ -137,7 +137,7 @@ def test_the_playground_is_for_nobody_else(served: Served) -> None:
     assert served.ask("GET", "/admin/playground")[0] == 405
 
 
-def test_models_are_told_with_whether_they_answer(served: Served) -> None:
+def test_models_are_told_with_whether_they_answer(served: AdminClient) -> None:
     models = {model["id"]: model for model in served.get("/admin/models")["models"]}
     assert models["fast"]["available"] is True
     assert models["fast"]["owned_by"] == "main"
@@ -165,7 +165,7 @@ def test_the_health_of_providers_is_told(tmp_path: Path, upstream: Upstream) -> 
     )
     book.close()
     with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
-        served = Served(gateway)
+        served = AdminClient(gateway)
         told = served.get("/admin/health?since=24h&bucket=5m")
         assert told["bucket_ms"] == 300_000
         assert abs(told["since"] - (now - 86_400_000)) < 60_000

@@ -22,7 +22,7 @@ from tests.faults.scripts import HELLO, REST, WORLD
 from tests.faults.upstream import Gate, Op, Upstream, chunk, for_ever, hang, head, last_chunk, sleep
 from tests.promptness import in_time, prompt
 from tests.serve.scrapes import parse, value
-from tests.serve.test_admin import Served
+from tests.serve.support import AdminClient
 from tests.streams import calls, delta, piece, says, sse
 
 _SOON_S = 10.0
@@ -31,7 +31,7 @@ _SOON_S = 10.0
 class Events:
     """An event stream of the admin API, read event by event."""
 
-    def __init__(self, served: Served, path: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, served: AdminClient, path: str, headers: Mapping[str, str] | None = None) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=_SOON_S)
         usual = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
         self._connection.request("GET", path, headers=usual | dict(headers or {}))
@@ -63,7 +63,7 @@ class Events:
 
 
 @contextmanager
-def events(served: Served, path: str) -> Iterator[Events]:
+def events(served: AdminClient, path: str) -> Iterator[Events]:
     stream = Events(served, path)
     try:
         assert stream.response.status == 200
@@ -80,18 +80,18 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
     configuration = settings(upstream.url, 0, admin={"content": True})
     with Gateway(tmp_path_factory.mktemp("live"), upstream, configuration) as gateway:
-        yield Served(gateway)
+        yield AdminClient(gateway)
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+def workers(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
     configuration = settings(upstream.url, 0, admin={"content": True})
     folder = tmp_path_factory.mktemp("workers")
     with Gateway(folder, upstream, configuration, arguments=("--workers", "2")) as gateway:
-        served = Served(gateway)
+        served = AdminClient(gateway)
         deadline = time.monotonic() + _SOON_S
         ready: set[int] = set()
         while len(ready) < 2:  # the banner is there before the workers are
@@ -104,7 +104,7 @@ def streams_for_ever(upstream: Upstream, gap_s: float = 0.01) -> str:
     return upstream.play([head(), chunk(HELLO), for_ever(sse(says("word ")), gap_s)])
 
 
-def begin(served: Served, model: str) -> tuple[RawClient, str]:
+def begin(served: AdminClient, model: str) -> tuple[RawClient, str]:
     """Begin a stream; the client, and the id of the call."""
     client = served.gateway.begin(f"main/{model}", stream=True)
     raw = client.read_until(b"Hello").partition(b"x-request-id: ")[2]
@@ -119,7 +119,7 @@ def of_model(data: Any, model: str) -> list[Any]:
     return [call for call in data["calls"] if call["target"] == f"main/{model}"]
 
 
-def test_a_stream_is_seen_to_rise_and_to_end(served: Served, upstream: Upstream) -> None:
+def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upstream) -> None:
     client, id = begin(served, streams_for_ever(upstream))
     with client, events(served, "/admin/live") as live:
         first = one(live.until(lambda data: one(data, id)), id)
@@ -148,7 +148,7 @@ def test_a_stream_is_seen_to_rise_and_to_end(served: Served, upstream: Upstream)
         assert ended["tokens"] == entry.tokens.output
 
 
-def test_a_call_too_short_to_be_seen_is_told_all_the_same(served: Served, upstream: Upstream) -> None:
+def test_a_call_too_short_to_be_seen_is_told_all_the_same(served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(HELLO), chunk(REST), last_chunk()])
     with events(served, "/admin/live") as live:
         live.next()
@@ -157,14 +157,14 @@ def test_a_call_too_short_to_be_seen_is_told_all_the_same(served: Served, upstre
         assert (told["phase"], told["outcome"], told["tokens"]) == ("over", "completed", 3)
 
 
-def test_a_call_that_waits_is_seen(served: Served, upstream: Upstream) -> None:
+def test_a_call_that_waits_is_seen(served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([hang()])
     with served.gateway.begin(f"main/{model}", stream=True), events(served, "/admin/live") as live:
         (told,) = of_model(live.until(lambda data: of_model(data, model)), model)
         assert (told["phase"], told["first_event_ms"], told["tokens"]) == ("waiting", None, 0)
 
 
-def test_those_who_watch_are_few(served: Served) -> None:
+def test_those_who_watch_are_few(served: AdminClient) -> None:
     watching = [Events(served, "/admin/live") for _ in range(16)]
     try:
         assert {stream.response.status for stream in watching} == {200}
@@ -181,7 +181,7 @@ def test_those_who_watch_are_few(served: Served) -> None:
     assert served.ask("HEAD", "/admin/live")[0] == 405
 
 
-def read_along(served: Served, upstream: Upstream) -> None:
+def read_along(served: AdminClient, upstream: Upstream) -> None:
     """Text in all three lanes: the first events, the parser's, and the one that parses nothing any more."""
     gate = Gate()
     words = [f"word{number} " for number in range(40)]
@@ -218,11 +218,11 @@ def read_along(served: Served, upstream: Upstream) -> None:
         assert response.done
 
 
-def test_what_is_said_is_read_along_exactly(served: Served, upstream: Upstream) -> None:
+def test_what_is_said_is_read_along_exactly(served: AdminClient, upstream: Upstream) -> None:
     read_along(served, upstream)
 
 
-def test_who_comes_late_reads_all_that_was_said(served: Served, upstream: Upstream) -> None:
+def test_who_comes_late_reads_all_that_was_said(served: AdminClient, upstream: Upstream) -> None:
     arguments = [chunk(sse(calls(piece(0, arguments=part)))) for part in ('{"city"', ': "Wien"}')]
     said: list[Op] = [
         *(chunk(sse(delta({"reasoning_content": word}))) for word in ("Let ", "me ", "see")),
@@ -246,7 +246,7 @@ def test_who_comes_late_reads_all_that_was_said(served: Served, upstream: Upstre
         assert text.next()[0] == "over"
 
 
-def test_of_a_very_long_answer_the_end_is_kept(served: Served, upstream: Upstream) -> None:
+def test_of_a_very_long_answer_the_end_is_kept(served: AdminClient, upstream: Upstream) -> None:
     words = [f"{number:09} " for number in range(12_000)]
     client, id = begin(served, upstream.play([head(), chunk(HELLO), *map(chunk, map(sse, map(says, words))), hang()]))
     client.read_until(words[-1].encode())
@@ -263,7 +263,7 @@ def test_of_a_very_long_answer_the_end_is_kept(served: Served, upstream: Upstrea
 def test_what_is_forbidden_by_a_reload_is_forgotten(tmp_path: Path, upstream: Upstream) -> None:
     allowed = settings(upstream.url, 0, admin={"content": True})
     with Gateway(tmp_path, upstream, allowed) as gateway:
-        served = Served(gateway)
+        served = AdminClient(gateway)
         client, id = begin(served, streams_for_ever(upstream))
         with client:
             for configuration, status in ((settings(upstream.url, 0), 403), (allowed, 200)):
@@ -278,7 +278,7 @@ def test_what_is_forbidden_by_a_reload_is_forgotten(tmp_path: Path, upstream: Up
                 assert text.next()[1]["missed"] > 0  # nothing of what was said by then
 
 
-def test_who_stops_reading_along_changes_nothing(served: Served, upstream: Upstream) -> None:
+def test_who_stops_reading_along_changes_nothing(served: AdminClient, upstream: Upstream) -> None:
     model = streams_for_ever(upstream, 0.002)
     client, id = begin(served, model)
     with client:
@@ -292,7 +292,7 @@ def test_who_stops_reading_along_changes_nothing(served: Served, upstream: Upstr
         assert served.ask("POST", f"/admin/calls/{id}/stop")[0] == 200
 
 
-def test_a_reader_who_takes_nothing_is_dropped(served: Served, upstream: Upstream) -> None:
+def test_a_reader_who_takes_nothing_is_dropped(served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(HELLO), for_ever(sse(says("x" * 8_000)), 0.001)])
     client, id = begin(served, model)
     with client, RawClient(served.port, receive_buffer=4096) as reader:
@@ -311,7 +311,7 @@ def test_a_reader_who_takes_nothing_is_dropped(served: Served, upstream: Upstrea
 
 def test_content_is_told_only_where_that_is_allowed(tmp_path: Path, upstream: Upstream) -> None:
     with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
-        served = Served(gateway)
+        served = AdminClient(gateway)
         client, id = begin(served, streams_for_ever(upstream))
         with client:
             status, told = served.ask("GET", f"/admin/calls/{id}/text")
@@ -326,7 +326,7 @@ def test_content_is_told_only_where_that_is_allowed(tmp_path: Path, upstream: Up
 # Stopping
 
 
-def stopped(served: Served, upstream: Upstream, model: str, id: str) -> float:
+def stopped(served: AdminClient, upstream: Upstream, model: str, id: str) -> float:
     """Stop a call; how many seconds it takes until the upstream is closed."""
     connection = upstream.connection(model)
     began = time.monotonic()
@@ -335,7 +335,7 @@ def stopped(served: Served, upstream: Upstream, model: str, id: str) -> float:
     return connection.closed_at - began
 
 
-def test_a_stop_is_counted_as_ours_and_not_as_the_clients(served: Served, upstream: Upstream) -> None:
+def test_a_stop_is_counted_as_ours_and_not_as_the_clients(served: AdminClient, upstream: Upstream) -> None:
     def ended(reason: str) -> float:
         asked = urllib.request.Request(
             f"http://{served.place}/metrics", headers={"Authorization": f"Bearer {served.token}"}
@@ -353,7 +353,7 @@ def test_a_stop_is_counted_as_ours_and_not_as_the_clients(served: Served, upstre
 
 
 @prompt
-def test_a_stream_is_stopped_at_once(served: Served, upstream: Upstream) -> None:
+def test_a_stream_is_stopped_at_once(served: AdminClient, upstream: Upstream) -> None:
     model = streams_for_ever(upstream)
     client, id = begin(served, model)
     with client:
@@ -371,7 +371,7 @@ def test_a_stream_is_stopped_at_once(served: Served, upstream: Upstream) -> None
 
 @pytest.mark.parametrize("stream", [True, False])
 @prompt
-def test_a_call_is_stopped_before_its_first_word(stream: bool, served: Served, upstream: Upstream) -> None:
+def test_a_call_is_stopped_before_its_first_word(stream: bool, served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), hang()])
     with served.gateway.begin(f"main/{model}", stream=stream) as client, events(served, "/admin/live") as live:
         upstream.asked(model)
@@ -388,12 +388,12 @@ def test_a_call_is_stopped_before_its_first_word(stream: bool, served: Served, u
 
 
 @pytest.mark.parametrize("id", ["req_0", "", "..", "%2e%2e", "a%2fb", "%c3%a9"])
-def test_what_is_not_running_is_not_stopped(id: str, served: Served) -> None:
+def test_what_is_not_running_is_not_stopped(id: str, served: AdminClient) -> None:
     assert served.ask("POST", f"/admin/calls/{id}/stop")[0] in (400, 404)
     assert served.ask("GET", f"/admin/calls/{id}/text")[0] in (400, 404)
 
 
-def test_a_call_is_found_by_its_names(served: Served, upstream: Upstream) -> None:
+def test_a_call_is_found_by_its_names(served: AdminClient, upstream: Upstream) -> None:
     one_model, other = streams_for_ever(upstream, 0.2), streams_for_ever(upstream, 0.2)
     (mine, id), (second, _) = begin(served, one_model), begin(served, other)
     with mine, second:
@@ -411,12 +411,12 @@ def test_a_call_is_found_by_its_names(served: Served, upstream: Upstream) -> Non
 @pytest.mark.parametrize(
     "query", ["before=x", "before=1e9-a", "before=99999999999999999999-a", "fnid=a", "find=a&find=b"]
 )
-def test_what_cannot_be_looked_for_is_refused(query: str, served: Served) -> None:
+def test_what_cannot_be_looked_for_is_refused(query: str, served: AdminClient) -> None:
     status, told = served.ask("GET", f"/admin/live?{query}")
     assert (status, told["error"]["code"]) == (400, "invalid_parameter")
 
 
-def reach_all(served: Served, number: int) -> None:
+def reach_all(served: AdminClient, number: int) -> None:
     """Each of more calls than are told at a time is on one page, and on one only."""
     with events(served, "/admin/live") as live:
         data = live.until(lambda data: data["total"] == number and data["next"])
@@ -433,7 +433,7 @@ def reach_all(served: Served, number: int) -> None:
     assert len(ids) == len(set(ids)) == number
 
 
-def test_calls_that_are_not_told_at_first_are_on_further_pages(served: Served, upstream: Upstream) -> None:
+def test_calls_that_are_not_told_at_first_are_on_further_pages(served: AdminClient, upstream: Upstream) -> None:
     with events(served, "/admin/live") as live:
         live.until(lambda data: not data["total"])
     with ExitStack() as streams:
@@ -446,7 +446,7 @@ def test_calls_that_are_not_told_at_first_are_on_further_pages(served: Served, u
 # Several workers
 
 
-def test_of_several_workers_too_each_call_is_on_one_page(workers: Served, upstream: Upstream) -> None:
+def test_of_several_workers_too_each_call_is_on_one_page(workers: AdminClient, upstream: Upstream) -> None:
     with events(workers, "/admin/live") as live:
         live.until(lambda data: not data["total"])
     with ExitStack() as streams:
@@ -456,7 +456,7 @@ def test_of_several_workers_too_each_call_is_on_one_page(workers: Served, upstre
         reach_all(workers, 430)
 
 
-def test_every_worker_tells_of_all_calls_and_stops_any(workers: Served, upstream: Upstream) -> None:
+def test_every_worker_tells_of_all_calls_and_stops_any(workers: AdminClient, upstream: Upstream) -> None:
     model = streams_for_ever(upstream)
     began = [begin(workers, model) for _ in range(8)]
     ids = {id for _, id in began}
@@ -478,7 +478,7 @@ def test_every_worker_tells_of_all_calls_and_stops_any(workers: Served, upstream
             client.close()
 
 
-def test_a_call_of_another_worker_is_read_along(workers: Served, upstream: Upstream) -> None:
+def test_a_call_of_another_worker_is_read_along(workers: AdminClient, upstream: Upstream) -> None:
     for _ in range(8):
         read_along(workers, upstream)
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.losses import Loss
 from penstock.core.price import Price, Rates
 from penstock.core.usage import Usage
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.prices import PricedModel
-from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, digest_of
 from penstock.serve.telemetry.counters import MOST_SERIES, OTHER, Tally, read_all, total
@@ -32,6 +31,7 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, 
 from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk, rst, sleep, status
 from tests.promptness import in_time, prompt
 from tests.serve.scrapes import Samples, Served, of_worker, parse, scrape, served, value
+from tests.serve.support import call
 from tests.streams import finishes, sse
 
 PRICES = {'prices."main/*"': {"input": 1000, "output": 2000}}
@@ -201,29 +201,12 @@ def test_what_is_left_of_a_budget_is_told(tmp_path: Path, upstream: Upstream) ->
         assert secret not in gateway.text()
 
 
-def call(model: str, *, answered: bool) -> Call:
-    made = Call("req_1", model, stream=True, started=0.0)
-    provider, _, name = model.partition("/")
-    made.attempts.append(Attempt(provider, name))
-    made.status, made.ending = (200, "completed") if answered else (404, "failed")
-    made.attempts[-1].ending = made.ending
-    made.first_event_s = 0.5 if answered else None
-    return made
-
-
 async def _count(folder: Path | None, models: list[str], *, answered: bool) -> str:
     metrics = Metrics(dict, folder)
     for model in models:
         made = call(model, answered=answered)
         metrics.settled(made, entry_of(made, lambda *_: 7))
     return (await metrics.text()).decode()
-
-
-class OneByOne(Metrics):
-    """Metrics that count the most usual call as they count any other."""
-
-    def _usual_places(self, _entry: Entry) -> None:
-        return None
 
 
 @pytest.mark.parametrize("costs", [True, False])
@@ -236,15 +219,16 @@ def test_the_most_usual_call_is_counted_as_any_other(costs: bool) -> None:
     attempt.gaps.counts[:3] = [5, 0, 7]
     attempt.gaps.total_s = 1.25
 
-    async def count(metrics: type[Metrics]) -> bytes:
-        made = metrics(dict)
+    async def count(*losses: Loss) -> list[str]:
+        usual.losses = list(losses)
+        metrics = Metrics(dict)
         for _ in range(3):
-            made.settled(usual, entry_of(usual, lambda *_: 7))
-        text = await made.text()
-        assert (len(made._places) == 1) == (metrics is Metrics)
-        return text
+            metrics.settled(usual, entry_of(usual, lambda *_: 7))
+        return [line for line in (await metrics.text()).decode().splitlines() if "penstock_losses_total" not in line]
 
-    assert asyncio.run(count(Metrics)) == asyncio.run(count(OneByOne))
+    counted = asyncio.run(count())
+    assert any(line.startswith("penstock_requests_total{") and line.endswith(" 3.0") for line in counted)
+    assert counted == asyncio.run(count(Loss("stop-dropped")))  # with a loss, a call is no longer the most usual one
 
 
 def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ from tests.faults.upstream import JSON, Upstream, chunk, hang, head, last_chunk,
 from tests.serve.collectors import Collector
 from tests.serve.prometheus import Prometheus, complaints, program
 from tests.serve.scrapes import parse, value
-from tests.serve.test_admin import Served
-from tests.serve.test_metrics import call
+from tests.serve.support import AdminClient, call
 
 KEY = "sk-of-somebody-who-may-spend"
 DASHBOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text(encoding="utf-8"))
@@ -57,7 +56,7 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
     folder = tmp_path_factory.mktemp("scraped")
     book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(folder / "state")})
     book.put_keys(
@@ -67,16 +66,16 @@ def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iter
     with Collector(status=400) as collector:  # which takes nothing
         configuration = settings(upstream.url, 1, telemetry={"otlp": collector.url, "interval_s": 0.2})
         with Gateway(folder, upstream, configuration, arguments=("--workers", "2")) as gateway:
-            yield Served(gateway)
+            yield AdminClient(gateway)
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory, served: Served) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory, served: AdminClient) -> Iterator[Prometheus]:
     with Prometheus(tmp_path_factory.mktemp("prometheus"), served.place, served.state / "admin-token") as prometheus:
         yield prometheus
 
 
-def traffic(served: Served) -> int:
+def traffic(served: AdminClient) -> int:
     """One call of each kind; returns how many were over."""
     gateway = served.gateway
     for model in SCRIPTS:
@@ -96,7 +95,7 @@ def traffic(served: Served) -> int:
     return 10
 
 
-def scrape(served: Served) -> str:
+def scrape(served: AdminClient) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)
     connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {served.token}"})
     text = connection.getresponse().read().decode()
@@ -104,7 +103,7 @@ def scrape(served: Served) -> str:
     return text
 
 
-def test_every_panel_shows_what_happened_and_no_counter_goes_down(served: Served, prometheus: Prometheus) -> None:
+def test_every_panel_shows_what_happened_and_no_counter_goes_down(served: AdminClient, prometheus: Prometheus) -> None:
     gateway = served.gateway
     over = traffic(served)
     prometheus.until(f"sum(penstock_requests_total) == {over}")
@@ -200,7 +199,7 @@ async def tell(folder: Path, models: list[str]) -> str:
     return (await workers[0].text()).decode()
 
 
-def test_promtool_has_nothing_against_a_scrape(served: Served) -> None:
+def test_promtool_has_nothing_against_a_scrape(served: AdminClient) -> None:
     program("promtool")
     traffic(served)
     text = scrape(served)

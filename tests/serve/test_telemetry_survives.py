@@ -17,7 +17,7 @@ from penstock.gateway.config import TelemetrySettings
 from penstock.serve.telemetry.traces import Traces
 from penstock.serve.workers.peers import Siblings
 from tests.faults.gateway import Gateway, settings
-from tests.faults.test_process import listening, pids
+from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Upstream
 from tests.serve.collectors import Collector
 from tests.serve.scrapes import of_worker, parse, scrape, value
@@ -86,13 +86,13 @@ def test_a_scrape_is_answered_whatever_lies_among_the_sockets_of_workers(tmp_pat
         text = settings(upstream.url, 0)
         given = {"TMPDIR": home}
         with Gateway(tmp_path, upstream, text, arguments=("--workers", "2"), environment=given) as gateway:
-            listening(gateway, 2)
+            wait_until_listening(gateway, 2)
             (folder,) = Path(home).glob("penstock-*/workers")
             strange = Strange(folder / f"{os.getpid()}.sock")  # of a process that lives
             try:
                 (folder / "of-nobody.sock").touch()
                 (folder / "1.sock").touch()  # the number of a worker that is gone is somebody else's now
-                for pid in pids(gateway, 2):
+                for pid in worker_pids(gateway, 2):
                     samples = parse(scrape(of_worker(folder / f"{pid}.sock")))
                     assert value(samples, "penstock_loop_lag_seconds_count") >= 0
                     assert "penstock_streams_open" in samples

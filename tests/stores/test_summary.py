@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bench.page.book import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
 from penstock.gateway.billing.book import Book, Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.book.database import Reader, Row, Transaction, Value
@@ -23,6 +22,7 @@ from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.book.time_histogram import BINS, BOUNDS
 from penstock.stores.book.writer import Scribe
 from tests.stores.entries import DAY_MS, FULL, entry
+from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
 from tests.stores.places import Place, SqlitePlace
 
 _HALF_HOUR = 1_800_000

@@ -10,9 +10,9 @@ from penstock.errors import UnknownFaultError
 from penstock.replay.faults import ON_DEMAND, Piece, PlannedFault, Script, parse_fault, script, spoil, usage
 from penstock.replay.styles import mimic
 from penstock.replay.styles.catalog import manner, names
-from tests.core.test_seeds import CASES
 from tests.invariants import said
 from tests.judges.cases import COMPLETED_EVENTS
+from tests.seed_streams import CASES
 from tests.streams import bytewise, completion, fold, read
 
 # How each kind of argument is given here.

@@ -13,8 +13,8 @@ import pytest
 from penstock import Completion
 from penstock.replay.styles import mimic
 from penstock.replay.styles.catalog import manner
-from tests.core.test_seeds import CASES
 from tests.replay.styles.agreement import chunks, shapes, skeleton
+from tests.seed_streams import CASES
 from tests.streams import completion, fold, read
 
 # Which seed is in whose manner, and whether its client asked for the usage.

@@ -1,0 +1,109 @@
+"""A relay between doubles of its connection and its client, on a clock that a test sets."""
+
+import asyncio
+from collections.abc import Callable
+
+from penstock import StreamReader, StreamWriter
+from penstock.core.failure import Failure
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.relay.control import AttemptControl
+from penstock.gateway.relay.ports import Patience
+from penstock.gateway.relay.relay import Relay
+from penstock.http.client import Receiver
+from tests.streams import DONE, begins, finishes, says, sse
+
+HELLO, REST = sse(begins(), says("Hello")), sse(finishes(), DONE)
+# What each lane reads: text in whole frames; the same in whole HTTP chunks; and text with something beside it.
+LANES = {"slow": sse(says(" word", padding="")) + b": a comment\n\n", "fast": sse(says(" word")) * 2, "no parser": b""}
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time is what a test says."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class Connection:
+    aligned_chunks: tuple[bytes, ...] = ()
+    on_chunk: Callable[[bytes, bytes], bool] | None = None
+
+    def offer(self, data: bytes) -> bool:
+        """Whether a chunk with this data is taken without the parser. It is not parsed if not."""
+        if self.on_chunk is None:
+            return False
+        if self.on_chunk(data, b"%x\r\n%b\r\n" % (len(data), data)):
+            return True
+        self.on_chunk = None
+        return False
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def abandon(self, receiver: Receiver) -> None: ...
+
+
+class Client:
+    stream = True
+
+    def __init__(self) -> None:
+        self.chunks = 0
+
+    def begin(self) -> None: ...
+
+    def write(self, data: bytes, /) -> None: ...
+
+    def chunk_writer(self) -> Callable[[bytes], None]:
+        return self._write_chunk
+
+    def _write_chunk(self, _data: bytes) -> None:
+        self.chunks += 1
+
+    def end(self, data: bytes) -> None: ...
+
+    def answer(self, body: bytes) -> None: ...
+
+
+class Relayed:
+    """A relay that is given events after so many seconds."""
+
+    def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0, client: Client | None = None) -> None:
+        self.loop = loop
+        self.outcomes: list[Failure | None] = []
+        self.call = Call("req_1", "m", stream=True, started=loop.time())
+        self.attempt = Attempt("p", "m")
+        self.call.attempts.append(self.attempt)
+        self.call.control = self.control = AttemptControl(self.attempt)
+        if keep:
+            self.control.keep_transcript()
+        self.connection, self.client = Connection(), client or Client()
+        patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
+        self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
+        self.relay.attach(self.connection)
+        self.relay.on_head(200, {})
+        self.after(2.0, HELLO)
+
+    def _outcome(self, failure: Failure | None) -> None:
+        assert failure is None or self.outcomes, "it failed before it was committed"
+        self.outcomes.append(failure)
+
+    def after(self, seconds: float, data: bytes) -> None:
+        self.loop.now += seconds
+        self.connection.aligned_chunks = (data,)
+        self.relay.on_data(data)
+
+    def in_lane(self, lane: str, seconds: float) -> None:
+        if lane != "no parser":
+            self.after(seconds, LANES[lane])
+            return
+        if self.connection.on_chunk is None:
+            self.after(0.0, sse(says(" word")))
+        self.loop.now += seconds
+        assert self.connection.offer(sse(says(" word")))
+
+    def end(self) -> None:
+        self.relay.on_data(REST)
+        self.relay.on_end()

@@ -1,0 +1,91 @@
+"""What the tests of the admin API and of the metrics share."""
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.serve.admin.endpoint import TOKEN_FILE
+from tests.faults.client import body, post
+from tests.faults.gateway import Gateway
+
+_ADMIN = re.compile(r"http://(127\.0\.0\.1:(\d+))/admin for")
+WAIT_S = 10.0
+
+
+class AdminClient:
+    """A client of the admin API of a gateway. Keeps all that the API has said."""
+
+    def __init__(self, gateway: Gateway, token: str = "") -> None:
+        self.gateway = gateway
+        self.state = gateway.file.parent / "state"
+        gateway.until(lambda: _ADMIN.search("".join(gateway.output)))  # it is said after the clients' port
+        found = _ADMIN.search("".join(gateway.output))
+        assert found, gateway.output
+        self.place, self.port = found[1], int(found[2])
+        self.token = token or (self.state / TOKEN_FILE).read_text().strip()
+        self.said = b""
+        self.secrets: list[str] = []
+
+    def send(
+        self, method: str, path: str, content: object = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any, Mapping[str, str]]:
+        """Ask as these headers say, and no others but those that HTTP needs."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        try:
+            data = content if isinstance(content, bytes) or content is None else json.dumps(content).encode()
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in ({"Host": self.place} | dict(headers or {})).items():
+                connection.putheader(name, value)
+            if data is not None:
+                connection.putheader("Content-Length", str(len(data)))
+            connection.endheaders(data)
+            response = connection.getresponse()
+            raw = response.read()
+            told = json.loads(raw) if raw else None
+            if isinstance(told, dict) and "secret" in told:
+                self.secrets.append(told.pop("secret"))
+                raw = json.dumps(told).encode()
+            self.said += raw + str(response.headers).encode()
+            return response.status, told, {name.lower(): value for name, value in response.headers.items()}
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, content: object = None) -> tuple[int, Any]:
+        """Ask with the token."""
+        return self.send(method, path, content, {"Authorization": f"Bearer {self.token}"})[:2]
+
+    def get(self, path: str) -> Any:
+        status, told = self.ask("GET", path)
+        assert status == 200, told
+        return told
+
+    def make(self, **terms: object) -> tuple[str, Any]:
+        """Make a key: the secret, and what is told of it."""
+        status, told = self.ask("POST", "/admin/keys", terms)
+        assert status == 201, told
+        return self.secrets[-1], told
+
+    def call(self, key: str, **fields: object) -> int:
+        with self.gateway.client() as client:
+            client.send(post(body("main/river-1", stream=False, **fields), {"Authorization": f"Bearer {key}"}))
+            return client.response().status
+
+    def until_known(self, key: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while self.call(key) != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def call(model: str, *, answered: bool) -> Call:
+    made = Call("req_1", model, stream=True, started=0.0)
+    provider, _, name = model.partition("/")
+    made.attempts.append(Attempt(provider, name))
+    made.status, made.ending = (200, "completed") if answered else (404, "failed")
+    made.attempts[-1].ending = made.ending
+    made.first_event_s = 0.5 if answered else None
+    return made
