@@ -1,4 +1,4 @@
-"""Writes what is generated from code: the pages under docs/reference/, and tables for the web page.
+"""Writes what is generated from code: pages of docs/, and tables for the web page.
 
 `tests/test_reference.py` fails while a page is not what this would write.
 """
@@ -9,8 +9,10 @@ from typing import get_args
 
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Defect, Level
+from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import ON_DEMAND, usage
+from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -125,13 +127,89 @@ export const LOSSES = {losses};
 """
 
 
+CLIENTS_PAGE = """\
+# What a client sees
+
+Point an OpenAI client at `http://127.0.0.1:8080/v1` (for many clients: the environment variable `OPENAI_BASE_URL`), and
+use the name of a route or `provider/model` as the model. The gateway offers `POST /v1/chat/completions`,
+`POST /v1/embeddings` and `GET /v1/models`. A client has to use these: `/v1/responses`, `/v1/completions` and
+`/v1/messages` are answered with 404.
+
+The tables of headers and error codes on this page are generated from `src/penstock/serve/client_headers.py` and
+`src/penstock/error_codes.py`.
+
+## Request headers
+
+{request_headers}
+## Response headers
+
+{response_headers}
+## Models
+
+`GET /v1/models` lists the routes, and the known models of each configured provider as `provider/model`. It lists only
+models that can be called: a provider without its key is left out, a provider that replays captures has only the models
+of its captures, and the local model is listed only if it can run. `GET /v1/models/NAME` answers for every name that can
+be called, including bare names and names that match a pattern.
+
+## Health checks
+
+They need no key.
+
+| path | answer |
+|---|---|
+| `/livez`, `/healthz`, `/health` | 200 while the process responds: for a liveness probe. \
+A draining gateway is alive, and so is one whose ledger cannot be reached. |
+| `/readyz` | 200 while the gateway accepts calls, otherwise 503 with the `status` \
+`draining` or `ledger_unavailable`: for a readiness probe or a load balancer. |
+
+`/health/liveliness` and `/health/readiness` are aliases for users of LiteLLM.
+
+## Errors before the answer begins
+
+The response has an HTTP error status and OpenAI's error envelope:
+
+    {{"error": {{"message", "type", "param", "code", "request_id"}}}}
+
+By then every target of the route has been tried, as far as a retry makes sense. If a provider rejects the request with
+a 4xx, the client gets the provider's own status and body, with these changes: the body is decompressed, the gateway's
+keys are removed, and of a list of errors only the first is sent.
+
+## Errors after the answer has begun
+
+The status has been sent, so the error is the last event of the stream, with the same codes:
+
+    data: {{"error":{{"message":"the provider sent no event for 60 s","type":"upstream_error","param":null,\
+"code":"upstream_timeout_idle","request_id":"req_…"}}}}
+
+The body then ends normally, but without `[DONE]` and without a finish reason. Clients report it as follows:
+
+- **openai-python, openai-node, LangChain** raise an error while the stream is read.
+- **Vercel AI SDK**: `fullStream` has an `error` part, `onError` is called, and `finishReason` is `error`. Its
+  `textStream` ends without an error by design: do not take its end for success.
+- **A client that reads server-sent events itself**: the answer is complete if, and only if, `[DONE]` arrived.
+
+While a client waits, the gateway sends comments (`: penstock`) as heartbeats. Every reader of server-sent events
+ignores them.
+
+## Error codes
+
+*Who* names who can correct the error: the **client** (its request or its key), the **operator** of the gateway (its
+configuration, keys, limits and machine), the **provider**, or the **gateway** itself.
+
+{errors}"""
+
+
 def pages() -> dict[Path, str]:
     """Every generated page: where it stands and what it says."""
     levels = {level: {code: row for code, row in REPAIRS.items() if row.level == level} for level in get_args(Level)}
     repairs = REPAIRS_PAGE.format(
         repairs=_table(levels["repair"]), notices=_table(levels["notice"]), faults=_table(FAULTS)
     )
+    clients = CLIENTS_PAGE.format(
+        request_headers=_headers(REQUEST_HEADERS), response_headers=_headers(RESPONSE_HEADERS), errors=_errors()
+    )
     return {
+        ROOT / "docs" / "clients.md": clients,
         ROOT / "docs" / "reference" / "repairs.md": repairs,
         ROOT / "docs" / "reference" / "losses.md": LOSSES_PAGE.format(losses=_losses()),
         ROOT / "docs" / "reference" / "faults.md": FAULTS_PAGE.format(faults=_faults()),
@@ -161,6 +239,30 @@ def _losses() -> str:
         for code, row in LOSSES.items()
     ]
     return "\n".join(rows) + "\n"
+
+
+def _headers(headers: dict[str, str]) -> str:
+    rows = ["| header | meaning |", "|---|---|", *(f"| `{name}` | {meaning} |" for name, meaning in headers.items())]
+    return "\n".join(rows) + "\n"
+
+
+def _errors() -> str:
+    sections = []
+    for title, group in ERROR_GROUPS.items():
+        rows = [
+            f"### {title}",
+            "",
+            "| code | status | type | who | what happened | what to do |",
+            "|---|--:|---|---|---|---|",
+        ]
+        for code, row in group.items():
+            statuses, types = (
+                ", ".join(map(str, row.types)),
+                ", ".join(f"`{each}`" for each in dict.fromkeys(row.types.values())),
+            )
+            rows.append(f"| `{code}` | {statuses} | {types} | {row.responsible} | {row.meaning} | {row.action} |")
+        sections.append("\n".join(rows) + "\n")
+    return "\n".join(sections)
 
 
 def _table(defects: dict[str, Defect]) -> str:

@@ -22,6 +22,8 @@ import errno
 
 from msgspec import Struct
 
+from penstock.error_codes import ErrorCode
+
 
 class PenstockError(Exception):
     """The root of everything that Penstock raises on purpose."""
@@ -62,7 +64,7 @@ class WeightsError(PenstockError):
 class KeyTermsError(PenstockError):
     """A key cannot be made, found or changed so. `code` says which it is to programs, `param` what was wrong."""
 
-    def __init__(self, message: str, *, code: str = "invalid_key_terms", param: str | None = None) -> None:
+    def __init__(self, message: str, *, code: ErrorCode = "invalid_key_terms", param: str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.param = param

@@ -143,7 +143,7 @@ def test_a_chat_client_gets_a_whole_answer_of_a_ticker(gateway: TickerGateway, s
 def test_a_provider_that_gives_one_answer_is_not_asked_for_two(gateway: TickerGateway) -> None:
     model = gateway.upstream.play([head(), chunk(TICKER_STREAM), last_chunk()])
     response = gateway.ask(f"tape/{model}", stream=True, n=2)
-    assert (response.status, response.json["error"]["code"]) == (400, "unsupported_by_provider")
+    assert (response.status, response.json["error"]["code"]) == (400, "invalid_request")
     assert gateway.upstream.requests(model) == []
     gateway.upstream.play([head(), chunk(TICKER_STREAM), last_chunk()], "either-a")
     gateway.upstream.play(stream(CHAT), "either-b")

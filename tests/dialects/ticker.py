@@ -248,7 +248,7 @@ def write_fields(request: Request, losses: list[Loss]) -> dict[str, object]:
                     losses.append(Loss("content-dropped", type(part).__name__))
     if request.choices > 1:
         message = "this provider gives one answer; ask without `n`"
-        raise RequestError(Failure(code="unsupported_by_provider", message=message, status=400, param="n"))
+        raise RequestError(Failure(code="invalid_request", message=message, param="n"))
     if request.stop:
         losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
     losses.extend(
@@ -349,9 +349,7 @@ class TickerSurface:
 
 
 def _refused(message: str) -> RequestError:
-    return RequestError(
-        Failure(code="invalid_request", message=message, status=400, kind="invalid_request_error", retryable=False)
-    )
+    return RequestError(Failure(code="invalid_request", message=message, retryable=False))
 
 
 class TickerDetector:

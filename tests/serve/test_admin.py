@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import signal
 import socket
 import stat
@@ -21,7 +20,6 @@ from msgspec.structs import replace
 
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
-from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin import routes as admin_routes
 from penstock.serve.admin.endpoint import TOKEN_FILE, open_place
@@ -83,18 +81,13 @@ def test_what_is_held_for_running_calls_is_told(served: AdminClient) -> None:
     served.gateway.until(lambda: float(served.get("/admin/holds")["holds"][key["id"]]) == 0)
 
 
-def test_the_page_explains_every_route_and_every_code() -> None:
+def test_the_page_explains_every_route_and_every_term() -> None:
     page = (Path(__file__).parents[2] / "docs" / "admin.md").read_text(encoding="utf-8")
     for method, pattern, _ in admin_routes.ROUTES:
         assert f"`{method} {pattern.pattern.replace('([^/]+)', 'ID')}`" in page
     assert "`GET /admin/state`" in page
     assert "`GET /metrics`" in page
-    admin = Path(admin_routes.__file__ or "").parent
-    sources = [path.read_text() for path in (*admin.glob("*.py"), Path(key_changes.__file__ or ""))]
-    codes = {code for source in sources for code in re.findall(r'(?:code=|refusal\(\s*\d+, )"(\w+)"', source)}
-    assert len(codes) > 15
-    for code in codes - {"internal_error"}:
-        assert f"`{code}`" in page, code
+    assert "clients.md#the-admin-api" in page  # its codes: tests/test_client_contract.py
     for field in KeyTerms.__struct_fields__:
         assert f"`{field}`" in page
 

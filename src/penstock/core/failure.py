@@ -4,18 +4,18 @@
 writes it for a client in the words of its API.
 """
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from penstock.error_codes import ERRORS, ErrorCode, ErrorType
 
 
 class Failure(Struct, frozen=True, kw_only=True):
     """Why there is no answer."""
 
-    code: str
-    """Ours, and stable: docs/clients.md lists them."""
+    code: ErrorCode
     message: str
-    status: int = 502
-    kind: str = "upstream_error"
-    """The class of error, in OpenAI's words: `invalid_request_error`, `authentication_error`, …"""
+    status: int = 0
+    """The HTTP status; 0 stands for the usual one of the code."""
     param: str | None = None
     retryable: bool = True
     """Whether another target may do better."""
@@ -28,3 +28,12 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The provider's own error, to be sent unchanged to clients that speak its dialect."""
     dialect: str = ""
     """The dialect of `body`."""
+
+    def __post_init__(self) -> None:
+        if not self.status:
+            structs.force_setattr(self, "status", ERRORS[self.code].status)
+
+    @property
+    def kind(self) -> ErrorType:
+        """The class of error, in OpenAI's words."""
+        return ERRORS[self.code].type_of(self.status)

@@ -19,6 +19,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from penstock.error_codes import ErrorCode
 from penstock.http.headers import Headers
 from penstock.http.limits import UpstreamLimits
 
@@ -40,7 +41,7 @@ class UpstreamError(Exception):
     `retry_after` is for how many seconds to leave it alone, where that is known.
     """
 
-    def __init__(self, code: str, message: str, retry_after: str = "") -> None:
+    def __init__(self, code: ErrorCode, message: str, retry_after: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -274,7 +275,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._receiver = None
             receiver.on_error(StaleConnectionError("upstream_stale", "the connection was closed while it was idle"))
         else:
-            code = "upstream_reset" if exc is not None else "upstream_truncated"
+            code: ErrorCode = "upstream_reset" if exc is not None else "upstream_truncated"
             self._fail(
                 code, f"the connection was {'reset' if exc is not None else 'closed'} before the answer was complete"
             )
@@ -350,7 +351,7 @@ class UpstreamConnection(asyncio.Protocol):
         if receiver is not None:
             receiver.on_end()
 
-    def _fail(self, code: str, message: str) -> None:
+    def _fail(self, code: ErrorCode, message: str) -> None:
         receiver, self._receiver = self._receiver, None
         self.on_chunk = None
         self._rest = b""

@@ -162,7 +162,7 @@ def _spoiled(playback: Playback, rendition: Rendition) -> Playback:
         script = structs.replace(script, error=mimic_error(ERROR_MESSAGE, ERROR_CODE, rendition.manner))
     surface = find_dialect(rendition.dialect).surface
     if rendition.dialect != MANNERS_OF and surface is not None:
-        failure = Failure(code=ERROR_CODE, message=ERROR_MESSAGE, status=500, kind="server_error")
+        failure = Failure(code=ERROR_CODE, message=ERROR_MESSAGE)
         script = structs.replace(script, error_body=surface.write_error(failure, ""))
     spoiled = spoil(script, rendition.faults)
     return structs.replace(

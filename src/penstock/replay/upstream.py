@@ -18,6 +18,7 @@ from msgspec import Struct
 from penstock.capture import How, parse
 from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
 from penstock.core.failure import Failure
+from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
 from penstock.http.client import Receiver, UpstreamError
 from penstock.replay.faults import Piece
@@ -25,7 +26,7 @@ from penstock.replay.library import Library, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, Rendition, playback_of
 
 # No capture answers a request.
-NO_CAPTURE = "capture_not_found"
+NO_CAPTURE: ErrorCode = "capture_not_found"
 # So many bytes are played in one turn of the loop, as many as are read from a real upstream.
 _TURN = 16_384
 # A reset overtakes what the peer has not read yet; so much time it has for that.
@@ -285,7 +286,7 @@ def _no_capture(model: object, dialect: str, library: Library) -> Playback:
 
 def _unreadable(message: str, dialect: str) -> Playback:
     surface = find_dialect(dialect).surface or surface_dialect(DEFAULT_DIALECT)
-    failure = Failure(code=NO_CAPTURE, message=message, status=502, kind="invalid_request_error", param="model")
+    failure = Failure(code=NO_CAPTURE, message=message, status=502, param="model")
     return Playback(
         status=failure.status,
         headers={"content-type": "application/json"},

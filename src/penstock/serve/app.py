@@ -55,15 +55,11 @@ from penstock.upstream.remote import Remote
 _DRAINING = Failure(
     code="gateway_draining",
     message="the gateway is restarting; ask again",
-    status=503,
-    kind="server_error",
     retry_after="1",
 )
 _STOPPED = Failure(
     code="stopped_by_operator",
     message="whoever runs the gateway has stopped this call",
-    status=503,
-    kind="server_error",
     retryable=False,
     passing=False,
 )
@@ -361,13 +357,13 @@ class App:
         else:
             hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
             message = f"there is nothing at {request.path[:200]}{hint}"
-            respond_failure(exchange, refused(404, message, "not_found"), request_id, {})
+            respond_failure(exchange, refused(message, "not_found"), request_id, {})
 
     def _refuse(self, exchange: Exchange, request_id: str, reading: Reading) -> None:
         """Say why a call cannot be made: by its head, or now."""
         method = exchange.request.method
         if method != "POST":
-            failure = refused(405, f"{method} is not possible here; POST is", "method_not_allowed")
+            failure = refused(f"{method} is not possible here; POST is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
         elif reading.unreadable is not None and not self.draining:
             respond_failure(exchange, reading.unreadable, request_id, {})
@@ -377,13 +373,13 @@ class App:
     def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
         headers = {"x-request-id": request_id}
         if exchange.request.method not in ("GET", "HEAD"):
-            failure = refused(405, f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
+            failure = refused(f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "GET"})
             return
         wanted = decoded(escaped)
         if wanted is None:
             message = f"no model can be read from {escaped[:200]!r}: its escapes are broken, or are not UTF-8"
-            respond_failure(exchange, refused(404, message, "model_not_found", param="model"), request_id, {})
+            respond_failure(exchange, refused(message, "model_not_found", param="model"), request_id, {})
         elif not wanted:
             names = [name for name in self.config.models() if key is None or key.may_ask_for(name)]
             data = [self._model(name) for name in names if self._is_offered(name)]
@@ -391,7 +387,7 @@ class App:
         elif (route := self.config.route(wanted)) is not None and (key is None or key.may_ask_for(route.name)):
             respond_json(exchange, 200, self._model(route.name), headers)
         else:
-            failure = refused(404, f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
+            failure = refused(f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
             respond_failure(exchange, failure, request_id, {})
 
     def _model(self, name: str) -> dict[str, object]:

@@ -15,8 +15,6 @@ from penstock.serve.responses import refused
 _KEYS_UNKNOWN = Failure(
     code="ledger_unavailable",
     message="the gateway cannot read its keys now, and lets nobody in whom it does not know; try again soon",
-    status=503,
-    kind="server_error",
     retry_after="2",
 )
 _NO_KEY = "this needs a key: send one as `Authorization: Bearer …`, `x-api-key` or `api-key`"
@@ -82,7 +80,6 @@ class Door:
 def _host_not_allowed(host: str) -> Failure:
     named = f"not to {host[:_MAX_QUOTED]!r}" if host else "and this one names no host"
     return refused(
-        403,
         "no key is required here, so only requests to localhost, to an IP address or to a name that is listed in "
         f"[server] hosts are answered, {named}. Add the name there, or {_REMEDY}",
         "host_not_allowed",
@@ -91,7 +88,6 @@ def _host_not_allowed(host: str) -> Failure:
 
 def _origin_not_allowed(origin: str) -> Failure:
     return refused(
-        403,
         "no key is required here, so only pages of localhost, of this very host or of a name that is listed in "
         f"[server] hosts are answered, not of {origin[:_MAX_QUOTED]!r}. Add the name there, or {_REMEDY}",
         "origin_not_allowed",
@@ -99,4 +95,4 @@ def _origin_not_allowed(origin: str) -> Failure:
 
 
 def _unauthorized(message: str) -> Failure:
-    return Failure(code="invalid_api_key", message=message, status=401, kind="authentication_error", retryable=False)
+    return Failure(code="invalid_api_key", message=message, retryable=False)

@@ -15,6 +15,7 @@ from functools import partial
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
+from penstock.error_codes import ErrorCode
 from penstock.gateway.config.addresses import is_loopback
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
@@ -70,12 +71,12 @@ class ReplayApp:
         method, path = exchange.request.method, exchange.request.path
         dialect = next((name for name, posted in self._paths.items() if path.endswith(posted)), None)
         if not self._is_allowed(exchange.request.headers):
-            _refuse(exchange, 403, _NOT_ALLOWED, "host_not_allowed")
+            _refuse(exchange, _NOT_ALLOWED, "host_not_allowed")
         elif dialect is not None:
             if method == "POST":
                 self._play(exchange, dialect)
             else:
-                _refuse(exchange, 405, f"{method} is not possible here; POST is", "method_not_allowed", dialect)
+                _refuse(exchange, f"{method} is not possible here; POST is", "method_not_allowed", dialect)
         elif path.endswith("/models"):
             data = [_model(name) for name in self._replay.models]
             respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
@@ -84,7 +85,7 @@ class ReplayApp:
         elif path in ("/health", "/healthz", "/livez", "/readyz"):
             respond_json(exchange, 200, {"status": "ok"})
         else:
-            _refuse(exchange, 404, f"there is nothing at {path[:200]}", "not_found")
+            _refuse(exchange, f"there is nothing at {path[:200]}", "not_found")
 
     def _is_allowed(self, headers: Mapping[str, str]) -> bool:
         if self._hosts is None:
@@ -132,7 +133,7 @@ class _Stage:
 
     def on_error(self, error: UpstreamError) -> None:
         if error.code == NO_CAPTURE:
-            _refuse(self._exchange, 404, str(error), NO_CAPTURE, self._dialect)
+            _refuse(self._exchange, str(error), NO_CAPTURE, self._dialect)
             return
         self._exchange.cut(reset=error.code == "upstream_reset")
 
@@ -141,8 +142,8 @@ def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "replay"}
 
 
-def _refuse(exchange: Exchange, status: int, message: str, code: str, dialect: str = DEFAULT_DIALECT) -> None:
-    failure = Failure(code=code, message=message, status=status, kind="invalid_request_error", retryable=False)
+def _refuse(exchange: Exchange, message: str, code: ErrorCode, dialect: str = DEFAULT_DIALECT) -> None:
+    failure = Failure(code=code, message=message, retryable=False)
     respond_failure(exchange, failure, new_request_id(), {}, dialect)
 
 

@@ -48,10 +48,10 @@ def _secret(headers: dict[str, str]) -> str:
 def _unreadable(headers: dict[str, str]) -> Failure | None:
     coding = headers.get("content-encoding", "identity").lower()
     if coding not in ("", "identity"):
-        return refused(415, f"a body encoded as {coding[:40]} is not taken; send it plain", "unsupported_encoding")
+        return refused(f"a body encoded as {coding[:40]} is not taken; send it plain", "unsupported_encoding")
     kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
     from_page = "origin" in headers or "sec-fetch-site" in headers
     if from_page and not (kind == JSON or kind.endswith("+json")):
         # A page may post such a body anywhere without asking; JSON it may not.
-        return refused(415, "the body must be sent as application/json", "unsupported_type")
+        return refused("the body must be sent as application/json", "unsupported_type")
     return None

@@ -11,12 +11,14 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.core.failure import Failure
 from penstock.core.losses import counted
 from penstock.core.repairs import by_level
+from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.http.exchange import Exchange, head_lines
 
 JSON = "application/json"
 # What refuses a request before it is read, as a code.
-_CODES = {
+_CODES: dict[int, ErrorCode] = {
+    405: "method_not_allowed",
     408: "request_timeout",
     413: "body_too_large",
     414: "url_too_long",
@@ -66,16 +68,14 @@ def respond_failure(
 def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
     """The answer to a request that is refused before anything reads it."""
     request_id = new_request_id()
-    failure = refused(status, message, _CODES.get(status, "bad_request"))
+    failure = refused(message, _CODES.get(status, "bad_request"))
     body = surface_dialect(DEFAULT_DIALECT).write_error(failure, request_id)
     return {"content-type": JSON, "x-request-id": request_id}, body
 
 
-def refused(status: int, message: str, code: str, param: str | None = None) -> Failure:
+def refused(message: str, code: ErrorCode, param: str | None = None) -> Failure:
     """Why a request is not taken as it is, whoever asks."""
-    return Failure(
-        code=code, message=message, status=status, kind="invalid_request_error", param=param, retryable=False
-    )
+    return Failure(code=code, message=message, param=param, retryable=False)
 
 
 def new_request_id() -> str:

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from penstock.cli.chat_ui.answer import Answer
 from penstock.cli.chat_ui.cost import Bill, Till
+from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config, Secret
@@ -112,7 +113,7 @@ class Caller:
         status, listed = self._wait(self._get("models"), _LIST_S)
         data = listed.get("data") if isinstance(listed, dict) else None
         if status != 200 or not isinstance(data, list):
-            code = "invalid_api_key" if status in (401, 403) else ""
+            code: ErrorCode = "invalid_api_key" if status in (401, 403) else "internal_error"
             raise UpstreamError(code, f"the gateway does not list its models (it answered {status})")
         names = [entry.get("id") for entry in data if isinstance(entry, dict)]
         return [name for name in names if isinstance(name, str) and name]

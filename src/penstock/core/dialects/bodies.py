@@ -14,6 +14,7 @@ from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
 from penstock.core.wire.complexity import may_be_costly, outline_of
+from penstock.error_codes import ErrorCode
 
 # Bytes of a body that is read without being counted; and what a larger one may take to decode.
 _UNCOUNTED = 65_536
@@ -69,8 +70,6 @@ def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[s
         raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
 
 
-def refused(message: str, *, param: str | None = None, code: str = "invalid_request") -> RequestError:
+def refused(message: str, *, param: str | None = None, code: ErrorCode = "invalid_request") -> RequestError:
     """Why a request cannot be taken, as the client's fault."""
-    return RequestError(
-        Failure(code=code, message=message, status=400, kind="invalid_request_error", param=param, retryable=False)
-    )
+    return RequestError(Failure(code=code, message=message, param=param, retryable=False))

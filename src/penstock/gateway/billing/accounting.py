@@ -17,6 +17,7 @@ from msgspec import structs
 from penstock.core.losses import counted
 from penstock.core.price import ServiceTier, charge
 from penstock.core.usage import Tokens
+from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
 from penstock.gateway.billing.output_estimate import estimate_sound
 from penstock.gateway.billing.prices import PricedModel
@@ -26,7 +27,7 @@ from penstock.gateway.calls.call import Attempt, Call
 # might write a secret there: any other one is booked as `other`.
 _KNOWN_TIERS = frozenset(("", "flex", "priority", "batch", "scale"))
 # The code of a call whose gateway died.
-DIED = "gateway_died"
+DIED: ErrorCode = "gateway_died"
 # For a target, characters that were said and events in which they were → tokens.
 OutputEstimate = Callable[[str, int, int], int]
 

@@ -35,8 +35,6 @@ _GATHER_S = 0.1
 _UNAVAILABLE = Failure(
     code="ledger_unavailable",
     message="the gateway cannot write its ledger now, and takes no calls that it could not account for; try again soon",
-    status=503,
-    kind="server_error",
     retry_after="2",
 )
 

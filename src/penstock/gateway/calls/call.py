@@ -1,7 +1,7 @@
 """Call: one client request from admission to settlement; Attempt: one try at one target. Both are what is accounted."""
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -12,6 +12,7 @@ from penstock.core.losses import Loss
 from penstock.core.price import STANDARD, ServiceTier
 from penstock.core.request import Request
 from penstock.core.usage import Tokens, Usage
+from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.trace import Trace
 from penstock.gateway.keys.keys import Key
@@ -57,7 +58,7 @@ class Attempt(Struct, eq=False):
     answered: bool = False
     """Whether it had an answer, of which nothing could be read: too large, or cut off in an unstreamed body."""
     status: int = 0
-    code: str = ""
+    code: ErrorCode | Literal[""] = ""
     ending: Ending | None = None
     first_event_s: float | None = None
     seconds: float = 0.0
@@ -134,7 +135,7 @@ class Call(Struct, eq=False):
     """Whether it is settled."""
     status: int = 0
     ending: Ending | None = None
-    code: str = ""
+    code: ErrorCode | Literal[""] = ""
     first_event_s: float | None = None
     total_s: float = 0.0
     repairs: dict[str, int] = {}

@@ -27,24 +27,22 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss, described
+from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.error_body import read_body
 from penstock.gateway.mask import masked, masked_json
 from penstock.replay.upstream import NO_CAPTURE
 
 # What the reader calls a fault, as clients are told it.
-FAULT_CODES = {
+FAULT_CODES: dict[str, ErrorCode] = {
     "provider-error": "upstream_error",
     "html-page": "upstream_bad_content_type",
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
 # What strict mode refuses. No provider is at fault: it does not count against a target's health.
-TRANSLATION_LOSS = "translation_loss"
-# How the codes begin of what lies in the gateway itself, or in its own model, and is no target's fault.
-OURS = ("gateway_", "local_")
+TRANSLATION_LOSS: ErrorCode = "translation_loss"
 # What asking again does not mend.
 _LASTING = "local_unavailable"
-_TIMEOUTS = "timeout"
 # The provider's words are not looked through at any length.
 _MAX_READ = 5_000
 
@@ -60,16 +58,13 @@ def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
     )
 
 
-def from_transport(code: str, message: str, retry_after: str = "") -> Failure:
+def from_transport(code: ErrorCode, message: str, retry_after: str = "") -> Failure:
     """The failure that a broken or missing connection is, or a missing capture."""
     if code == NO_CAPTURE:
-        return Failure(
-            code=code, message=message, status=404, kind="invalid_request_error", param="model", retryable=False
-        )
+        return Failure(code=code, message=message, param="model", retryable=False)
     return Failure(
         code=code,
         message=message,
-        status=503 if code.startswith(OURS) else 504 if _TIMEOUTS in code else 502,
         retryable=code != "upstream_timeout_total",
         passing=code != _LASTING or bool(retry_after),
         retry_after=retry_after,
@@ -85,7 +80,6 @@ def from_fault(fault: Fault) -> Failure:
     return Failure(
         code="upstream_rate_limited" if status == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
         message=fault.message,
-        status=status if status == 429 else 502,
         upstream_status=status,
     )
 
@@ -101,9 +95,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
         )
         return Failure(code="upstream_auth", message=message, upstream_status=status, passing=False)
     if status == 429:
-        return Failure(
-            code="upstream_rate_limited", message=words, status=429, retry_after=retry_after, upstream_status=status
-        )
+        return Failure(code="upstream_rate_limited", message=words, retry_after=retry_after, upstream_status=status)
     if status >= 500 or status == 408:
         shed = status in (503, 529)
         return Failure(
@@ -121,7 +113,6 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
         code="invalid_request",
         message=words,
         status=status,
-        kind="invalid_request_error",
         retryable=False,
         upstream_status=status,
         body=error.envelope,
@@ -135,8 +126,6 @@ def from_request_losses(losses: Iterable[Loss]) -> Failure:
         code=TRANSLATION_LOSS,
         message="the call is strict, and for the providers of this model the request can only be written with losses "
         f"that change its meaning: {described(losses)}",
-        status=400,
-        kind="invalid_request_error",
         passing=False,
     )
 
@@ -147,6 +136,7 @@ def from_answer_losses(losses: Iterable[Loss]) -> Failure:
         code=TRANSLATION_LOSS,
         message="the call is strict, and the provider's answer can only be written with losses that change its "
         f"meaning: {described(losses)}",
+        status=502,
         passing=False,
     )
 

@@ -76,11 +76,4 @@ def _with_voice(messages: list[Any], system: str) -> list[Any]:
 
 def unusable_tools(error: ToolsError) -> Failure:
     """The failure that tools are which the model cannot be given."""
-    return Failure(
-        code="invalid_request",
-        message=str(error),
-        status=400,
-        kind="invalid_request_error",
-        param="tools",
-        retryable=False,
-    )
+    return Failure(code="invalid_request", message=str(error), param="tools", retryable=False)

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
+from penstock.error_codes import ErrorCode
 
 _MAX_LOGPROBS = 20  # as OpenAI has it; each event names so many tokens
 _WITH_SCHEMAS = ("response_format", "tools")
@@ -78,7 +79,6 @@ def in_our_words(failure: Failure, model: str, fields: Mapping[str, object]) -> 
     return Failure(
         code="local_failed",
         message=f"{model}, the model on the gateway's machine, failed: {_EXCEPTION.sub('', words)}",
-        status=503,
     )
 
 
@@ -198,5 +198,5 @@ def _misplaced(message: str) -> RequestError:
     return RequestError(_refusal(message, "messages"))
 
 
-def _refusal(message: str, param: str | None, code: str = "invalid_request") -> Failure:
-    return Failure(code=code, message=message, status=400, kind="invalid_request_error", param=param, retryable=False)
+def _refusal(message: str, param: str | None, code: ErrorCode = "invalid_request") -> Failure:
+    return Failure(code=code, message=message, param=param, retryable=False)

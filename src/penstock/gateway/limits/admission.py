@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, structs
 
+from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import MINUTE_MS, Account, Hold, count, put, touch
@@ -56,7 +57,7 @@ class Denial(Struct, frozen=True, kw_only=True):
     """The call may not go on: which limit it is, and what the client may do. No `retry_after_s`: waiting won't help."""
 
     limit: Limit
-    code: str
+    code: ErrorCode
     message: str
     retry_after_s: float | None = None
     requests: Gauge | None = None
@@ -177,8 +178,7 @@ def _too_many_open(account: Account, key: Key) -> Denial | None:
     if key.concurrent is None or account.open < key.concurrent:
         return None
     message = f"this key may have {key.concurrent} calls under way at a time: try again when one of them is over"
-    code = "too_many_concurrent_requests"
-    return Denial(limit="concurrent", code=code, message=message, retry_after_s=_SOON_S)
+    return Denial(limit="concurrent", code="too_many_concurrent_requests", message=message, retry_after_s=_SOON_S)
 
 
 def _too_many_requests(account: Account, key: Key, now: int) -> Denial | None:

@@ -150,8 +150,6 @@ class Reservations:
 _USED_UP = Failure(
     code="budget_exceeded",
     message="the budget of this key was used up while the answer came: it ends here, and is not complete",
-    status=429,
-    kind="insufficient_quota",
     retryable=False,
     passing=False,
 )
@@ -188,8 +186,6 @@ def _refusal(denial: Denial) -> Failure:
     return Failure(
         code=denial.code,
         message=denial.message,
-        status=429,
-        kind="insufficient_quota" if denial.limit == "budget" else "rate_limit_error",
         passing=short,
         retry_after=str(math.ceil(wait)) if wait is not None else "",
     )

@@ -11,12 +11,13 @@ import msgspec
 from penstock.core.error_shapes import read_error
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
+from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_fault, from_transport
 from penstock.gateway.relay.decompression import can_unpack, is_packed, unpacked
 
-TRUNCATED = "upstream_truncated"
-_BAD = "upstream_bad_response"
-_EMPTY = "upstream_empty"
+TRUNCATED: ErrorCode = "upstream_truncated"
+_BAD: ErrorCode = "upstream_bad_response"
+_EMPTY: ErrorCode = "upstream_empty"
 _CUT_SHORT = "the answer ended before it was complete"
 # A larger body is not looked through: this takes some 15 ms. Nor is more than this unpacked.
 _MAX_LOOKED_THROUGH = 16_000_000

@@ -13,6 +13,7 @@ from msgspec import Struct
 from penstock.core.events import Ending
 from penstock.core.failure import Failure
 from penstock.core.usage import Usage
+from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import from_status, from_transport, redacted
 from penstock.gateway.relay.body_check import TRUNCATED, look_through
@@ -121,7 +122,7 @@ class Passage:
 
     def _expire(self) -> None:
         total = self._loop.time() >= self._until
-        code = "upstream_timeout_total" if total else "upstream_timeout_idle"
+        code: ErrorCode = "upstream_timeout_total" if total else "upstream_timeout_idle"
         self._settle(from_transport(code, "the provider took too long"), "timed_out")
 
     def _settle(self, outcome: Failure | Whole, ending: Ending = "failed") -> None:

@@ -50,6 +50,7 @@ from penstock.core.passthrough import PassThrough
 from penstock.core.passthrough_format import DeltaTemplate, StreamTrailer
 from penstock.core.stream import Reader, StreamReader, StreamWriter
 from penstock.core.usage import Usage
+from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import NOTED, Call
 from penstock.gateway.calls.error_body import MAX_ERROR_BODY
 from penstock.gateway.calls.failure import (
@@ -73,7 +74,7 @@ _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
 _PARTS = (dict, list)
 # How a connection breaks off in the middle of an answer.
 _CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
-_TOO_LARGE = "upstream_event_too_large"
+_TOO_LARGE: ErrorCode = "upstream_event_too_large"
 # What comes before the first content: a role, some extras. More bytes than this are an answer without content.
 _MAX_HELD = 65_536
 # Why the provider has to wait: a slow client, or a budget that is being extended. Bits of one number.

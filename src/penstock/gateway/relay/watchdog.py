@@ -9,6 +9,7 @@ from bisect import bisect_left
 from typing import Protocol
 
 from penstock.core.failure import Failure
+from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_transport
 from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
 from penstock.gateway.relay.ports import Patience
@@ -137,7 +138,7 @@ class Watchdog:
         elif watched.done and silent >= _AFTER_DONE_S:
             watched.on_end()
         elif not self.seen_event and silent >= patience.first_event_s:
-            code = "upstream_timeout_idle" if self.seen_head else "upstream_timeout_headers"
+            code: ErrorCode = "upstream_timeout_idle" if self.seen_head else "upstream_timeout_headers"
             awaited = "event" if self._streamed else "answer"
             message = f"the provider sent no {awaited} within {patience.first_event_s:g} s"
             watched.time_out(from_transport(code, message))

@@ -11,13 +11,14 @@ from msgspec import Struct, field, structs
 from penstock.core.stream import MAX_EVENT
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
+from penstock.error_codes import ErrorCode
 
 ScriptEnding: TypeAlias = Literal["end", "closed", "reset", "stall"]
 
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
 # What a server says in whose answer an error is to come, as a body and as an event.
 ERROR_MESSAGE = "The server failed while it was answering. Try again."
-ERROR_CODE = "internal_error"
+ERROR_CODE: ErrorCode = "internal_error"
 ERROR_BODY = json.dumps(
     {"error": {"message": ERROR_MESSAGE, "type": "server_error", "param": None, "code": ERROR_CODE}},
     separators=(",", ":"),

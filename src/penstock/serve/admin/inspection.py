@@ -22,13 +22,9 @@ _COMMAND = ("-P", "-m", "penstock", "inspect", "--json", "--findings", "-")
 _BUSY = Failure(
     code="inspector_busy",
     message="others have streams inspected; come again",
-    status=503,
-    kind="server_error",
     retry_after="2",
 )
-_TOO_LONG = Failure(
-    code="inspection_timeout", message=f"it took longer than {_WAIT_S:g} s", status=504, kind="server_error"
-)
+_TOO_LONG = Failure(code="inspection_timeout", message=f"it took longer than {_WAIT_S:g} s")
 
 
 class Inspector:
@@ -40,7 +36,7 @@ class Inspector:
     async def inspect(self, data: bytes) -> Reply | Failure:
         """What is to be said of a stream, or of a capture file; or why nothing is."""
         if not data:
-            return refusal(400, "invalid_parameter", "send the bytes of a stream, or a capture file, as the body")
+            return refusal("invalid_parameter", "send the bytes of a stream, or a capture file, as the body")
         if self._busy >= _MOST:
             return _BUSY
         self._busy += 1
@@ -69,5 +65,5 @@ async def _inspect(data: bytes) -> Reply | Failure:
             await child.wait()
     if not said:
         reason = complaint.decode(errors="replace").strip().removeprefix("penstock: -: ")
-        return refusal(400, "unreadable", reason[:1000] or "it cannot be read")
+        return refusal("unreadable", reason[:1000] or "it cannot be read")
     return Reply(200, msgspec.Raw(said))

@@ -94,11 +94,9 @@ class Admin:
         answer = partial(send_answer, exchange, new_request_id())
         for_page = not request.path.startswith("/admin/") and request.path not in ("/admin", METRICS)
         if not self._hosts.allows(request.headers.get("host", "")):
-            answer(
-                refusal(403, "host_not_allowed", "ask by its address or localhost, or add the name to [admin] hosts")
-            )
+            answer(refusal("host_not_allowed", "ask by its address or localhost, or add the name to [admin] hosts"))
         elif not is_own(request.headers) and not (for_page and _is_visit(request)):
-            answer(refusal(403, "origin_not_allowed", "pages of other origins are not answered here"))
+            answer(refusal("origin_not_allowed", "pages of other origins are not answered here"))
         elif for_page:
             self._page.handle(exchange, new_request_id())  # it shows nothing by itself, so that it needs no token
         elif not self._is_let_in(request.headers):
@@ -128,7 +126,7 @@ class Admin:
         if allowed:
             refuse_method(request.method, ", ".join(allowed), answer)
         else:
-            answer(refusal(404, "not_found", f"there is nothing at {request.path[:200]}"))
+            answer(refusal("not_found", f"there is nothing at {request.path[:200]}"))
 
     def _found(self, path: str) -> Iterator[tuple[str, re.Match[str], Handler]]:
         """The routes that a path may mean."""
@@ -161,17 +159,13 @@ def _work(work: Work, name: str, query: str, body: bytes, book: Book) -> Reply:
     return work(book, Ask(name=name, query=Query.parse(query), body=body, now_ms=now_ms))
 
 
-_UNAUTHORIZED = refusal(
-    401, "invalid_admin_token", "this needs the admin token, as `Authorization: Bearer …`; or a session"
-)
+_UNAUTHORIZED = refusal("invalid_admin_token", "this needs the admin token, as `Authorization: Bearer …`; or a session")
 _NOT_OUR_PAGE = refusal(
-    403, "page_not_proven", "with a session, changes need the header `x-penstock-page: 1` and the Origin of this page"
+    "page_not_proven", "with a session, changes need the header `x-penstock-page: 1` and the Origin of this page"
 )
 _BUSY = Failure(
     code="admin_busy",
     message="too many questions wait for the ledger; ask again",
-    status=503,
-    kind="server_error",
     retry_after="1",
 )
 

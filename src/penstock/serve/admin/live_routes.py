@@ -26,8 +26,8 @@ Handler: TypeAlias = Callable[[str, Exchange, Answer], None]
 
 # Where Prometheus looks for them.
 METRICS = "/metrics"
-_NOT_RUNNING = refusal(404, "call_not_found", "there is no such call under way")
-_NO_CONTENT = refusal(403, "content_not_allowed", "what models say is shown only with content = true in [admin]")
+_NOT_RUNNING = refusal("call_not_found", "there is no such call under way")
+_NO_CONTENT = refusal("content_not_allowed", "what models say is shown only with content = true in [admin]")
 
 
 class Direct:

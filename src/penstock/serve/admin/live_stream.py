@@ -30,8 +30,6 @@ _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 TOO_MANY = Failure(
     code="too_many_watchers",
     message=f"{MOST_WATCHERS} watch already; close another window",
-    status=503,
-    kind="server_error",
     retry_after="5",
 )
 

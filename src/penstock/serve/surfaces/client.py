@@ -14,8 +14,8 @@ from penstock.http.exchange import Exchange
 from penstock.serve.responses import call_headers, respond_failure
 from penstock.serve.telemetry.log import where
 
-BROKEN = Failure(code="internal_error", message="the gateway failed", status=500, kind="server_error")
-_GONE = Failure(code="client_gone", message="the client has left", status=499, retryable=False)
+BROKEN = Failure(code="internal_error", message="the gateway failed")
+_GONE = Failure(code="client_gone", message="the client has left", retryable=False)
 
 
 class Carrier(Protocol):

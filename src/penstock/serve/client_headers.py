@@ -1,0 +1,48 @@
+"""Client headers: every HTTP header that the gateway reads from a client's request or sends with its response.
+
+`docs/clients.md` is generated from this table. A test scans the code for headers that are missing here.
+"""
+
+REQUEST_HEADERS: dict[str, str] = {
+    "authorization": "`Bearer KEY`: the client's key, where the gateway requires one.",
+    "x-api-key": "The same key, as some clients send it. Read if there is no bearer token.",
+    "api-key": "The same key, as some clients send it. Read if there is neither of the others.",
+    "content-type": "`application/json`. Other types are accepted, except from web pages.",
+    "content-encoding": "Must be missing or `identity`: compressed request bodies are not supported.",
+    "x-client-request-id": "The client's own id for the request. The response repeats it.",
+    "x-penstock-strict": "`1` asks for [strict mode](reference/losses.md#strict-mode): fail rather than translate with "
+    "a loss that changes the meaning. Every value except `0` and `false` asks for it.",
+    "traceparent": "The W3C trace that the call belongs to, if [tracing](metrics.md) is on.",
+    "host": "Checked where no key is required (a guard against DNS rebinding); see "
+    "[configuration.md](configuration.md#without-a-key).",
+    "origin": "Checked where no key is required (a guard against CSRF).",
+}
+
+RESPONSE_HEADERS: dict[str, str] = {
+    "x-request-id": "The id of the call: the same in the log, the ledger, error bodies and captures.",
+    "x-client-request-id": "The client's own id for the request, if it sent one.",
+    "openai-processing-ms": "Milliseconds from the request to the first event of the answer.",
+    "x-penstock-provider": "The provider that answered.",
+    "x-penstock-model": "The provider's name for the model that answered.",
+    "x-penstock-attempts": "The number of targets that were tried.",
+    "x-penstock-repairs": "The [repairs](reference/repairs.md) that were made before the headers were sent, as "
+    "`code=count`, separated by commas.",
+    "x-penstock-notices": "The [notices](reference/repairs.md#notices) of the same part of the stream, likewise.",
+    "x-penstock-losses": "The [losses](reference/losses.md) of the translation that were known before the headers were "
+    "sent, likewise.",
+    "x-penstock-degraded": "The stores that cannot be reached now, such as `ledger` or `redis`. The call is served all "
+    "the same; see [ledger.md](ledger.md).",
+    "x-penstock-capture": "From `penstock replay` only: the capture that is replayed.",
+    "x-ratelimit-limit-requests": "The key's limit of requests per minute, if it has one.",
+    "x-ratelimit-remaining-requests": "How many of them are left.",
+    "x-ratelimit-reset-requests": "The time until all of them are available again, as `6m0s`, `1.5s` or `120ms`.",
+    "x-ratelimit-limit-tokens": "The key's limit of tokens per minute, if it has one.",
+    "x-ratelimit-remaining-tokens": "How many of them are left.",
+    "x-ratelimit-reset-tokens": "The time until all of them are available again.",
+    "retry-after": "With errors: the number of seconds to wait before a retry, where it is known.",
+    "x-should-retry": "`false` with errors that a retry does not change. The official OpenAI SDKs obey it.",
+    "allow": "With 405: the methods that the path takes.",
+    "content-type": "`application/json`, or `text/event-stream` for a stream.",
+    "cache-control": "`no-cache, no-transform` for a stream: proxies must not store or compress it.",
+    "x-accel-buffering": "`no` for a stream: nginx must not buffer it.",
+}
