@@ -1,11 +1,16 @@
-"""What is kept of one answer for the next does not grow, whatever new names a provider thinks of."""
+"""What is kept of one answer for the next does not grow, whatever new names a provider thinks of. What is not kept is
+freed at once: it does not wait for the garbage collector, which would hold up all calls."""
 
 import gc
 import sys
+import tracemalloc
 from collections.abc import Callable
+
+import pytest
 
 from penstock import StreamReader, StreamWriter
 from penstock.core.templates import OpeningTemplate
+from penstock.core.wire.complexity import outline_of
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
 
 ANSWERS = 20_000
@@ -55,3 +60,41 @@ def test_answers_with_ever_new_fields_leave_nothing_behind() -> None:
     more_objects, more_blocks = kept()
     assert more_objects - objects < FEW
     assert more_blocks - blocks < FEW
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "[]",
+        "[]{}",
+        '{"a":[{"b":0}]}',
+        '{"choices":[{"index":[0],"delta":{}}]}',
+        '{"choices":[{"logprobs":[{}]}]}',
+        '{"choices":[],"object":[{}],"usage":[{}]}',
+        '{"id":[{}],"model":{"a":[]},"choices":[]}',
+    ],
+)
+def test_a_defective_event_leaves_no_reference_cycles(event: str) -> None:
+    reader, writer = StreamReader(), StreamWriter()
+    writer.write(reader.feed(sse(begins())))
+    gc.collect()
+    gc.disable()
+    try:
+        told = reader.feed(sse(*[event] * 500))
+        assert len(told) >= 500
+        writer.write(told)
+        del told
+        assert gc.collect() < 50
+    finally:
+        gc.enable()
+
+
+def test_a_large_text_is_counted_without_a_copy_of_each_string_in_it() -> None:
+    text = b"{%b}" % b",".join(b'"%x":{},"%xa":{}' % (number, number) for number in range(50_000))
+    tracemalloc.start()
+    try:
+        outline_of(text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(text), f"{peak:,} bytes to count {len(text):,}"

@@ -36,3 +36,15 @@ def test_depth_is_that_of_brackets_outside_of_strings() -> None:
     quoted = json.dumps({"a": "[" * 1000, "b": '\\"[[' * 1000}).encode()
     assert not is_deeper(outside_strings(quoted), 100)
     assert is_deeper(b"[" * 101, 100)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_string_may_be_longer_than_what_is_cut_at_once(seed: int) -> None:
+    random = Random(seed)
+    longest = random.choice((10, 1_000, 100_000, 300_000))
+    strings = [
+        random.choice(('[{"', "a\\", "")) * random.randrange(longest // 3 + 1) for _ in range(1_000_000 // longest)
+    ]
+    text = json.dumps(strings).encode()
+    assert outside_strings(text) == b"[%b]" % b", ".join([b""] * len(strings))
+    assert outside_strings(text + b'"[') == outside_strings(text)

@@ -1,6 +1,7 @@
 """Typed getters: foreign JSON is `object` until one of these has looked at it."""
 
 import json
+from itertools import islice
 
 # Enough of a value to recognise it by.
 _SHOWN_CHARACTERS = 80
@@ -9,14 +10,24 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def shown(value: object) -> str:
     """The value as JSON, shortened, for a person to read."""
-    if not isinstance(value, dict | list):
-        return _ENCODER.encode(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)[:_SHOWN_CHARACTERS]
-    text = ""
-    for piece in _ENCODER.iterencode(value):  # not all of it: it may be a megabyte
-        text += piece
-        if len(text) >= _SHOWN_CHARACTERS:
-            break
-    return text[:_SHOWN_CHARACTERS]
+    return _ENCODER.encode(_beginning(value, [_SHOWN_CHARACTERS]))[:_SHOWN_CHARACTERS]
+
+
+def _beginning(value: object, room: list[int]) -> object:
+    """The value without what certainly stands behind its first characters: it may be a megabyte.
+
+    Each value takes at least one character of the room. (`JSONEncoder.iterencode` could stop as early, but each call of
+    it leaves reference cycles behind.)
+    """
+    room[0] -= 1
+    if isinstance(value, str):
+        return value[:_SHOWN_CHARACTERS]
+    if isinstance(value, list):
+        return [_beginning(item, room) for item in islice(value, max(room[0], 0))]
+    if isinstance(value, dict):
+        members = islice(value.items(), max(room[0], 0))
+        return {key[:_SHOWN_CHARACTERS]: _beginning(item, room) for key, item in members}
+    return value
 
 
 def text_of(value: object) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
-from penstock.core.wire.scan import unquoted
+from penstock.core.wire.scan import unescaped, unquoted
 
 # Bytes of an event that is read without being counted. The worst takes some 10 ms.
 SMALL = 2_048
@@ -76,13 +76,17 @@ def may_be_costly(data: bytes, most: int) -> bool:
 
 def outline_of(data: bytes, most: int = MOST) -> Outline:
     """The outline of a JSON text. Where it is certain to be too costly, it is told without looking any further."""
-    if data.count(b'"') * _STRING > 2 * most and b"\\" not in data:
-        return Outline(b"", most + 1, 0, most)
-    parts = unquoted(data)
-    strings = len(parts) // 2
+    data = unescaped(data)
+    strings = data.count(b'"') // 2
     if strings * _STRING > most:
         return Outline(b"", most + 1, 0, most)
-    outside = b"".join(parts[::2])
+    stride = max((stride for stride in _STRIDES if stride * _SAMPLE <= strings), default=_STRIDES[0])
+    pieces: list[bytes] = []
+    sample: list[tuple[bytes, bytes]] = []
+    for parts in unquoted(data):
+        pieces.append(b"".join(parts[::2]))
+        sample += zip(parts[1 : -1 : 2 * stride], parts[2 :: 2 * stride], strict=True)
+    outside = b"".join(pieces)
     brackets = outside.count(b"{") + outside.count(b"[")
     commas, keys = outside.count(b","), outside.count(b":")
     floats = outside.count(b".") + outside.count(b"e") + outside.count(b"E")
@@ -90,7 +94,7 @@ def outline_of(data: bytes, most: int = MOST) -> Outline:
         floats -= outside.count(b"true") + outside.count(b"false")
     price = strings * _STRING + brackets * _BRACKET + commas * _COMMA + floats * _FLOAT
     if price <= most < price + keys * _NEW_KEY:
-        price += int(keys * _NEW_KEY * _share_of_new(parts))
+        price += int(keys * _NEW_KEY * _share_of_new(sample))
     else:
         price += keys * _NEW_KEY
     if price <= most < floats * _EXTREME_FLOAT:
@@ -100,11 +104,9 @@ def outline_of(data: bytes, most: int = MOST) -> Outline:
     return Outline(outside, price, strings + brackets + commas, most)
 
 
-def _share_of_new(parts: list[bytes]) -> float:
-    """Which share of the keys was not seen before, by a sample of them."""
-    strides = [stride for stride in _STRIDES if stride * _SAMPLE <= len(parts) // 2]
-    step = 2 * max(strides, default=1)
-    keys = [parts[place] for place in range(1, len(parts) - 1, step) if parts[place + 1].lstrip()[:1] == b":"]
+def _share_of_new(sample: list[tuple[bytes, bytes]]) -> float:
+    """Which share of the keys was not seen before, by a sample of strings, each with what stands behind it."""
+    keys = [string for string, behind in sample if behind.lstrip()[:1] == b":"]
     return len(set(keys)) / len(keys) if keys else 1.0
 
 

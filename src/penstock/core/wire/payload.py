@@ -89,7 +89,8 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Pa
     if not finite:
         outside = outside_strings(data)
         finite = not any(name in outside for name in _NOT_FINITE)
-    for lenience, decoder in _DECODERS if _CONTROL.search(text) else _DECODERS[:1]:
+    controls = _CONTROL.search(text.rstrip("\r\n"))  # a line's end is part of the data
+    for lenience, decoder in _DECODERS if controls else _DECODERS[:1]:
         try:
             values, gluing = _split(text, decoder, sentinel)
         except (ValueError, RecursionError):  # ValueError: not JSON, or an integer too long to convert

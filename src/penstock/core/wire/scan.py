@@ -11,6 +11,7 @@ JSON has one outside of a string; so there is one rule for both, which does not 
 """
 
 import re
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
 from msgspec import Struct
@@ -26,6 +27,8 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 _BLOCK = 4_096
 _ROUNDS = 4
+# Bytes that are cut at their quotes at a time.
+_CUT_AT_ONCE = 65_536
 _AS_ROUND = bytes.maketrans(b"{[}]", b"(())")
 
 
@@ -131,16 +134,29 @@ class JsonScan(Struct, eq=False, gc=False):
         self.depth = depths[-1]
 
 
-def unquoted(data: bytes) -> list[bytes]:
-    """A JSON text, cut at its quotes: by turns what stands outside of strings, and what they hold but for escapes."""
-    if b"\\" in data:
-        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return data.split(b'"')
+def unescaped(data: bytes) -> bytes:
+    """A JSON text without its escaped quotes and backslashes: each quote that is left begins or ends a string."""
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
+
+
+def unquoted(data: bytes) -> Iterator[list[bytes]]:
+    """An `unescaped` JSON text, cut at its quotes: by turns what stands outside of strings, and what they hold.
+
+    It comes in blocks, each from outside of strings to outside of strings. (Cut as a whole, some megabytes take three
+    times as long: the pieces do not fit into the processor's cache.)
+    """
+    start = 0
+    while start < len(data):
+        end = start + _CUT_AT_ONCE
+        if data.count(b'"', start, end) % 2:
+            end = data.find(b'"', end) + 1 or len(data)
+        yield data[start:end].split(b'"')
+        start = end
 
 
 def outside_strings(data: bytes) -> bytes:
     """What stands outside of the strings of a JSON text."""
-    return b"".join(unquoted(data)[::2])
+    return b"".join([b"".join(parts[::2]) for parts in unquoted(unescaped(data))])
 
 
 def is_deeper(outside: bytes, most: int) -> bool:

@@ -127,6 +127,8 @@ class OpenAIChatWriter:
             case ToolCallDelta(choice, call, arguments):
                 if (choice, call) not in self._hidden_calls:
                     self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
+            case Repair():
+                pass  # ours to count, not the client's to see
             case Extra():
                 self._write_extra(event)
             case Finish(choice, reason, native):
@@ -158,8 +160,8 @@ class OpenAIChatWriter:
                 self._drop_media(choice, block, event.type)
             case MediaDelta(choice, block):
                 self._drop_media(choice, block, event.mime)
-            case Repair() | BlockStart() | BlockEnd():
-                pass  # repairs are ours to count, not the client's to see; chat has no blocks
+            case BlockStart() | BlockEnd():
+                pass  # chat has no blocks
             case Fault():
                 self._write_error(_fault_body(event))
 
