@@ -1,4 +1,4 @@
-"""What docs/captures.md and docs/mimicry.md show is true: the capture, the configuration, the commands, the words."""
+"""What the README and docs/ show is true: links, commands, examples, the capture, the configuration."""
 
 import os
 import re
@@ -86,8 +86,51 @@ def test_the_page_lists_every_manner() -> None:
     assert dict(rows) == {name: manner(name).about for name in names()}
 
 
+# The README and the other pages, as a reader would use them.
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"]
+
+
+def test_the_library_example_runs_as_it_is_written() -> None:
+    ((code, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == (shown, "")
+
+
+def test_inspect_prints_what_the_readme_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    (shown,) = re.findall(r"^```\n(answer\n.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (file,) = re.findall(r"penstock inspect (\S+)$", README, re.MULTILINE)
+    monkeypatch.chdir(ROOT)
+    assert invoke("inspect", file).output == shown
+
+
+def test_every_script_and_command_of_the_readme_exists() -> None:
+    for page in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        for script in re.findall(r"\bscripts/([a-z-]+)", page):
+            assert (ROOT / "scripts" / script).exists(), script
+    for words, options in re.findall(r"^    .*?bin/penstock((?: [a-z]+)+)(.*)$", README, re.MULTILINE):
+        shown = invoke(*words.split(), "--help").output  # `--help` goes before whatever else is given
+        for option in re.findall(r"--[a-z]+", options):
+            assert option in shown, f"penstock{words} {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_leads_somewhere(page: Path) -> None:
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8")):
+        target = page.parent / path if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in _anchors(target), f"{path}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 def test_the_picture_in_the_readme_is_there_and_is_told_in_words() -> None:
-    ((words, path),) = re.findall(r"!\[([^]]*)\]\((docs/images/[^)]+)\)", (ROOT / "README.md").read_text())
+    ((words, path),) = re.findall(r"!\[([^]]*)\]\((docs/images/[^)]+)\)", README)
     picture = (ROOT / path).read_bytes()
     assert len(words) > 60
     assert picture.startswith(b"\x89PNG\r\n\x1a\n")
