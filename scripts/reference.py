@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from penstock.core.losses import LOSSES
-from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Defect, Level
+from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Level, RepairRow
 from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
 from penstock.replay.faults import ON_DEMAND, usage
@@ -265,7 +265,7 @@ def _errors() -> str:
     return "\n".join(sections)
 
 
-def _table(defects: dict[str, Defect]) -> str:
+def _table(defects: dict[str, RepairRow]) -> str:
     rows = ["| code | what is wrong | what is done | why that is safe |", "|---|---|---|---|"]
     rows += [f"| `{code}` | {row.wrong} | {row.done} | {row.safe} |" for code, row in defects.items()]
     return "\n".join(rows) + "\n"

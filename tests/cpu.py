@@ -27,7 +27,7 @@ from penstock.gateway.calls.embeddings_request import parse_embeddings
 from penstock.gateway.calls.failure import from_status, redacted
 from penstock.gateway.limits.demand import of_embeddings, of_request
 from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import Patience
+from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import Receiver
 from tests.streams import begins, sse
@@ -251,7 +251,7 @@ class _Client:
     def answer(self, body: bytes) -> None: ...
 
 
-_PATIENCE = Patience(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900, max_body=MAX_EVENT)
+_PATIENCE = AttemptTimeouts(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900, max_body=MAX_EVENT)
 _BEGINNING = sse(begins())
 
 

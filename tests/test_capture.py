@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from penstock.capture import (
     HOWS,
     Capture,
+    CaptureEnd,
     CaptureHeader,
     CaptureRequest,
     CaptureWriter,
-    Closing,
     Read,
     dump,
     is_capture,
@@ -35,7 +35,7 @@ HEADER = CaptureHeader(
     headers={"content-type": "text/event-stream"},
 )
 READS = (Read(0.5, b"data: one\n\n"), Read(0.75, b"data: tw"), Read(0.75, b"o\n\n"))
-CAPTURE = Capture(HEADER, READS, Closing(1.0, "complete"))
+CAPTURE = Capture(HEADER, READS, CaptureEnd(1.0, "complete"))
 FILE = """\
 penstock capture 1
 {
@@ -77,13 +77,13 @@ def test_a_capture_reads_well() -> None:
 
 def test_it_is_written_piece_by_piece() -> None:
     writer = CaptureWriter()
-    pieces = [writer.begin(HEADER), *map(writer.read, READS), writer.end(Closing(1.0, "complete"))]
+    pieces = [writer.begin(HEADER), *map(writer.read, READS), writer.end(CaptureEnd(1.0, "complete"))]
     assert b"".join(pieces) == FILE.encode()
 
 
 @pytest.mark.parametrize("how", HOWS)
 def test_every_ending_is_kept(how: str) -> None:
-    (closing,) = (Closing(None, each) for each in HOWS if each == how)
+    (closing,) = (CaptureEnd(None, each) for each in HOWS if each == how)
     assert parse(dump(Capture(HEADER, READS, closing))).closing == closing
 
 
@@ -108,20 +108,20 @@ ESCAPED = {
 
 @pytest.mark.parametrize("data", AS_THEY_ARE.values(), ids=AS_THEY_ARE)
 def test_text_stands_as_it_is(data: bytes) -> None:
-    written = dump(Capture(HEADER, (Read(0.5, data), Read(None, data)), Closing(1.0, "closed")))
+    written = dump(Capture(HEADER, (Read(0.5, data), Read(None, data)), CaptureEnd(1.0, "closed")))
     assert b"\n--- 0.500000 s, %d bytes\n%b" % (len(data), data) in written
     assert [read.data for read in parse(written).reads] == [data, data]
 
 
 @pytest.mark.parametrize(("data", "stored"), ESCAPED.values(), ids=ESCAPED)
 def test_what_is_no_text_is_escaped(data: bytes, stored: bytes) -> None:
-    written = dump(Capture(HEADER, (Read(0.5, data),), Closing(1.0, "closed")))
+    written = dump(Capture(HEADER, (Read(0.5, data),), CaptureEnd(1.0, "closed")))
     assert b"\n--- 0.500000 s, %d bytes, %d escaped\n%b" % (len(data), len(stored), stored) in written
     assert parse(written).data == data
 
 
 def test_a_read_without_a_time_has_none() -> None:
-    written = dump(Capture(HEADER, (Read(None, b"x\n"),), Closing(None, "complete")))
+    written = dump(Capture(HEADER, (Read(None, b"x\n"),), CaptureEnd(None, "complete")))
     assert written.endswith(b"\n--- 2 bytes\nx\n--- complete\n")
     assert not parse(written).timed
 
@@ -140,7 +140,7 @@ def test_a_bare_stream_is_a_capture_of_one_read(seed: Path) -> None:
     data = seed.read_bytes()
     capture = parse(data)
     assert capture.reads == (Read(None, data),)
-    assert (capture.header.status, capture.closing) == (200, Closing(None, "complete"))
+    assert (capture.header.status, capture.closing) == (200, CaptureEnd(None, "complete"))
     assert not is_capture(data)
 
 
@@ -251,7 +251,7 @@ def test_what_is_written_is_read_back(
 ) -> None:
     at = sorted(clock)
     (word,) = (each for each in HOWS if each == how)
-    closing = Closing(at[8] if timed else None, word)
+    closing = CaptureEnd(at[8] if timed else None, word)
     capture = Capture(header, tuple(Read(at[i] if timed else None, part) for i, part in enumerate(data)), closing)
     assert parse(dump(capture)) == capture
 
@@ -281,7 +281,7 @@ def test_no_damage_makes_it_raise_anything_else(chance: random.Random) -> None:
 
 def test_a_capture_that_knows_its_dialect_is_format_2() -> None:
     capture = Capture(
-        CaptureHeader(model="m", dialect="openai_chat"), (Read(0.5, b"data: {}\n\n"),), Closing(0.6, "complete")
+        CaptureHeader(model="m", dialect="openai_chat"), (Read(0.5, b"data: {}\n\n"),), CaptureEnd(0.6, "complete")
     )
     file = dump(capture)
     assert file.startswith(b"penstock capture 2\n")

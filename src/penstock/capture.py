@@ -77,7 +77,7 @@ class CaptureHeader(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     headers: dict[str, str] = {}
 
 
-class _Dialect(Struct):
+class _HeaderVersion(Struct):
     """A header, as far as it decides the version of the format."""
 
     dialect: str = ""
@@ -90,7 +90,7 @@ class Read(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Closing(Struct, frozen=True):
+class CaptureEnd(Struct, frozen=True):
     """How the body ended, and when."""
 
     at_s: float | None
@@ -102,7 +102,7 @@ class Capture(Struct, frozen=True):
 
     header: CaptureHeader
     reads: tuple[Read, ...]
-    closing: Closing | None = None
+    closing: CaptureEnd | None = None
     cut_off: str = ""
 
     @property
@@ -123,7 +123,7 @@ class CaptureWriter:
         """The beginning of the file. The header may be JSON already; raises `msgspec.DecodeError` where it is not."""
         encoded = header if isinstance(header, bytes) else msgspec.json.encode(header)
         pretty = msgspec.json.format(encoded, indent=2).decode()
-        version = 2 if msgspec.json.decode(encoded, type=_Dialect).dialect else 1
+        version = 2 if msgspec.json.decode(encoded, type=_HeaderVersion).dialect else 1
         return b"%b%d\n%b\n\n" % (_MAGIC, version, _NOT_TEXT.sub(_escape_in_json, pretty).encode())
 
     def read(self, read: Read) -> bytes:
@@ -136,7 +136,7 @@ class CaptureWriter:
             size += b", %d escaped" % len(stored)
         return b"--- %b%b\n%b%b" % (_time(read.at_s), size, stored, b"" if stored.endswith(b"\n") else b"\n")
 
-    def end(self, closing: Closing) -> bytes:
+    def end(self, closing: CaptureEnd) -> bytes:
         """The last line."""
         return b"--- %b%b\n" % (_time(closing.at_s), closing.how.encode())
 
@@ -166,7 +166,7 @@ def locate(data: bytes) -> tuple[Capture, list[int]]:
         parser = _Parser(data)
         return parser.parse(), parser.lines
     reads = (Read(None, data),) if data else ()
-    return Capture(CaptureHeader(status=200), reads, Closing(None, "complete")), [1] * len(reads)
+    return Capture(CaptureHeader(status=200), reads, CaptureEnd(None, "complete")), [1] * len(reads)
 
 
 def dialect_of(capture: Capture) -> Detected:
@@ -206,7 +206,7 @@ class _Parser:
                 raise CaptureError(number, f"expected `--- TIME s, SIZE bytes`, not {_shown(line)}; was it edited?")
             at_s = self._time(mark["at"], number)
             if mark["how"] is not None:
-                closing = Closing(at_s, _how(mark["how"], number))
+                closing = CaptureEnd(at_s, _how(mark["how"], number))
             elif not self._read(at_s, int(mark["size"]), mark["stored"], number):
                 cut_off = f"the read in line {number} is not whole"
         if closing is not None and self._at < len(self._data):

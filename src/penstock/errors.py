@@ -37,7 +37,7 @@ class ClosedReaderError(PenstockError):
     """The stream was already closed."""
 
 
-class UnknownMannerError(PenstockError, LookupError):
+class UnknownStyleError(PenstockError, LookupError):
     """No provider's manner has that name."""
 
 

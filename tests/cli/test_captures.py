@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.capture import Capture, CaptureHeader, Closing, How, Read, dump
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump
 from tests.cli.support import CAPTURES, CUT, HEALTHY, RESELLER, SAID, SEEDS, invoke, run
 from tests.streams import DONE, begins, bill, by_event, counts, finishes, says, sse
 
@@ -27,7 +27,7 @@ def capture_of(wire: bytes, *times: float, how: How | None = "complete", header:
     parts = [part for part in by_event(wire) if part]
     at = [*times, *[times[-1] if times else None] * len(parts)]
     reads = tuple(Read(at_s, part) for at_s, part in zip(at, parts, strict=False))
-    return dump(Capture(header, reads, Closing(reads[-1].at_s if reads else None, how) if how else None))
+    return dump(Capture(header, reads, CaptureEnd(reads[-1].at_s if reads else None, how) if how else None))
 
 
 TOLD = """\
@@ -138,7 +138,7 @@ def test_a_capture_that_was_cut_off_says_so() -> None:
 
 
 def test_a_capture_without_an_answer_is_told() -> None:
-    file = dump(Capture(CaptureHeader(provider="groq", model="llama"), (), Closing(60.0, "timed-out")))
+    file = dump(Capture(CaptureHeader(provider="groq", model="llama"), (), CaptureEnd(60.0, "timed-out")))
     output = invoke("inspect", "-", stdin=file).output
     assert "recorded  groq/llama, no answer began\n" in output
     assert "times     total 60.00 s\n" in output
@@ -159,7 +159,7 @@ def test_lint_names_the_lines_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "a.capture"
     lines = wire.splitlines(keepends=True)
     reads = tuple(Read(0.1 * number, line) for number, line in enumerate(lines))
-    file.write_bytes(dump(Capture(HEADER, reads, Closing(9.0, "complete"))))
+    file.write_bytes(dump(Capture(HEADER, reads, CaptureEnd(9.0, "complete"))))
     bare = json.loads(invoke("lint", "--format", "json", RESELLER).stdout)
     found = json.loads(invoke("lint", "--format", "json", str(file)).stdout)
     text = file.read_bytes().splitlines()

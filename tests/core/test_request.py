@@ -10,13 +10,13 @@ from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.openai_chat.request_writer import write_request
 from penstock.core.losses import LOSSES, Loss
 from penstock.core.request import (
+    Message,
     ReasoningSettings,
     Request,
     ResponseFormat,
     Sampling,
     Tool,
     ToolChoice,
-    Turn,
 )
 
 PDF = "data:application/pdf;base64,"
@@ -25,17 +25,17 @@ SCHEMA: dict[str, object] = {"type": "object", "properties": {"city": {"type": "
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "a text": ({"messages": [HI]}, {"turns": (Turn("user", (TextPart("Hi"),)),)}),
+    "a text": ({"messages": [HI]}, {"turns": (Message("user", (TextPart("Hi"),)),)}),
     "the system prompt": (
         {"messages": [{"role": "system", "content": "Be brief."}, HI]},
-        {"system": (TextPart("Be brief."),), "turns": (Turn("user", (TextPart("Hi"),)),)},
+        {"system": (TextPart("Be brief."),), "turns": (Message("user", (TextPart("Hi"),)),)},
     ),
     "a system message in mid-conversation keeps its place": (
         {"messages": [HI, {"role": "developer", "content": "Be brief."}]},
         {
             "turns": (
-                Turn("user", (TextPart("Hi"),)),
-                Turn("system", (TextPart("Be brief."),), extras={"role": "developer"}),
+                Message("user", (TextPart("Hi"),)),
+                Message("system", (TextPart("Be brief."),), extras={"role": "developer"}),
             )
         },
     ),
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {
             "turns": (
-                Turn(
+                Message(
                     "user",
                     (
                         TextPart("Look"),
@@ -95,8 +95,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {
             "turns": (
-                Turn("user", (TextPart("Hi"),)),
-                Turn(
+                Message("user", (TextPart("Hi"),)),
+                Message(
                     "assistant",
                     (
                         ReasoningPart("hm", field="reasoning_content"),
@@ -104,13 +104,13 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                         ToolCall("2", "g", "x", "custom"),
                     ),
                 ),
-                Turn("user", (ToolResult("1", (TextPart("one"),)), ToolResult("2", (TextPart("two"),)))),
+                Message("user", (ToolResult("1", (TextPart("one"),)), ToolResult("2", (TextPart("two"),)))),
             )
         },
     ),
     "a refusal": (
         {"messages": [HI, {"role": "assistant", "content": None, "refusal": "No."}]},
-        {"turns": (Turn("user", (TextPart("Hi"),)), Turn("assistant", (RefusalPart("No."),)))},
+        {"turns": (Message("user", (TextPart("Hi"),)), Message("assistant", (RefusalPart("No."),)))},
     ),
     "tools": (
         {
@@ -206,19 +206,19 @@ def test_no_shape_makes_reading_fail(name: str, odd: Any) -> None:
 
 LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
     "a cache mark": (
-        {"turns": (Turn("user", (TextPart("Hi", cache="5m"),)),)},
+        {"turns": (Message("user", (TextPart("Hi", cache="5m"),)),)},
         [Loss("cache-hint-dropped", "5m")],
     ),
     "a part of another dialect": (
-        {"turns": (Turn("user", (OpaquePart("other", "hologram", {}),)),)},
+        {"turns": (Message("user", (OpaquePart("other", "hologram", {}),)),)},
         [Loss("content-dropped", "hologram")],
     ),
     "an error of a tool": (
-        {"turns": (Turn("user", (ToolResult("1", (TextPart("no"),), is_error=True),)),)},
+        {"turns": (Message("user", (ToolResult("1", (TextPart("no"),), is_error=True),)),)},
         [Loss("error-flag-as-text", "1")],
     ),
     "an image that a tool returned": (
-        {"turns": (Turn("user", (ToolResult("1", (MediaPart(kind="image", url="https://x"),)),)),)},
+        {"turns": (Message("user", (ToolResult("1", (MediaPart(kind="image", url="https://x"),)),)),)},
         [Loss("result-media-moved", "1")],
     ),
     "a tool of the provider": (
@@ -231,9 +231,9 @@ LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
     ),
     "top_k": ({"sampling": Sampling(top_k=3)}, [Loss("sampling-dropped", "top_k")]),
     "too many stop sequences": ({"stop": ("a", "b", "c", "d", "e")}, [Loss("stop-dropped", "1 of 5")]),
-    "earlier reasoning": ({"turns": (Turn("assistant", (ReasoningPart("hm"),)),)}, [Loss("reasoning-dropped")]),
+    "earlier reasoning": ({"turns": (Message("assistant", (ReasoningPart("hm"),)),)}, [Loss("reasoning-dropped")]),
     "a field of another dialect": ({"extras": {"container": "x"}}, [Loss("field-dropped", "container")]),
-    "nothing": ({"turns": (Turn("user", (TextPart("Hi"),)),), "max_output": 5, "stop": ("a",)}, []),
+    "nothing": ({"turns": (Message("user", (TextPart("Hi"),)),), "max_output": 5, "stop": ("a",)}, []),
 }
 
 

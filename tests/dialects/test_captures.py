@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.capture import Capture, CaptureHeader, CaptureRequest, Closing, Read, dump, parse
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, CaptureRequest, Read, dump, parse
 from penstock.cli.inspection.annotations import marks
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
@@ -64,7 +64,7 @@ def keep(file: Path, data: bytes, *, dialect: str = "", path: str = "/v1/ticker"
         request=CaptureRequest(method="POST", path=path, body=ASKED),
         status=status,
     )
-    file.write_bytes(dump(Capture(header, (Read(0.01, data),), Closing(0.02, "complete"))))
+    file.write_bytes(dump(Capture(header, (Read(0.01, data),), CaptureEnd(0.02, "complete"))))
     return file
 
 

@@ -63,7 +63,7 @@ from penstock.core.input_estimate import estimate_request
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
 from penstock.core.passthrough_format import PassThroughFormat, Slot
-from penstock.core.request import ClientRequest, Request, Sampling, Tool, Turn
+from penstock.core.request import ClientRequest, Message, Request, Sampling, Tool
 from penstock.core.sink import Sink
 
 NAME = "ticker"
@@ -210,11 +210,11 @@ def read_fields(fields: Mapping[str, Any]) -> Request:
     for line in fields["lines"]:
         match line:
             case {"by": "tool", "ref": str(ref), "say": str(text)}:
-                turns.append(Turn("user", (ToolResult(ref, (TextPart(text),)),)))
+                turns.append(Message("user", (ToolResult(ref, (TextPart(text),)),)))
             case {"by": "model", "call": {"ref": str(ref), "tool": str(tool), "with": str(arguments)}}:
-                turns.append(Turn("assistant", (ToolCall(ref, tool, arguments),)))
+                turns.append(Message("assistant", (ToolCall(ref, tool, arguments),)))
             case _:
-                turns.append(Turn("assistant" if line["by"] == "model" else "user", (TextPart(line["say"]),)))
+                turns.append(Message("assistant" if line["by"] == "model" else "user", (TextPart(line["say"]),)))
     tools = [Tool(name=tool["tool"], schema=tool["takes"]) for tool in fields.get("tools", ())]
     known = {"model", "brief", "lines", "tools", "live", "most"}
     return Request(

@@ -7,7 +7,7 @@ from penstock import StreamReader, StreamWriter
 from penstock.core.failure import Failure
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.ports import Patience
+from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
@@ -80,7 +80,7 @@ class Relayed:
         if keep:
             self.control.keep_transcript()
         self.connection, self.client = Connection(), client or Client()
-        patience = Patience(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
+        patience = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
         self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})

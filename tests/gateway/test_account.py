@@ -13,7 +13,7 @@ from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key, Period
 from penstock.gateway.limits.account import Account, Hold, book, rehold, release, seed, settle, touch, wants_seed
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Demand, Denial, Grant, dollars, extend, portion, reserve
+from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation, dollars, extend, portion, reserve
 from penstock.gateway.limits.period import span
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)
@@ -25,7 +25,7 @@ def key(**limits: Any) -> Key:
 
 
 def ask(account: Account, limited: Key, id: str, cost: int = 0, tokens: int = 0, now: int = NOW) -> Answer:
-    return reserve(account, limited, Demand(id, cost, tokens, now, now + LONG))
+    return reserve(account, limited, Reservation(id, cost, tokens, now, now + LONG))
 
 
 def denied(answer: Answer) -> Denial:
@@ -99,9 +99,9 @@ def test_no_minute_has_more_than_the_limits_wherever_it_begins(most: int, waits:
         elif answer.retry_after_s is not None:
             after = copy.deepcopy(account)
             then = now + round(answer.retry_after_s * 1000)
-            late = reserve(after, limited, Demand("x", 0, tokens, then, then + LONG))
+            late = reserve(after, limited, Reservation("x", 0, tokens, then, then + LONG))
             assert isinstance(late, Grant) or late.limit != answer.limit, "it is worth coming again then"
-            early = reserve(account, limited, Demand("x", 0, tokens, then - 1, then + LONG))
+            early = reserve(account, limited, Reservation("x", 0, tokens, then - 1, then + LONG))
             assert isinstance(early, Denial), "and not before"
             now = then - 1
 
@@ -283,15 +283,15 @@ def test_one_process_keeps_its_accounts_itself() -> None:
     accounts, answers = LocalAccounts(clock=lambda: NOW), list[Answer]()
     limited = key(budget=100)
     accounts.seed(limited, Spent(total=90, recent=frozenset()))
-    accounts.reserve(limited, Demand("a", 10, 0, NOW, NOW + LONG), answers.append)
+    accounts.reserve(limited, Reservation("a", 10, 0, NOW, NOW + LONG), answers.append)
     accounts.extend(limited, "a", 11, 0, answers.append)
     accounts.settle(limited.id, "a", 4, 0)
     accounts.booked([(limited.id, "a"), ("key_2", "b")])
-    accounts.reserve(limited, Demand("b", 7, 0, NOW, NOW + LONG), answers.append)
-    accounts.reserve(limited, Demand("c", 6, 0, NOW, NOW + LONG), answers.append)
+    accounts.reserve(limited, Reservation("b", 7, 0, NOW, NOW + LONG), answers.append)
+    accounts.reserve(limited, Reservation("c", 6, 0, NOW, NOW + LONG), answers.append)
     assert [type(answer) for answer in answers] == [Grant, Denial, Denial, Grant]
     accounts.release(limited.id, "c")
-    accounts.reserve(limited, Demand("d", 6, 0, NOW, NOW + LONG), answers.append)
+    accounts.reserve(limited, Reservation("d", 6, 0, NOW, NOW + LONG), answers.append)
     assert isinstance(answers.pop(), Grant)
     accounts.forget(limited.id)
     accounts.close()
@@ -301,14 +301,14 @@ def test_one_process_loses_no_call_however_long_it_takes_or_its_ledger_does() ->
     times, answers = [NOW], list[Answer]()
     accounts = LocalAccounts(clock=lambda: times[-1])
     limited = key(budget=100)
-    accounts.reserve(limited, Demand("a", 60, 0, NOW, NOW + 1), answers.append)
+    accounts.reserve(limited, Reservation("a", 60, 0, NOW, NOW + 1), answers.append)
     times.append(NOW + LONG)
     accounts.settle(limited.id, "a", 50, 0)
     times.append(NOW + 5 * LONG)
-    accounts.reserve(limited, Demand("b", 51, 0, times[-1], times[-1]), answers.append)
+    accounts.reserve(limited, Reservation("b", 51, 0, times[-1], times[-1]), answers.append)
     accounts.booked([(limited.id, "a")])
-    accounts.reserve(limited, Demand("b", 51, 0, times[-1], times[-1]), answers.append)
-    accounts.reserve(limited, Demand("b", 50, 0, times[-1], times[-1]), answers.append)
+    accounts.reserve(limited, Reservation("b", 51, 0, times[-1], times[-1]), answers.append)
+    accounts.reserve(limited, Reservation("b", 50, 0, times[-1], times[-1]), answers.append)
     assert [type(answer) for answer in answers] == [Grant, Denial, Denial, Grant]
 
 

@@ -3,7 +3,7 @@
 from penstock.core.events import Event, Extra, TextDelta
 from penstock.core.price import Price, Rates
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.relay.transcript import size_of
@@ -26,7 +26,7 @@ def test_sound_costs_what_sound_costs() -> None:
     call = Call("req_1", "main/m", True, 0.0, attempts=[attempt], input_estimate=7)
     call.watch(events)
     attempt.said += size_of(events)
-    (booked,) = entry_of(call, Ratios().output).attempts
+    (booked,) = entry_of(call, BytesPerToken().output).attempts
     assert booked.measure == "estimated"
     assert (booked.tokens.input, booked.tokens.output, booked.tokens.audio_output) == (7, 20 + 70, 70)
     assert booked.cost == 7 * 1 + 20 * 10 + 70 * 1_000, "in nanodollars"

@@ -6,12 +6,12 @@ import pytest
 
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
-from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.calls.call import Call
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Demand, Denial, Limit
-from penstock.gateway.limits.demand import Wish
+from penstock.gateway.limits.admission import Answer, Denial, Limit, Reservation
+from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.reservation import Reservations
 
 KEY = Key(id="key_1", name="a key", digest=b"", hint="1234", created_ms=0)
@@ -24,7 +24,7 @@ class Denying(LocalAccounts):
         super().__init__()
         self._denial = Denial(limit=limit, code=code, message="no", retry_after_s=5)
 
-    def reserve(self, key: Key, demand: Demand, then: Callable[[Answer], None]) -> None:  # noqa: ARG002 - as in `Accounts`
+    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:  # noqa: ARG002 - as in `Accounts`
         """Deny it."""
         then(self._denial)
 
@@ -41,7 +41,7 @@ class Denying(LocalAccounts):
 def test_a_denial_has_the_status_of_its_code(limit: Limit, code: ErrorCode, status: int, error_type: str) -> None:
     told: list[Failure | None] = []
     call = Call("req_1", "main/m", True, 0.0, key=KEY)
-    Reservations(Denying(limit, code), Ratios()).reserve(call, Wish(1), (), 60.0, told.append)
+    Reservations(Denying(limit, code), BytesPerToken()).reserve(call, TokenDemand(1), (), 60.0, told.append)
     (failure,) = told
     assert failure is not None
     assert (failure.code, failure.status, failure.kind, failure.retry_after) == (code, status, error_type, "5")

@@ -15,7 +15,7 @@ from penstock.core.dialects.openai_chat.estimate import estimate_input
 from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.input_estimate import estimate_request
-from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.limits.demand import of_request
 from tests.promptness import in_time, prompt
 
@@ -220,11 +220,11 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def test_an_answer_has_a_token_for_four_bytes_at_first() -> None:
-    assert Ratios().output("acme/a", 400, 1) == 100
+    assert BytesPerToken().output("acme/a", 400, 1) == 100
 
 
 def test_events_count_where_nothing_was_learned() -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     assert ratios.output("acme/a", 300, 100) == 100  # one Chinese character in each
     assert ratios.output("acme/a", 50, 1_000) == 50
     assert ratios.output("acme/a", 0, 3) == 3
@@ -235,7 +235,7 @@ def test_events_count_where_nothing_was_learned() -> None:
 
 
 def test_each_target_is_learned_by_itself_and_by_and_by() -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     ratios.learn("acme/a", 300, 100)
     assert (ratios.ratio("acme/a"), ratios.ratio("acme/b")) == (3.0, 4.0)
     ratios.learn("acme/a", 600, 100)
@@ -247,20 +247,20 @@ def test_each_target_is_learned_by_itself_and_by_and_by() -> None:
 
 @pytest.mark.parametrize(("bytes", "tokens", "ratio"), [(1, 1_000, 1.0), (10**9, 100, 8.0)])
 def test_what_is_learned_stays_within_reason(bytes: int, tokens: int, ratio: float) -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     ratios.learn("acme/a", bytes, tokens)
     assert ratios.ratio("acme/a") == ratio
 
 
 @pytest.mark.parametrize(("bytes", "tokens"), [(0, 100), (-5, 100), (10, 0), (10, -3), (60, 15)])
 def test_what_says_nothing_is_not_learned(bytes: int, tokens: int) -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     ratios.learn("acme/a", bytes, tokens)
     assert len(ratios) == 0
 
 
 def test_only_so_many_targets_are_remembered_and_the_busy_ones_stay() -> None:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     for number in range(3_000):
         ratios.learn("busy", 200, 100)
         ratios.learn(f"acme/{number}", 300, 100)
@@ -270,7 +270,7 @@ def test_only_so_many_targets_are_remembered_and_the_busy_ones_stay() -> None:
 
 
 def test_it_makes_no_difference_when_somebody_asks() -> None:
-    always, once = Ratios(), Ratios()
+    always, once = BytesPerToken(), BytesPerToken()
     for number in range(500):
         for ratios in (always, once):
             ratios.learn(f"acme/{number % 3}", 200 + 37 * number % 400, 100)

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from penstock.core.failure import Failure
 from penstock.gateway.calls.breakers import MOST_TARGETS, REMEMBERED_S, SIZE, BreakerTable
-from penstock.gateway.calls.routing import Health
+from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Provider, Retries, Secret, Target, Timeouts
 from penstock.serve.workers.shared_memory import SharedMemory
 
@@ -53,11 +53,11 @@ def target(model: str = "m", provider: Provider = PROVIDER) -> Target:
     return Target(provider=provider, model=model, timeouts=Timeouts(first_event_s=60.0))
 
 
-def health(clock: Clock, table: BreakerTable | None = None) -> Health:
-    return Health(RETRIES, clock, lambda: 0.0, table)
+def health(clock: Clock, table: BreakerTable | None = None) -> TargetHealth:
+    return TargetHealth(RETRIES, clock, lambda: 0.0, table)
 
 
-def fail(breakers: Health, failing: Target, failure: Failure = FAILS, times: int = 5) -> None:
+def fail(breakers: TargetHealth, failing: Target, failure: Failure = FAILS, times: int = 5) -> None:
     for _ in range(times):
         breakers.failed(failing, failure)
 

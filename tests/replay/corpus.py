@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from penstock.capture import Capture, CaptureHeader, Closing, Read, dump, parse
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, Read, dump, parse
 from penstock.cli.inspect import describe
 from penstock.cli.inspection.stream_file import read
 from tests import corpus
@@ -50,7 +50,7 @@ def as_capture(original: corpus.Capture, model: str) -> Capture:
     """What a recorder would have kept of it; its times nobody noted."""
     header = CaptureHeader(provider=original.vendor, model=model, status=original.status)
     reads = tuple(Read(None, part) for part in original.reads if part)
-    return Capture(header, reads, Closing(None, "complete"))
+    return Capture(header, reads, CaptureEnd(None, "complete"))
 
 
 def inspected(file: bytes) -> dict[str, object]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from penstock.capture import Capture, CaptureHeader, Closing, How, Read, dump, parse
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump, parse
 from tests.faults.client import RawClient, Response, body, post
 
 _PLAYS = re.compile(r"penstock replays \d+ captures? on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
@@ -56,7 +56,7 @@ def keep(
 ) -> Path:
     """Write a capture of reads that came so far apart."""
     reads = tuple(Read(round((number + 1) * gap_s, 6), part) for number, part in enumerate(data))
-    closing = Closing(round((len(data) + 1) * gap_s, 6), how) if how is not None else None
+    closing = CaptureEnd(round((len(data) + 1) * gap_s, 6), how) if how is not None else None
     header = CaptureHeader(provider="main", model=model, status=status, head_s=0.0 if status else None)
     file.write_bytes(dump(Capture(header, reads, closing)))
     return file

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.capture import Capture, CaptureHeader, CaptureRequest, Closing, Read, dump
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, CaptureRequest, Read, dump
 from penstock.replay.library import Library, Pick, load
 from tests.cli.support import SEEDS
 from tests.streams import Json
@@ -16,7 +16,7 @@ HELLO: Json = {"messages": [{"role": "user", "content": "Hello"}], "temperature"
 def keep(folder: Path, name: str, model: str, body: object = None, provider: str = "groq") -> None:
     request = CaptureRequest(method="POST", path="/v1/chat/completions", body=body) if body is not None else None
     header = CaptureHeader(provider=provider, model=model, request=request, status=200)
-    capture = Capture(header, (Read(0.1, b"data: [DONE]\n\n"),), Closing(0.2, "complete"))
+    capture = Capture(header, (Read(0.1, b"data: [DONE]\n\n"),), CaptureEnd(0.2, "complete"))
     (folder / name).write_bytes(dump(capture))
 
 

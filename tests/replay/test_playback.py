@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Completion
-from penstock.capture import Capture, CaptureHeader, Closing, How, Read
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read
 from penstock.replay.faults import Piece, parse_fault
 from penstock.replay.pieces import Split, pieces_of
-from penstock.replay.playback import APART_S, AS_FAST_AS_POSSIBLE, Playback, Rendition, parse_speed, playback_of
+from penstock.replay.playback import APART_S, AS_FAST_AS_POSSIBLE, Playback, PlaybackOptions, parse_speed, playback_of
 from penstock.replay.styles.catalog import manner, names
 from tests.streams import DONE, begins, bill, calls, completion, counts, finishes, piece, says, sse
 
@@ -20,7 +20,7 @@ HEADER = CaptureHeader(status=200, head_s=0.25, headers={"content-type": "text/e
 CAPTURE = Capture(
     HEADER,
     (Read(0.5, b"data: 1\n\ndata"), Read(1.5, b": 2\n\n"), Read(1.75, b"data: 3\n\n")),
-    Closing(2.0, "complete"),
+    CaptureEnd(2.0, "complete"),
 )
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
 
@@ -30,22 +30,22 @@ def test_pieces_are_the_reads_and_their_distances() -> None:
 
 
 def test_a_factor_shortens_every_wait() -> None:
-    assert [piece.after_s for piece in playback_of(CAPTURE, Rendition(speed=10.0)).pieces] == pytest.approx(
+    assert [piece.after_s for piece in playback_of(CAPTURE, PlaybackOptions(speed=10.0)).pieces] == pytest.approx(
         [0.05, 0.1, 0.025]
     )
-    playback = playback_of(CAPTURE, Rendition(speed=10.0))
+    playback = playback_of(CAPTURE, PlaybackOptions(speed=10.0))
     assert (playback.head_s, playback.ending_after_s) == pytest.approx((0.025, 0.025))
     assert playback.apart_s == APART_S
 
 
 def test_as_fast_as_possible_waits_for_nothing() -> None:
-    playback = playback_of(CAPTURE, Rendition(speed=AS_FAST_AS_POSSIBLE))
+    playback = playback_of(CAPTURE, PlaybackOptions(speed=AS_FAST_AS_POSSIBLE))
     waits = [piece.after_s for piece in playback.pieces]
     assert {playback.head_s, playback.ending_after_s, playback.apart_s, *waits} == {0.0}
 
 
 def test_an_event_leaves_when_its_last_byte_had_come() -> None:
-    assert playback_of(CAPTURE, Rendition(split="events")).pieces == [
+    assert playback_of(CAPTURE, PlaybackOptions(split="events")).pieces == [
         Piece(0.5, b"data: 1\n\n"),
         Piece(1.0, b"data: 2\n\n"),
         Piece(0.25, b"data: 3\n\n"),
@@ -65,17 +65,17 @@ def test_an_event_leaves_when_its_last_byte_had_come() -> None:
 )
 def test_events_end_where_lines_or_blank_lines_do(wire: bytes, expected: list[bytes]) -> None:
     capture = Capture(HEADER, (Read(None, wire),))
-    assert [piece.data for piece in playback_of(capture, Rendition(split="events")).pieces] == expected
+    assert [piece.data for piece in playback_of(capture, PlaybackOptions(split="events")).pieces] == expected
 
 
 def test_every_byte_may_be_a_piece() -> None:
-    pieces = playback_of(CAPTURE, Rendition(split="bytes")).pieces
+    pieces = playback_of(CAPTURE, PlaybackOptions(split="bytes")).pieces
     assert {len(piece.data) for piece in pieces} == {1}
     assert sum(piece.after_s for piece in pieces[:13]) == 0.5
 
 
 def test_random_pieces_are_the_same_for_the_same_chance() -> None:
-    apart = Rendition(split="random")
+    apart = PlaybackOptions(split="random")
     first, again, other = (playback_of(CAPTURE, apart, random.Random(seed)).pieces for seed in (1, 1, 2))
     assert first == again != other
 
@@ -88,7 +88,7 @@ def test_random_pieces_are_the_same_for_the_same_chance() -> None:
 def test_nothing_is_lost_and_nothing_comes_early(reads: list[tuple[float, bytes]], split: Split, speed: float) -> None:
     times = sorted(at_s for at_s, _ in reads)
     recorded = [Read(at_s, data) for at_s, (_, data) in zip(times, reads, strict=True)]
-    pieces = playback_of(Capture(HEADER, tuple(recorded)), Rendition(speed=speed, split=split)).pieces
+    pieces = playback_of(Capture(HEADER, tuple(recorded)), PlaybackOptions(speed=speed, split=split)).pieces
     assert b"".join(piece.data for piece in pieces) == b"".join(read.data for read in recorded)
     assert all(piece.data and piece.after_s >= 0 for piece in pieces)
     bytes_at = [(read.at_s or 0.0) / speed for read in recorded for _ in read.data]
@@ -146,11 +146,11 @@ CALL = [
     sse(finishes("tool_calls"), bill(**counts(5, 3))) + sse(DONE),
 ]
 SPOKEN = Capture(
-    HEADER, tuple(Read(float(number + 1), data) for number, data in enumerate(CALL)), Closing(5.5, "reset")
+    HEADER, tuple(Read(float(number + 1), data) for number, data in enumerate(CALL)), CaptureEnd(5.5, "reset")
 )
 
 
-def played(rendition: Rendition, capture: Capture = SPOKEN, *, include_usage: bool = True) -> Playback:
+def played(rendition: PlaybackOptions, capture: Capture = SPOKEN, *, include_usage: bool = True) -> Playback:
     return playback_of(capture, rendition, include_usage=include_usage)
 
 
@@ -165,8 +165,8 @@ def times(playback: Playback) -> list[float]:
 
 @pytest.mark.parametrize("name", names())
 def test_a_capture_says_the_same_in_any_manner(name: str) -> None:
-    playback = played(Rendition(manner=manner(name)))
-    recorded, written = said_in(played(Rendition())), said_in(playback)
+    playback = played(PlaybackOptions(manner=manner(name)))
+    recorded, written = said_in(played(PlaybackOptions())), said_in(playback)
     assert (written.text, written.ending) == (recorded.text, "completed")
     assert written.choices[0].finish_reason == "tool_calls"
     assert written.choices[0].tool_calls == recorded.choices[0].tool_calls
@@ -191,13 +191,13 @@ LEAVING = {
 
 @pytest.mark.parametrize(("words", "expected"), LEAVING.items())
 def test_an_event_leaves_when_as_much_had_been_said(words: bytes, expected: float) -> None:
-    playback = played(Rendition(manner=manner("openai")))
+    playback = played(PlaybackOptions(manner=manner("openai")))
     leaving = zip(times(playback), playback.pieces, strict=True)
     assert next(at_s for at_s, piece in leaving if words in piece.data) == expected
 
 
 def test_a_whole_call_leaves_when_its_last_argument_had_come() -> None:
-    playback = played(Rendition(manner=manner("groq"), speed=2.0))
+    playback = played(PlaybackOptions(manner=manner("groq"), speed=2.0))
     (at_s,) = [at_s for at_s, piece in zip(times(playback), playback.pieces, strict=True) if b"look" in piece.data]
     assert at_s == 2.0
 
@@ -207,16 +207,20 @@ def test_a_whole_call_leaves_when_its_last_argument_had_come() -> None:
 def test_however_it_was_read_it_is_written_alike_and_in_time(name: str, size: int, speed: float) -> None:
     wire = b"".join(CALL)
     reads = tuple(Read(at / 100, wire[at : at + size]) for at in range(0, len(wire), size))
-    playback = played(Rendition(manner=manner(name), speed=speed), Capture(HEADER, reads, Closing(50.0, "complete")))
+    playback = played(
+        PlaybackOptions(manner=manner(name), speed=speed), Capture(HEADER, reads, CaptureEnd(50.0, "complete"))
+    )
     assert [piece.data for piece in playback.pieces] == [
-        piece.data for piece in played(Rendition(manner=manner(name))).pieces
+        piece.data for piece in played(PlaybackOptions(manner=manner(name))).pieces
     ]
     assert all(piece.after_s >= 0 for piece in playback.pieces)
     assert times(playback)[-1] == pytest.approx((reads[-1].at_s or 0.0) / speed)
 
 
 def test_usage_is_told_to_whom_asks_for_it() -> None:
-    asked, unasked = (said_in(played(Rendition(manner=manner("openai")), include_usage=asks)) for asks in (True, False))
+    asked, unasked = (
+        said_in(played(PlaybackOptions(manner=manner("openai")), include_usage=asks)) for asks in (True, False)
+    )
     assert asked.usage is not None
     assert unasked.usage is None
 
@@ -232,13 +236,15 @@ AS_THEY_ARE = {
 
 @pytest.mark.parametrize(("status", "wire"), AS_THEY_ARE.values(), ids=AS_THEY_ARE)
 def test_what_is_no_answer_is_played_as_it_is(status: int, wire: bytes) -> None:
-    capture = Capture(CaptureHeader(status=status), (Read(1.0, wire),), Closing(1.0, "complete"))
-    assert played(Rendition(manner=manner("groq")), capture) == played(Rendition(), capture)
+    capture = Capture(CaptureHeader(status=status), (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
+    assert played(PlaybackOptions(manner=manner("groq")), capture) == played(PlaybackOptions(), capture)
 
 
 def test_an_error_in_a_stream_is_written_in_the_manner_too() -> None:
     wire = sse(begins(), says("Hi"), {"error": {"message": "overloaded", "code": 529}})
-    playback = played(Rendition(manner=manner("groq")), Capture(HEADER, (Read(1.0, wire),), Closing(1.0, "complete")))
+    playback = played(
+        PlaybackOptions(manner=manner("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
+    )
     assert playback.pieces[-1].data.startswith(b"event: error\ndata: ")
     answer = said_in(playback)
     assert (answer.text, answer.ending) == ("Hi", "failed")
@@ -248,13 +254,15 @@ def test_an_error_in_a_stream_is_written_in_the_manner_too() -> None:
 
 def test_what_we_could_not_read_is_not_said_by_a_provider() -> None:
     wire = sse(begins(), says("Hi")) + b'data: {"choices": [{"delta"\n\n' + sse(says("?"), DONE)
-    playback = played(Rendition(manner=manner("groq")), Capture(HEADER, (Read(1.0, wire),), Closing(1.0, "complete")))
+    playback = played(
+        PlaybackOptions(manner=manner("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
+    )
     answer = said_in(playback)
     assert (answer.text, answer.ending, answer.fault) == ("Hi", "truncated", None)
 
 
-def faulty(*faults: str, **others: Any) -> Rendition:
-    return Rendition(faults=tuple(map(parse_fault, faults)), **others)
+def faulty(*faults: str, **others: Any) -> PlaybackOptions:
+    return PlaybackOptions(faults=tuple(map(parse_fault, faults)), **others)
 
 
 ERRORS = {
@@ -277,7 +285,7 @@ def test_an_error_on_demand_is_in_the_manner_too(name: str) -> None:
 
 @pytest.mark.parametrize("fault", ["html", "empty"])
 def test_a_page_in_place_of_a_recorded_error_has_status_200(fault: str) -> None:
-    capture = Capture(CaptureHeader(status=503), (Read(1.0, b"{}"),), Closing(1.0, "complete"))
+    capture = Capture(CaptureHeader(status=503), (Read(1.0, b"{}"),), CaptureEnd(1.0, "complete"))
     assert played(faulty(fault), capture).status == 200
 
 
@@ -297,13 +305,13 @@ SPOILED_ENDINGS: dict[str, dict[How, How]] = {
     [(fault, before, behind) for fault, endings in SPOILED_ENDINGS.items() for before, behind in endings.items()],
 )
 def test_a_fault_may_change_the_ending(fault: str, before: How, behind: How) -> None:
-    capture = Capture(HEADER, SPOKEN.reads, Closing(5.0, before))
+    capture = Capture(HEADER, SPOKEN.reads, CaptureEnd(5.0, before))
     assert played(faulty(fault), capture).ending == behind
 
 
 def test_an_answer_that_never_began_stays_so() -> None:
-    capture = Capture(CaptureHeader(), (), Closing(1.0, "reset"))
-    assert played(faulty("html", "stall=3s", manner=manner("xai")), capture) == played(Rendition(), capture)
+    capture = Capture(CaptureHeader(), (), CaptureEnd(1.0, "reset"))
+    assert played(faulty("html", "stall=3s", manner=manner("xai")), capture) == played(PlaybackOptions(), capture)
 
 
 def test_a_fault_has_real_time_whatever_the_speed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.capture import How
 from penstock.http.client import UpstreamError
 from penstock.replay.library import load
-from penstock.replay.playback import AS_FAST_AS_POSSIBLE, Rendition
+from penstock.replay.playback import AS_FAST_AS_POSSIBLE, PlaybackOptions
 from penstock.replay.upstream import Replay, ReplayConnection
 from tests.replay.support import keep
 
@@ -46,7 +46,7 @@ class Heard:
 async def connection(folder: Path, how: How = "complete", status: int | None = 200) -> ReplayConnection:
     keep(folder / "a.capture", *DATA, how=how, status=status)
     library, _ = load([folder])
-    return Replay(library, Rendition(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).kept()
+    return Replay(library, PlaybackOptions(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).kept()
 
 
 BEGUN = [200, "text/event-stream", *DATA]

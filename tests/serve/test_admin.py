@@ -337,7 +337,7 @@ def test_what_cost_most_is_told_where_not_all_can_be(tmp_path: Path) -> None:
     for number in range(600):
         attempts = (replace(FULL.attempts[1], cost=number),)
         book.append([replace(FULL, id=f"call_{number}", model=f"model-{number:03}", attempts=attempts)])
-    asked = admin_routes.Ask(name="", query=Query.parse("by=model"), body=b"", now_ms=0)
+    asked = admin_routes.AdminRequest(name="", query=Query.parse("by=model"), body=b"", now_ms=0)
     told: Any = admin_routes.usage(book, asked).body
     book.close()
     assert told["truncated"] is True

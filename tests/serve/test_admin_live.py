@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
-from penstock.serve.workers.live_calls import _Seen
+from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
+from penstock.serve.workers.live_calls import _SeenCall
 from tests.faults.client import RawClient
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, WORLD
@@ -484,7 +484,7 @@ def test_a_call_of_another_worker_is_read_along(workers: AdminClient, upstream: 
 
 
 def test_gaps_are_told_by_the_half_second() -> None:
-    seen, gaps = _Seen(), Gaps()
+    seen, gaps = _SeenCall(), EventGaps()
 
     def look(now: float, events: int, *gaps_s: float) -> None:
         for gap_s in gaps_s:

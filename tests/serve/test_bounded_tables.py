@@ -19,25 +19,25 @@ from penstock.core.stream import StreamReader
 from penstock.core.templates import OpeningTemplate
 from penstock.core.usage import Tokens
 from penstock.gateway.billing.accounting import entry_of
-from penstock.gateway.billing.output_estimate import Ratios
+from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.billing.tags import kept_tags
 from penstock.gateway.calls.breakers import MOST_TARGETS, BreakerTable
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import Plans, Way
-from penstock.gateway.calls.routing import Health
+from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Target, load
-from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, Gaps
+from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
 from penstock.gateway.relay.transcript import Transcript
-from penstock.replay.library import Entry, Library, fields_of, request_key
+from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
 from penstock.serve import responses
-from penstock.serve.telemetry.counters import MOST_SERIES, Tally
+from penstock.serve.telemetry.counters import MOST_SERIES, SharedCounters
 from penstock.serve.telemetry.histograms import Histograms
-from penstock.serve.telemetry.label_values import MOST, Names
+from penstock.serve.telemetry.label_values import MOST, LabelValues
 from penstock.serve.telemetry.metric_specs import REQUESTS
 from penstock.serve.telemetry.metrics import Metrics
-from penstock.serve.workers.live_calls import Live, View
+from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from tests.streams import begins, says, sse
 
 TEXT = """
@@ -78,7 +78,7 @@ def _call(model: str) -> Call:
 
 def breakers(folder: Path) -> Table:
     table, config = BreakerTable(), _config(folder)
-    health = Health(config.retries, lambda: 1.0, lambda: 1.0, table)
+    health = TargetHealth(config.retries, lambda: 1.0, lambda: 1.0, table)
     failure = Failure(code="upstream_rate_limited", message="", status=429)
 
     def use(name: str) -> None:
@@ -105,17 +105,17 @@ def quotes(folder: Path) -> Table:
 
 
 def ratios(_: Path) -> Table:
-    ratios = Ratios()
+    ratios = BytesPerToken()
     return Table(lambda name: ratios.learn(name, 4_000, 1_000), lambda: len(ratios), 1_024)
 
 
 def label_values(folder: Path) -> Table:
-    names = Names(folder)
+    names = LabelValues(folder)
     return Table(lambda name: names.of("model", name), lambda: len(names._known["model"]), MOST)
 
 
 def series(folder: Path) -> Table:
-    tally = Tally(folder)
+    tally = SharedCounters(folder)
     labels = ("acme", "acme", "2xx", "completed")
     return Table(lambda name: tally.add(REQUESTS, (name, *labels)), lambda: len(tally.counts()), MOST_SERIES)
 
@@ -147,7 +147,8 @@ def header_lines(_: Path) -> Table:
 
 def captures(folder: Path) -> Table:
     entries = [
-        Entry(folder / f"{n}", (f"{n}",), request_key(fields_of(_body(f"{n}")), "openai_chat")) for n in range(10)
+        LibraryCapture(folder / f"{n}", (f"{n}",), request_key(fields_of(_body(f"{n}")), "openai_chat"))
+        for n in range(10)
     ]
     library = Library(entries)
     return Table(lambda name: library.choose(_body(name)), lambda: len(library._turns), 2 * len(entries) + 1)
@@ -158,8 +159,8 @@ def _body(name: str) -> bytes:
 
 
 def views(_: Path) -> Table:
-    live = Live({}, lambda _: 0)
-    return Table(lambda name: live.snapshot(View(find=name)), lambda: len(live._told), 64)
+    live = LiveCalls({}, lambda _: 0)
+    return Table(lambda name: live.snapshot(LiveFilter(find=name)), lambda: len(live._told), 64)
 
 
 def tags(_: Path) -> Table:
@@ -177,7 +178,7 @@ def transcript(_: Path) -> Table:
 
 
 def stalls(_: Path) -> Table:
-    gaps = Gaps()
+    gaps = EventGaps()
     return Table(lambda name: gaps.note(STALL_S + int(name), 0.0), lambda: len(gaps.stalls), MAX_STALLS)
 
 

@@ -20,8 +20,8 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, digest_of
-from penstock.serve.telemetry.counters import MOST_SERIES, OTHER, Tally, read_all, total
-from penstock.serve.telemetry.label_values import Names
+from penstock.serve.telemetry.counters import MOST_SERIES, OTHER, SharedCounters, read_all, total
+from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
 from penstock.serve.telemetry.metrics import Metrics
 from penstock.stores.book.open import open_book
@@ -271,7 +271,7 @@ def test_a_hundred_thousand_models_stay_few(tmp_path: Path, answered: bool, shar
 
 
 def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
-    tally = Tally(tmp_path)
+    tally = SharedCounters(tmp_path)
     for number in range(3 * MOST_SERIES):
         tally.add(BY_NAME["penstock_repairs_total"], (f"p{number}", "code"))
         tally.observe(BY_NAME["penstock_chunk_gap_seconds"], (f"p{number}",), 0.5)
@@ -285,17 +285,17 @@ def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
 
 def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
     family = BY_NAME["penstock_fallbacks_total"]
-    first, second = Tally(tmp_path), Tally(tmp_path)
+    first, second = SharedCounters(tmp_path), SharedCounters(tmp_path)
     first.add(family, ("a",))
     second.add(family, ("a",))
     second.add(family, ("b",))
     pid = os.fork()
     if not pid:  # a third, which counts and is killed
-        Tally(tmp_path).add(family, ("c",), 5)
+        SharedCounters(tmp_path).add(family, ("c",), 5)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert len(list(tmp_path.glob("*.values"))) == 3
-    successor = Tally(tmp_path)
+    successor = SharedCounters(tmp_path)
     successor.add(family, ("c",))
     assert len(list(tmp_path.glob("*.values"))) == 3
     sums = total(read_all(tmp_path))
@@ -305,7 +305,7 @@ def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
 def _count_without_room(folder: Path) -> None:
     """Count in a process whose files may not grow, for a while."""
     family = BY_NAME["penstock_fallbacks_total"]
-    tally, names = Tally(folder), Names(folder)
+    tally, names = SharedCounters(folder), LabelValues(folder)
     tally.add(family, (names.of("route", "a"),))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for room in (0, 10):  # nothing of a line, and half of one

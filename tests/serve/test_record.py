@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.capture import Closing, parse
+from penstock.capture import CaptureEnd, parse
 from penstock.gateway.config import Captures
-from penstock.gateway.relay.recording import Asked
+from penstock.gateway.relay.recording import RecordedRequest
 from penstock.http.client import UpstreamError
 from penstock.serve.recording.recorder import Recorder
 from tests.replay.support import until
@@ -36,8 +36,8 @@ class Relay:
         pass
 
 
-def asked(folder: Path, number: int = 1) -> Asked:
-    return Asked(
+def asked(folder: Path, number: int = 1) -> RecordedRequest:
+    return RecordedRequest(
         directory=str(folder),
         at=1_700_000_000.25,
         call=f"req_{number}",
@@ -105,6 +105,6 @@ def test_a_name_tells_when_and_what_and_no_query_is_kept(tmp_path: Path) -> None
     assert capture.header.at == "2023-11-14T22:13:20.250000Z"
     assert capture.header.request is not None
     assert capture.header.request.path == "/v1/chat/completions"
-    assert isinstance(capture.closing, Closing)
+    assert isinstance(capture.closing, CaptureEnd)
     assert (capture.closing.how, capture.header.status) == ("reset", None)
     assert b"secret" not in file.read_bytes()

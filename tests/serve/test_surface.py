@@ -13,15 +13,15 @@ from penstock.core.request import ClientRequest
 from penstock.gateway.billing.ledger import NoLedger
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.pipeline import Attempts, Gateway, Upstream
-from penstock.gateway.calls.routing import Health
+from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import load
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.providers.provider import Provider
 from penstock.serve.responses import error_page
-from penstock.serve.surfaces.answers import AnswerClient
-from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.answers import AnswerSession
+from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.surface import Surface
 
 WORDS = "what-the-client-says"
@@ -30,10 +30,10 @@ WORDS = "what-the-client-says"
 class Defective(Surface[ClientRequest]):
     """A surface with a defect: where it reads a request, where it looks for an answer, or behind its beginning."""
 
-    def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None], place: str) -> None:
+    def __init__(self, calls: dict[CallSession, None], over: Callable[[CallSession], None], place: str) -> None:
         self.name = "chat"
         self._misreads = place == "reads"
-        super().__init__(calls, over, AnswerClient, _answer_in_part if place == "streams" else _answer_not)
+        super().__init__(calls, over, AnswerSession, _answer_in_part if place == "streams" else _answer_not)
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         if self._misreads:
@@ -41,11 +41,11 @@ class Defective(Surface[ClientRequest]):
         return surface_dialect(self.dialect).read_request(body, request.headers, request.path)
 
 
-def _answer_not(_gateway: Gateway, _call: Call, request: ClientRequest, _client: AnswerClient) -> Attempts | None:
+def _answer_not(_gateway: Gateway, _call: Call, request: ClientRequest, _client: AnswerSession) -> Attempts | None:
     raise KeyError(request.fields["messages"])
 
 
-def _answer_in_part(gateway: Gateway, call: Call, request: ClientRequest, client: AnswerClient) -> Attempts | None:
+def _answer_in_part(gateway: Gateway, call: Call, request: ClientRequest, client: AnswerSession) -> Attempts | None:
     client.begin()
     return _answer_not(gateway, call, request, client)
 
@@ -65,10 +65,10 @@ async def ask_twice(place: str, padding: int) -> Outcome:
     told: list[str] = []
     loop.set_exception_handler(lambda _, context: told.append(repr(context)))
     gateway = _gateway()
-    calls: dict[SurfaceClient, None] = {}
+    calls: dict[CallSession, None] = {}
     settled: list[Call] = []
 
-    def over(client: SurfaceClient) -> None:
+    def over(client: CallSession) -> None:
         del calls[client]
         settled.append(client.call)
 
@@ -103,7 +103,7 @@ def _gateway() -> Gateway:
         raise AssertionError(provider)
 
     config = load(Path("/dev/null"), {"OPENAI_API_KEY": "x"})
-    return Gateway(config, nobody, {}, Health(config.retries, lambda: 0.0, lambda: 0.0), NoLedger())
+    return Gateway(config, nobody, {}, TargetHealth(config.retries, lambda: 0.0, lambda: 0.0), NoLedger())
 
 
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "read beside the loop"])

@@ -15,7 +15,7 @@ from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.trace import new_span, trace_of
 from penstock.gateway.config import TelemetrySettings
 from penstock.serve.telemetry.traces import Traces
-from penstock.serve.workers.peers import Siblings
+from penstock.serve.workers.peers import WorkerPeers
 from tests.faults.gateway import Gateway, settings
 from tests.faults.support import wait_until_listening, worker_pids
 from tests.faults.upstream import Upstream
@@ -107,7 +107,7 @@ def test_a_socket_whose_number_another_user_has_is_no_siblings(tmp_path: Path, m
         raise PermissionError  # as for any but root
 
     async def ask() -> list[bytes]:
-        return await Siblings(tmp_path, {}).ask("GET", "/gauges")
+        return await WorkerPeers(tmp_path, {}).ask("GET", "/gauges")
 
     monkeypatch.setattr(os, "kill", forbidden)
     assert asyncio.run(ask()) == []

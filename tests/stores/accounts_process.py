@@ -17,7 +17,7 @@ from typing import Any
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.accounts import now_ms
-from penstock.gateway.limits.admission import Answer, Demand, Grant
+from penstock.gateway.limits.admission import Answer, Grant, Reservation
 from penstock.providers.secret import Secret
 from penstock.stores.accounts.redis import RedisAccounts
 from penstock.stores.accounts.shared_accounts import SharedAccounts
@@ -58,7 +58,7 @@ class Worker:
         id = f"{self.name}-{self.number}"
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         now = now_ms()
-        self.accounts.reserve(self.key, Demand(id, cost, 10, now, now + LASTS_MS), answered.set_result)
+        self.accounts.reserve(self.key, Reservation(id, cost, 10, now, now + LASTS_MS), answered.set_result)
         return id, await answered
 
     async def finish(self, ids: list[str], cost: int) -> None:

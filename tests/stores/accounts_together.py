@@ -7,7 +7,7 @@ import msgspec
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account
-from penstock.stores.accounts.participant import Participant
+from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.storage import Found, StorageError
 
 NOW = 1_794_700_800_000  # 2026-11-15
@@ -95,6 +95,6 @@ class Ledger:
         return sum(cost for cost, _ in self.entries.values())
 
 
-def participant(shelf: Shelf, ledger: Ledger, share: float = 0.25) -> tuple[Participant, Door]:
+def participant(shelf: Shelf, ledger: Ledger, share: float = 0.25) -> tuple[SharedAccountClient, Door]:
     door = Door(shelf)
-    return Participant(door, ledger.ask, share, ledger.clock), door
+    return SharedAccountClient(door, ledger.ask, share, ledger.clock), door

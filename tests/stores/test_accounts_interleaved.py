@@ -8,9 +8,9 @@ import pytest
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account
-from penstock.gateway.limits.admission import Demand
+from penstock.gateway.limits.admission import Reservation
+from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Operation, Reserve, Settle
-from penstock.stores.accounts.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key
 
 LIMITED = key(budget=1000)
@@ -74,9 +74,9 @@ class World:
             self.doors[0].swallowing = True
         self.actors += [Actor(self.books), Actor(self.asks), Actor(self.flushes)]
 
-    def process(self) -> Participant:
+    def process(self) -> SharedAccountClient:
         self.doors.append(SlowDoor(self.shelf, self.pause))
-        return Participant(self.doors[-1], self.ask, 0.25, self.ledger.clock)
+        return SharedAccountClient(self.doors[-1], self.ask, 0.25, self.ledger.clock)
 
     def pause(self) -> None:
         for actor in self.actors:
@@ -122,7 +122,7 @@ class World:
 
 
 def reserve(id: str) -> Operation:
-    return Reserve(LIMITED, Demand(id, 100, 0, NOW, LASTS))
+    return Reserve(LIMITED, Reservation(id, 100, 0, NOW, LASTS))
 
 
 def worlds(swallowing: bool) -> Iterator[tuple[World, list[int]]]:

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.gateway.limits.admission import Demand, Denial, Grant
+from penstock.gateway.limits.admission import Denial, Grant, Reservation
+from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reserve, Settle
-from penstock.stores.accounts.participant import Participant
 from tests.stores.accounts_together import KEY, MONTH, Door, Ledger, Shelf, key, participant
 
 BUDGET = 1000
@@ -33,7 +33,7 @@ class Running:
 class Process:
     """A participant, and its calls that are not booked yet: under way or settled, and in the ledger."""
 
-    accounts: Participant
+    accounts: SharedAccountClient
     door: Door
     calls: dict[str, Running] = field(default_factory=dict)
     unbooked: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Calm(RuleBasedStateMachine):
         id = f"call_{self.number}"
         exposed, under_way = self.exposed(), self.under_way()
         until = self.ledger.now + LASTS_MS
-        answer = self.do(process, Reserve(LIMITED, Demand(id, cost, 10, self.ledger.now, until)))
+        answer = self.do(process, Reserve(LIMITED, Reservation(id, cost, 10, self.ledger.now, until)))
         self.judge(answer, exposed + cost, under_way + 1)
         if isinstance(answer, Grant):
             process.calls[id] = Running(id, cost, until)
@@ -216,7 +216,7 @@ class Storm(Calm):
         for process in self.processes:
             process.accounts.watch()
             now = self.ledger.now
-            process.accounts.apply(KEY, [Reserve(LIMITED, Demand("x", BUDGET * 9, 0, now, now))])
+            process.accounts.apply(KEY, [Reserve(LIMITED, Reservation("x", BUDGET * 9, 0, now, now))])
         account = self.shelf.account()
         assert account
         late = [id for id in {*self.orphans, *self.ghosts} if id in self.ledger.entries]

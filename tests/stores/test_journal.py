@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import BookError
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.journal import Journal, Left, recover
+from penstock.stores.journal import Journal, LeftoverCalls, recover
 
 ROOM = 64_000
 
@@ -21,7 +21,7 @@ def entry(id: str, outcome: str = "completed") -> Entry:
     return Entry(id=id, at_ms=1, model="main/m", outcome=outcome, attempts=(attempt,))  # type: ignore[arg-type]
 
 
-def only(folder: Path) -> Left:
+def only(folder: Path) -> LeftoverCalls:
     lefts = list(recover(folder))
     assert len(lefts) == 1
     return lefts[0]

@@ -15,17 +15,17 @@ from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Filter
 from penstock.gateway.keys.changes import rotate
 from penstock.gateway.keys.keys import digest_of
-from penstock.stores.book.database import Words
+from penstock.stores.book.database import SqlDialect
 from penstock.stores.book.schema import MIGRATIONS
 from tests.stores.entries import FULL, KEY, PLAIN_KEY, entry
 from tests.stores.places import Place, SqlitePlace
 
 
-def _another(_words: Words) -> Sequence[str]:
+def _another(_words: SqlDialect) -> Sequence[str]:
     return ("ALTER TABLE calls ADD COLUMN added BIGINT NOT NULL DEFAULT 7", "CREATE TABLE later (id BIGINT)")
 
 
-def _broken(_words: Words) -> Sequence[str]:
+def _broken(_words: SqlDialect) -> Sequence[str]:
     return ("CREATE TABLE half (id BIGINT)", "CREATE TABLE half (id BIGINT)")
 
 
@@ -56,7 +56,7 @@ def test_one_that_fails_changes_nothing(place: Place) -> None:
     book.close()
 
 
-def _killed(_words: Words) -> Sequence[str]:
+def _killed(_words: SqlDialect) -> Sequence[str]:
     class Statements(list[str]):
         def __iter__(self):  # type: ignore[no-untyped-def]
             yield "CREATE TABLE half (id BIGINT)"

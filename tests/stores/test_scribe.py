@@ -8,13 +8,13 @@ import pytest
 
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
-from penstock.stores.book.writer import Scribe
+from penstock.stores.book.writer import BookWriter
 from tests.stores.places import SqlitePlace
 
 
 def test_it_is_alive_from_its_start_to_its_end(tmp_path: Path) -> None:
     async def run() -> list[bool]:
-        scribe = Scribe(SqlitePlace(tmp_path).open, lambda _booked: None, lambda _keys: None, print)
+        scribe = BookWriter(SqlitePlace(tmp_path).open, lambda _booked: None, lambda _keys: None, print)
         alive = [scribe.alive]
         scribe.start([], 10)
         alive.append(scribe.alive)
@@ -33,7 +33,7 @@ def test_one_that_dies_of_an_error_is_not_alive() -> None:
         raise OSError("nobody can be told")
 
     async def run() -> None:
-        scribe = Scribe(no_book, lambda _booked: None, lambda _keys: None, fail)
+        scribe = BookWriter(no_book, lambda _booked: None, lambda _keys: None, fail)
         scribe.start([], 0.01)
         deadline = time.monotonic() + 10
         while scribe.alive:

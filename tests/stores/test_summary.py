@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from penstock.gateway.billing.book import Book, Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
-from penstock.stores.book.database import Reader, Row, Transaction, Value
+from penstock.stores.book.database import Queryable, Row, Transaction, Value
 from penstock.stores.book.rows import ATTEMPT, CALL, attempt_rows, call_row
 from penstock.stores.book.schema import MIGRATIONS
 from penstock.stores.book.sql_book import SqlBook
 from penstock.stores.book.sqlite import SqliteDatabase
 from penstock.stores.book.time_histogram import BINS, BOUNDS
-from penstock.stores.book.writer import Scribe
+from penstock.stores.book.writer import BookWriter
 from tests.stores.entries import DAY_MS, FULL, entry
 from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR, entries
 from tests.stores.places import Place, SqlitePlace
@@ -172,7 +172,7 @@ def test_several_processes_may_sum_up_and_book_at_once(place: Place, book: Book)
 def test_all_that_is_looked_at_together_is_of_one_moment(place: Place) -> None:
     one, other = place.open(), place.open()
 
-    def look(reader: Reader) -> Sequence[Row]:
+    def look(reader: Queryable) -> Sequence[Row]:
         before = reader.fetch("SELECT COUNT(*) FROM calls")
         other.append([entry("meanwhile")])
         assert reader.fetch("SELECT COUNT(*) FROM calls") == before
@@ -196,7 +196,7 @@ def test_the_scribe_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
     place, said = SqlitePlace(tmp_path), list[str]()
 
     async def run() -> None:
-        scribe = Scribe(place.open, lambda _booked: None, lambda _keys: None, said.append)
+        scribe = BookWriter(place.open, lambda _booked: None, lambda _keys: None, said.append)
         scribe.start((), 10)
         scribe.put(calls(2_100))
         try:

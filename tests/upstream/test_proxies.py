@@ -7,13 +7,13 @@ import pytest
 from penstock.http.limits import UpstreamLimits
 from penstock.http.pool import Pool
 from penstock.http.sockets import Proxy
-from penstock.upstream.remote import Endpoint, Remote
+from penstock.upstream.remote import Remote, RemoteEndpoint
 
 PROXY = "http://proxy.example:3128"
 
 
-def endpoint(url: str, **environment: str) -> Endpoint:
-    async def make() -> Endpoint:
+def endpoint(url: str, **environment: str) -> RemoteEndpoint:
+    async def make() -> RemoteEndpoint:
         return Remote(Pool(UpstreamLimits()), environment).endpoint(url, {})
 
     return asyncio.run(make())

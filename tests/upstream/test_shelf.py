@@ -8,7 +8,7 @@ import pytest
 
 from penstock.http.client import UpstreamConnection
 from penstock.http.limits import UpstreamLimits
-from penstock.http.pool import Origin, Pool, Shelf
+from penstock.http.pool import IdleConnections, Origin, Pool
 
 LIMITS = UpstreamLimits(idle_s=50.0, max_age_s=300.0, max_idle=2)
 
@@ -22,7 +22,7 @@ class Workshop:
         self.later_s = 0.0
         self.gone = asyncio.Event()
         self.connections: set[UpstreamConnection] = set()
-        self.shelf = Shelf(LIMITS, lambda: self._loop.time() + self.later_s, self.connections)
+        self.shelf = IdleConnections(LIMITS, lambda: self._loop.time() + self.later_s, self.connections)
 
     async def connection(self) -> UpstreamConnection:
         near, far = socket.socketpair()

@@ -20,7 +20,7 @@ _MORE = """\
   penstock.toml (docs/configuration.md), and start again."""
 
 
-class Page(Struct, frozen=True):
+class PageLink(Struct, frozen=True):
     """The page: where the admin API is, a link that opens it, and what to type for another one."""
 
     admin: str = ""
@@ -28,9 +28,9 @@ class Page(Struct, frozen=True):
     command: str = "penstock open"
 
 
-def banner(config: Config, port: int, environment: Mapping[str, str], page: Page | None = None) -> str:
+def banner(config: Config, port: int, environment: Mapping[str, str], page: PageLink | None = None) -> str:
     """What is said on a terminal once the port is open."""
-    page = page or Page()
+    page = page or PageLink()
     lines = _listening(config, port, page)
     if page.link:
         lines.append(f"penstock has a page: {page.link}   (once, for 15 minutes; then: {page.command})")
@@ -43,7 +43,7 @@ def banner(config: Config, port: int, environment: Mapping[str, str], page: Page
     return "\n".join(lines)
 
 
-def announcement(config: Config, port: int, environment: Mapping[str, str], page: Page) -> list[str]:
+def announcement(config: Config, port: int, environment: Mapping[str, str], page: PageLink) -> list[str]:
     """What the log says once the port is open: without a link to the page, which would let in whoever reads the log."""
     lines = _listening(config, port, page)
     if page.link:
@@ -57,7 +57,7 @@ def announcement(config: Config, port: int, environment: Mapping[str, str], page
     return lines
 
 
-def _listening(config: Config, port: int, page: Page) -> list[str]:
+def _listening(config: Config, port: int, page: PageLink) -> list[str]:
     host = config.server.address.host
     names = ", ".join(sorted(config.providers))
     by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"

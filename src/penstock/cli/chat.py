@@ -51,7 +51,9 @@ def command(model: str | None, url: str | None, key: str, file: Path | None, **f
                             1  it is not; standard error says why
                             2  nothing was asked: the configuration, or the input
     """
-    from penstock.cli.chat_ui.run import Wanted, run  # noqa: PLC0415 - half a gateway, of which --help needs nothing
+    from penstock.cli.chat_ui.run import ChatOptions, run  # noqa: PLC0415 - half a gateway, of which --help needs nothing
 
-    wanted = Wanted(model=model, url=url, key=key, file=file, as_json=flags["as_json"], history=not flags["no_history"])
+    wanted = ChatOptions(
+        model=model, url=url, key=key, file=file, as_json=flags["as_json"], history=not flags["no_history"]
+    )
     sys.exit(run(wanted))

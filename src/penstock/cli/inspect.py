@@ -12,14 +12,14 @@ from penstock.cli.inspection import plain
 from penstock.cli.inspection.annotations import marks
 from penstock.cli.inspection.content_parts import describe_part
 from penstock.cli.inspection.loss_counts import count_losses, takes_client
-from penstock.cli.inspection.stream_file import KEPT, Reading, read_all, takes_dialect, takes_files
+from penstock.cli.inspection.stream_file import KEPT, ReadStream, read_all, takes_dialect, takes_files
 from penstock.cli.inspection.summary import summarize
-from penstock.cli.inspection.timing import Times
+from penstock.cli.inspection.timing import StreamTiming
 from penstock.cli.text import to_json
 from penstock.providers.evidence import guess
 
 # Shows a stream, with its losses for clients of a dialect; the last says whether it is one of several.
-Show: TypeAlias = Callable[[Reading, str | None, bool], None]
+Show: TypeAlias = Callable[[ReadStream, str | None, bool], None]
 _PLACE = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
@@ -68,7 +68,7 @@ def command(
     ctx.exit(status)
 
 
-def describe(reading: Reading, client: str | None = None) -> dict[str, object]:
+def describe(reading: ReadStream, client: str | None = None) -> dict[str, object]:
     """What `--json` prints of one stream; with its losses for clients of a dialect, if one is named."""
     completion, spot = reading.completion, reading.spots()
     usage, fault = completion.usage, completion.fault
@@ -99,7 +99,7 @@ def _describe_marks(data: bytes, dialect: str) -> dict[str, object]:
     return {"findings": found, "findings_left_off": left_off, "text": data.decode("latin-1")}
 
 
-def _describe_capture(capture: Capture, times: Times | None) -> dict[str, object]:
+def _describe_capture(capture: Capture, times: StreamTiming | None) -> dict[str, object]:
     header, closing = capture.header, capture.closing
     return {
         **_fields(header, "at", "call", "attempt", "provider", "model", "dialect", "status"),
@@ -127,26 +127,26 @@ def _fields(value: object, *names: str) -> dict[str, object]:
     return {name: getattr(value, name) for name in names}
 
 
-def _status(reading: Reading) -> int:
+def _status(reading: ReadStream) -> int:
     if reading.unreadable:
         return UNREADABLE
     return COMPLETED if reading.completion.ending == "completed" else INCOMPLETE
 
 
-def _show_json(reading: Reading, client: str | None, _one_of_several: bool) -> None:
+def _show_json(reading: ReadStream, client: str | None, _one_of_several: bool) -> None:
     click.echo(to_json(describe(reading, client)))
 
 
-def _show_findings(reading: Reading, client: str | None, _one_of_several: bool) -> None:
+def _show_findings(reading: ReadStream, client: str | None, _one_of_several: bool) -> None:
     assert reading.data is not None
     click.echo(to_json(describe(reading, client) | _describe_marks(reading.data, reading.dialect.dialect)))
 
 
-def _show_plain(reading: Reading, client: str | None, one_of_several: bool) -> None:
+def _show_plain(reading: ReadStream, client: str | None, one_of_several: bool) -> None:
     click.echo(plain.render(summarize(reading, client), headed=one_of_several), nl=False)
 
 
-def _show_pretty(reading: Reading, client: str | None, one_of_several: bool) -> None:
+def _show_pretty(reading: ReadStream, client: str | None, one_of_several: bool) -> None:
     from penstock.cli.inspection import pretty  # noqa: PLC0415 - rich takes as long to import as all the rest
 
     pretty.show(summarize(reading, client), headed=one_of_several)

@@ -11,7 +11,7 @@ import click
 from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, money
-from penstock.cli.ledger_options import Asked, config_option, named, reading, takes_filter
+from penstock.cli.ledger_options import EntryQuery, config_option, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.losses import LOSSES
@@ -64,7 +64,7 @@ _ATTEMPTS = (
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is booked, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per call.")
 @click.pass_context
-def command(ctx: click.Context, asked: Asked, number: int, *, follow: bool, as_json: bool) -> None:
+def command(ctx: click.Context, asked: EntryQuery, number: int, *, follow: bool, as_json: bool) -> None:
     """List the calls in the ledger, the newest last. A call is in it once it is settled."""
     if ctx.invoked_subcommand is not None:
         return

@@ -22,7 +22,7 @@ from penstock.stores.book.open import open_book
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Asked(Struct, frozen=True):
+class EntryQuery(Struct, frozen=True):
     """Which entries are asked for, by the options; `keys` are ids or names."""
 
     file: Path | None
@@ -78,7 +78,7 @@ def takes_filter(function: F) -> F:
 
     @wraps(function)
     def taking(*arguments: Any, **named: Any) -> Any:
-        asked = Asked(**{field: named.pop(field) for field in Asked.__struct_fields__})
+        asked = EntryQuery(**{field: named.pop(field) for field in EntryQuery.__struct_fields__})
         return function(*arguments, asked=asked, **named)
 
     for option in reversed(_OPTIONS):

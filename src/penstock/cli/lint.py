@@ -3,7 +3,7 @@
 import click
 
 from penstock.cli.inspection.explain import FOUND_BY
-from penstock.cli.inspection.findings import Linted, Severity, lint
+from penstock.cli.inspection.findings import LintResult, Severity, lint
 from penstock.cli.inspection.reports import REPORTS
 from penstock.cli.inspection.stream_file import read_all, takes_dialect, takes_files
 from penstock.cli.text import counted, one_line
@@ -37,7 +37,7 @@ def command(ctx: click.Context, files: tuple[str, ...], *, form: str, dialect: s
                   1  there are errors
                   2  a file could not be read at all
     """
-    linted: list[Linted] = []
+    linted: list[LintResult] = []
     unreadable = 0
     for reading in read_all(files, dialect=dialect):
         if reading is None or reading.unreadable:

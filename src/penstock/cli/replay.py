@@ -11,11 +11,11 @@ from penstock.cli.inspection.stream_file import takes_dialect
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
 from penstock.errors import ListenError, PenstockError
-from penstock.replay.faults import ON_DEMAND, PlannedFault, parse_fault, usage
+from penstock.replay.faults import ON_DEMAND, InjectedFault, parse_fault, usage
 from penstock.replay.library import EVERY_PICK, Library, Pick, load
 from penstock.replay.pieces import Split
-from penstock.replay.playback import Rendition, parse_speed
-from penstock.replay.styles import Manner
+from penstock.replay.playback import PlaybackOptions, parse_speed
+from penstock.replay.styles import ProviderStyle
 from penstock.replay.styles.catalog import manner, names
 
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
@@ -26,8 +26,8 @@ class _Options(TypedDict):
 
     speed: float
     split: Split
-    manner: Manner | None
-    faults: tuple[PlannedFault, ...]
+    manner: ProviderStyle | None
+    faults: tuple[InjectedFault, ...]
 
 
 def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
@@ -37,14 +37,14 @@ def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(f"{value!r} {error}", ctx, parameter) from None
 
 
-def _parse_manner(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Manner | None:
+def _parse_manner(ctx: click.Context, parameter: click.Parameter, value: str | None) -> ProviderStyle | None:
     try:
         return None if value is None else manner(value)
     except PenstockError as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-def _parse_faults(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[PlannedFault, ...]:
+def _parse_faults(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[InjectedFault, ...]:
     try:
         return tuple(map(parse_fault, values))
     except PenstockError as error:
@@ -122,7 +122,7 @@ def command(
 
     library = _load(paths, (pick,) if pick else EVERY_PICK, dialect)
     log = Log(sys.stderr.fileno(), pretty=True)
-    rendition = Rendition(**options)
+    rendition = PlaybackOptions(**options)
     _tell_what_does_not_apply(library, rendition)
     try:
         status = run(
@@ -149,7 +149,7 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None)
     return library
 
 
-def _tell_what_does_not_apply(library: Library, rendition: Rendition) -> None:
+def _tell_what_does_not_apply(library: Library, rendition: PlaybackOptions) -> None:
     """Manners, and faults in what events say, are of one dialect: say which captures are played without them."""
     dialects = library.dialects
     for name, count in dialects.items():
@@ -160,7 +160,7 @@ def _tell_what_does_not_apply(library: Library, rendition: Rendition) -> None:
             click.echo(f"penstock: {message}; played without", err=True)
 
 
-def _announce(library: Library, rendition: Rendition, host: str, port: int) -> None:
+def _announce(library: Library, rendition: PlaybackOptions, host: str, port: int) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
     models = ", ".join(library.models[:5]) or "not named"
     more = f" and {len(library.models) - 5} more" if len(library.models) > 5 else ""
@@ -176,7 +176,7 @@ def _dialects(library: Library) -> Iterable[str]:
             yield f"; {counted(count, 'capture')} of {name} at {surface_dialect(name).path}"
 
 
-def _changes(rendition: Rendition) -> Iterable[str]:
+def _changes(rendition: PlaybackOptions) -> Iterable[str]:
     """What is not as it was recorded."""
     if rendition.manner is not None:
         yield f"; as {rendition.manner.name}"

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from penstock.cli.banner import Page, announcement, banner
+from penstock.cli.banner import PageLink, announcement, banner
 from penstock.cli.fetching import echo, obtain
 from penstock.cli.invocation import invocation
 from penstock.errors import BookError, ConfigError, ListenError
@@ -67,7 +67,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         obtain(config, os.environ, echo if pretty else partial(write_now, sys.stderr.fileno(), pretty=False))
 
     def ready(bound: int, admin: str, link: str) -> list[str]:
-        page = Page(admin, link, invocation("open", *(("--config", str(file)) if file is not None else ())))
+        page = PageLink(admin, link, invocation("open", *(("--config", str(file)) if file is not None else ())))
         if not pretty:
             return announcement(config, bound, os.environ, page)
         text = banner(config, bound, os.environ, page)

@@ -8,7 +8,7 @@ from typing import cast, get_args
 import click
 
 from penstock.cli.amounts import dollars, money
-from penstock.cli.ledger_options import Asked, named, reading, takes_filter
+from penstock.cli.ledger_options import EntryQuery, named, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow
@@ -34,7 +34,7 @@ _HEADS = {"cache_write": "cache write"}
 @takes_filter
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def command(asked: Asked, by: str, *, as_json: bool, as_csv: bool) -> None:
+def command(asked: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     """Sum up the calls in the ledger: tokens, and what they cost.
 
     Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a

@@ -80,7 +80,7 @@ def _has_borders(event: Event) -> bool:
     return isinstance(event, BlockStart) or (isinstance(event, ToolCallStart) and event.block is not None)
 
 
-class _Call:
+class _OpenToolCall:
     """A tool call that has begun: its block, and how far its arguments have come."""
 
     def __init__(self, start: ToolCallStart, block: int) -> None:
@@ -105,7 +105,7 @@ class _ChoiceBlocks:
         self._next = 0
         self._kind: BlockKind | None = None  # of the open block, if that is no call
         self._block = 0  # its number
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _OpenToolCall] = {}
         self._open_calls: list[int] = []
         self._waiting: list[_Content] = []
         self._waiting_size = 0
@@ -195,7 +195,7 @@ class _ChoiceBlocks:
     def _open_call(self, event: ToolCallStart, out: list[Event]) -> None:
         self._end_text(out)
         block = self._number()
-        self._calls[event.call] = _Call(event, block)
+        self._calls[event.call] = _OpenToolCall(event, block)
         self._open_calls.append(event.call)
         out.append(structs.replace(event, block=block))
 

@@ -126,7 +126,7 @@ def _scanned(body: bytes) -> list[Member]:
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)  # of any length
     members: list[Member] = []
     # Offsets count characters here; those of bytes are added up piece by piece.
-    place = _Place(text)
+    place = _ByteOffset(text)
     position = _end_of(r"\s*\{\s*", text, 0)
     while text[position] != "}":
         if members:
@@ -141,7 +141,7 @@ def _scanned(body: bytes) -> list[Member]:
     return members
 
 
-class _Place:
+class _ByteOffset:
     """Counts the bytes before a character, for places that only grow."""
 
     def __init__(self, text: str) -> None:

@@ -20,7 +20,7 @@ Role: TypeAlias = Literal["user", "assistant", "system"]
 ToolChoiceMode: TypeAlias = Literal["auto", "none", "required", "tool", "allowed"]
 
 
-class Turn(Struct, frozen=True, gc=False):
+class Message(Struct, frozen=True, gc=False):
     """One turn of the conversation. The results of tools are parts of a `user` turn.
 
     A `system` turn is an instruction in the middle of the conversation, and keeps its place there.
@@ -98,7 +98,7 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     model: str
     stream: bool = False
     system: tuple[Part, ...] = ()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[Message, ...] = ()
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_calls: bool | None = None

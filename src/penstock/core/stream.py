@@ -42,7 +42,7 @@ class Failed(NamedTuple):
     usage: Usage | None
 
 
-class Reader(Protocol):
+class EventReader(Protocol):
     """Makes events of bytes: a `StreamReader`, or a stage that stands before it and changes or watches its events."""
 
     @property

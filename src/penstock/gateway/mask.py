@@ -79,9 +79,9 @@ class Secrets:
                     first = min(first, view.place(len(view.text) - size))
         return first
 
-    def _views(self, text: str) -> "Iterator[_View]":
+    def _views(self, text: str) -> "Iterator[_UnescapedText]":
         """The text as it is; and with its escapes undone, once, twice, as long as there are any."""
-        view: _View | None = _View(text, [0], [0]) if self._forms else None
+        view: _UnescapedText | None = _UnescapedText(text, [0], [0]) if self._forms else None
         for _ in range(_ROUNDS):
             if view is None:
                 return
@@ -91,7 +91,7 @@ class Secrets:
             yield view
 
 
-class _View(NamedTuple):
+class _UnescapedText(NamedTuple):
     """A text in which escapes were undone; it knows where each of its characters stood.
 
     It has pieces, of which `starts` are the places in it and `stood` those in the text before. Each second one was an
@@ -101,7 +101,7 @@ class _View(NamedTuple):
     text: str
     starts: list[int]
     stood: list[int]
-    before: "_View | None" = None
+    before: "_UnescapedText | None" = None
     cut: int | None = None
 
     def place(self, at: int) -> int:
@@ -110,7 +110,7 @@ class _View(NamedTuple):
         stood = self.stood[piece] + (0 if piece % 2 else at - self.starts[piece])
         return stood if self.before is None else self.before.place(stood)
 
-    def undone(self) -> "_View | None":
+    def undone(self) -> "_UnescapedText | None":
         """The text with its escapes undone once more; None if it has none."""
         pieces, starts, stood = [], [0], [0]
         size = at = 0
@@ -127,7 +127,7 @@ class _View(NamedTuple):
         if not pieces:
             return None
         text = "".join([*pieces, self.text[at:]])
-        return _View(text, starts, stood, self, None if cut is None else self.place(cut))
+        return _UnescapedText(text, starts, stood, self, None if cut is None else self.place(cut))
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
@@ -201,7 +201,7 @@ def _forms(secret: str) -> Iterator[str]:
     yield from (secret, encode_basestring(secret)[1:-1], quote(data, safe=""))
     # What escapes that stand for bytes, and for halves of characters, come to one by one.
     yield from (data.decode("latin-1"), "".join(map(_halves, secret)))
-    undone = _View(secret, [0], [0]).undone()
+    undone = _UnescapedText(secret, [0], [0]).undone()
     if undone is not None and undone.text:
         yield undone.text
     for before in range(3):

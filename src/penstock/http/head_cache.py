@@ -1,4 +1,4 @@
-"""KnownHead: the head of a request that was read before. Clients send the same one again and again on a connection.
+"""CachedHead: the head of a request that was read before. Clients send the same one again and again on a connection.
 
 Only the digits of its Content-Length change. Where all other bytes are the same, so is what they mean: nothing of it is
 parsed or checked once more.
@@ -30,7 +30,7 @@ _MAX_HELD = 65_536
 _MAX_DIGITS = 15
 
 
-class KnownHead:
+class CachedHead:
     """A head, and the request that it is, but for the body."""
 
     __slots__ = ("_at", "_before", "_behind", "_form", "_max_body", "_rest", "request")
@@ -61,9 +61,9 @@ class KnownHead:
         return same and len(data) - end - self._rest < int(digits) <= min(self._max_body, _MAX_HELD)
 
 
-def known_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> KnownHead | None:
+def known_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> CachedHead | None:
     """What is kept of a request that was read from `data` and from nothing else; None if its head is not plain."""
     found = _PLAIN.match(data, 0, min(_MAX_KEPT, limits.max_head - _MAX_DIGITS))
     if found is None or not request.keep_alive or len(data) - found.end() != int(found[2]):
         return None
-    return KnownHead(found[1], found[3], request, limits.max_body)
+    return CachedHead(found[1], found[3], request, limits.max_body)

@@ -44,7 +44,7 @@ async def resolve(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-class Shelf:
+class IdleConnections:
     """The connections to one origin that wait for the next request."""
 
     def __init__(self, limits: UpstreamLimits, time: Callable[[], float], connections: set[UpstreamConnection]) -> None:
@@ -90,15 +90,15 @@ class Pool:
         self._limits = limits
         self._tls = tls
         self._resolve = resolver
-        self._shelves: dict[Origin, Shelf] = {}
+        self._shelves: dict[Origin, IdleConnections] = {}
         self.connections: set[UpstreamConnection] = set()
         self._closed = False
 
-    def shelf(self, origin: Origin) -> Shelf:
+    def shelf(self, origin: Origin) -> IdleConnections:
         """Where connections to the origin are kept."""
         shelf = self._shelves.get(origin)
         if shelf is None:
-            shelf = self._shelves[origin] = Shelf(self._limits, self._loop.time, self.connections)
+            shelf = self._shelves[origin] = IdleConnections(self._limits, self._loop.time, self.connections)
             if self._closed:
                 shelf.close()
         return shelf

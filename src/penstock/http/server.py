@@ -23,7 +23,7 @@ import httptools
 
 from penstock.http.deadline import Deadline
 from penstock.http.exchange import REASONS, Exchange, HttpRequest
-from penstock.http.head_cache import KnownHead, known_head
+from penstock.http.head_cache import CachedHead, known_head
 from penstock.http.limits import FrontLimits
 from penstock.http.sockets import authority
 
@@ -77,7 +77,7 @@ class ServerConnection(asyncio.Protocol):
         self.closing = False
         self.peer = ""
         # Of the last request, while nothing came behind it but the part of one that has the same head.
-        self._known: KnownHead | None = None
+        self._known: CachedHead | None = None
         self._held = b""
         # The request that is being parsed.
         self._parser = httptools.HttpRequestParser(self)
@@ -249,7 +249,7 @@ class ServerConnection(asyncio.Protocol):
         self._held = data
         self._waiting, self._head_bytes = ("body", len(data)) if data else ("head", 0)
 
-    def _take_rest(self, known: KnownHead, data: bytes) -> None:
+    def _take_rest(self, known: CachedHead, data: bytes) -> None:
         data = self._held + data
         body = known.body_of(data)
         if body is None and known.begins(data):

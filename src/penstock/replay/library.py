@@ -36,7 +36,7 @@ EVERY_PICK: tuple[Pick, ...] = ("request", "model", "turn")
 _TELLING_BYTES = 65_536
 
 
-class Entry(Struct, frozen=True):
+class LibraryCapture(Struct, frozen=True):
     """One capture: its file, the names of its model, what its request was, if that is known, and its dialect."""
 
     path: Path
@@ -50,10 +50,10 @@ class Entry(Struct, frozen=True):
         return self.path.name
 
 
-class Choice(Struct, frozen=True):
+class ChosenCapture(Struct, frozen=True):
     """A capture that was chosen, and why."""
 
-    entry: Entry
+    entry: LibraryCapture
     why: Pick
 
 
@@ -61,7 +61,10 @@ class Library:
     """The captures that there are. Which of several is next is all that changes in it."""
 
     def __init__(
-        self, entries: Sequence[Entry], picks: Sequence[Pick] = EVERY_PICK, left_out: Counter[str] | None = None
+        self,
+        entries: Sequence[LibraryCapture],
+        picks: Sequence[Pick] = EVERY_PICK,
+        left_out: Counter[str] | None = None,
     ) -> None:
         self.entries = tuple(entries)
         self.picks = tuple(picks)
@@ -84,7 +87,7 @@ class Library:
         entries = (entry for entry in self.entries if dialect in (None, entry.dialect))
         return tuple(dict.fromkeys(entry.models[0] for entry in entries if entry.models))
 
-    def choose(self, body: bytes, path: str = "", dialect: str = DEFAULT_DIALECT) -> Choice | None:
+    def choose(self, body: bytes, path: str = "", dialect: str = DEFAULT_DIALECT) -> ChosenCapture | None:
         """The capture that answers a request of that dialect; None if there is none."""
         fields, model = fields_of(body), model_of_request(body, path, dialect)
         entries = [entry for entry in self.entries if entry.dialect == dialect]
@@ -99,11 +102,11 @@ class Library:
             if found:
                 turn = (dialect, pick, key)
                 self._turns[turn] += 1
-                return Choice(found[(self._turns[turn] - 1) % len(found)], pick)
+                return ChosenCapture(found[(self._turns[turn] - 1) % len(found)], pick)
         return None
 
 
-class Unusable(Struct, frozen=True):
+class UnusableCapture(Struct, frozen=True):
     """A file that is not in the library, and why. `named`: whether it was asked for by its own name."""
 
     path: Path
@@ -118,15 +121,15 @@ def load(
     dialects: Collection[str] | None = None,
     read_as: str | None = None,
     assumed: str = DEFAULT_DIALECT,
-) -> tuple[Library, list[Unusable]]:
+) -> tuple[Library, list[UnusableCapture]]:
     """Index files, and the files of directories; what is no good is left out, and told.
 
     Captures of other dialects than these, if any are given, are left out and counted. All are taken for captures of
     `read_as`, if that is given; those in which nothing tells the dialect, for captures of the `assumed` one.
     """
-    entries: list[Entry] = []
+    entries: list[LibraryCapture] = []
     left_out: Counter[str] = Counter()
-    unusable: list[Unusable] = []
+    unusable: list[UnusableCapture] = []
     for path, named in _files(paths, unusable):
         try:
             entry = index(path, read_as, assumed)
@@ -135,13 +138,13 @@ def load(
             else:
                 left_out[entry.dialect] += 1
         except OSError as error:
-            unusable.append(Unusable(path, error.strerror or str(error), named))
+            unusable.append(UnusableCapture(path, error.strerror or str(error), named))
         except CaptureError as error:
-            unusable.append(Unusable(path, str(error), named))
+            unusable.append(UnusableCapture(path, str(error), named))
     return Library(entries, picks, left_out), unusable
 
 
-def _files(paths: Iterable[Path], unusable: list[Unusable]) -> Iterator[tuple[Path, bool]]:
+def _files(paths: Iterable[Path], unusable: list[UnusableCapture]) -> Iterator[tuple[Path, bool]]:
     for path in paths:
         if not path.is_dir():
             yield path, True
@@ -149,12 +152,12 @@ def _files(paths: Iterable[Path], unusable: list[Unusable]) -> Iterator[tuple[Pa
         try:
             listed = sorted(path.iterdir())
         except OSError as error:
-            unusable.append(Unusable(path, error.strerror or str(error), named=True))
+            unusable.append(UnusableCapture(path, error.strerror or str(error), named=True))
             continue
         yield from ((file, False) for file in listed if file.suffix in SUFFIXES and file.is_file())
 
 
-def index(path: Path, read_as: str | None = None, assumed: str = DEFAULT_DIALECT) -> Entry:
+def index(path: Path, read_as: str | None = None, assumed: str = DEFAULT_DIALECT) -> LibraryCapture:
     """What has to be known of a file to choose it."""
     capture = parse(path.read_bytes())
     header, found = capture.header, dialect_of(capture)
@@ -163,7 +166,7 @@ def index(path: Path, read_as: str | None = None, assumed: str = DEFAULT_DIALECT
     names.append("" if header.model else _model_of(capture, dialect))
     body = header.request.body if header.request is not None else None
     request = request_key(body, dialect) if isinstance(body, dict) else b""
-    return Entry(Path(os.path.abspath(path)), tuple(filter(None, names)), request, dialect)
+    return LibraryCapture(Path(os.path.abspath(path)), tuple(filter(None, names)), request, dialect)
 
 
 def request_key(fields: dict[str, object], dialect: str) -> bytes:

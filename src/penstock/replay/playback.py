@@ -17,15 +17,15 @@ from penstock.replay.faults import (
     ERROR_CODE,
     ERROR_MESSAGE,
     ON_DEMAND,
+    InjectedFault,
     Piece,
-    PlannedFault,
-    Script,
+    ScriptedResponse,
     ScriptEnding,
     spoil,
 )
 from penstock.replay.pieces import Split, pieces_of, split_up
 from penstock.replay.rewrite import rewrite
-from penstock.replay.styles import Manner, mimic_error
+from penstock.replay.styles import ProviderStyle, mimic_error
 
 AS_FAST_AS_POSSIBLE = math.inf
 # Pieces leave at least this far apart, where time counts at all: nearer ones would reach the peer in one read.
@@ -69,7 +69,7 @@ class Playback(Struct, frozen=True, kw_only=True):
     """Why nothing is played: no capture answers the request."""
 
 
-class Rendition(Struct, frozen=True, kw_only=True):
+class PlaybackOptions(Struct, frozen=True, kw_only=True):
     """How captures are played: how fast, in which pieces, in whose manner, and how broken.
 
     Manners, and faults in what events say, are of one dialect. Captures of another are played without them.
@@ -77,12 +77,12 @@ class Rendition(Struct, frozen=True, kw_only=True):
 
     speed: float = 1.0
     split: Split = "reads"
-    manner: Manner | None = None
-    faults: tuple[PlannedFault, ...] = ()
+    manner: ProviderStyle | None = None
+    faults: tuple[InjectedFault, ...] = ()
     dialect: str = DEFAULT_DIALECT
     """That of the captures, and of errors in their place."""
 
-    def of(self, dialect: str) -> "Rendition":
+    def of(self, dialect: str) -> "PlaybackOptions":
         """The same for captures of a dialect, without what does not apply to them."""
         return structs.replace(
             self,
@@ -98,12 +98,12 @@ class Rendition(Struct, frozen=True, kw_only=True):
         return manner + [f"--fault {fault.name}" for fault in self.faults if fault not in left.faults]
 
 
-AS_RECORDED = Rendition()
+AS_RECORDED = PlaybackOptions()
 
 
 def playback_of(
     capture: Capture,
-    rendition: Rendition = AS_RECORDED,
+    rendition: PlaybackOptions = AS_RECORDED,
     chance: random.Random | None = None,
     *,
     include_usage: bool = True,
@@ -143,7 +143,7 @@ def parse_speed(text: str) -> float:
     return float(found[1])
 
 
-def _body(capture: Capture, manner: Manner | None, *, include_usage: bool) -> tuple[list[Piece], dict[str, str]]:
+def _body(capture: Capture, manner: ProviderStyle | None, *, include_usage: bool) -> tuple[list[Piece], dict[str, str]]:
     """The body and its headers. An error with a status of its own has no manner: it is played as it was."""
     pieces, headers = pieces_of(capture), _headers(capture)
     if manner is not None and capture.header.status == _OK:
@@ -153,11 +153,11 @@ def _body(capture: Capture, manner: Manner | None, *, include_usage: bool) -> tu
     return pieces, headers
 
 
-def _spoiled(playback: Playback, rendition: Rendition) -> Playback:
+def _spoiled(playback: Playback, rendition: PlaybackOptions) -> Playback:
     """The answer with the faults in it. Where no answer ever began there is nothing to break."""
     if playback.status is None:
         return playback
-    script = Script(tuple(playback.pieces), _ENDINGS[playback.ending], playback.status, playback.headers)
+    script = ScriptedResponse(tuple(playback.pieces), _ENDINGS[playback.ending], playback.status, playback.headers)
     if rendition.manner is not None:
         script = structs.replace(script, error=mimic_error(ERROR_MESSAGE, ERROR_CODE, rendition.manner))
     surface = find_dialect(rendition.dialect).surface

@@ -20,12 +20,12 @@ from penstock.core.events import (
 )
 from penstock.core.stream import StreamReader
 from penstock.replay.faults import Piece
-from penstock.replay.styles import Manner, mimic
+from penstock.replay.styles import ProviderStyle, mimic
 
 _PROVIDERS_OWN = "provider-error"
 
 
-class _Heard(Struct):
+class _ReadEvent(Struct):
     """What was said by when: how many characters after each piece that brought an event, and the times of those."""
 
     events: list[Event] = []
@@ -33,7 +33,7 @@ class _Heard(Struct):
     times: list[float] = []
 
 
-def rewrite(pieces: list[Piece], manner: Manner, *, include_usage: bool) -> list[Piece] | None:
+def rewrite(pieces: list[Piece], manner: ProviderStyle, *, include_usage: bool) -> list[Piece] | None:
     """The body in that manner, one piece for each event; None where it holds no answer: a page, or nothing at all."""
     heard = _hear(pieces)
     # Where bytes could not be read, that was found by us. No provider says it.
@@ -43,8 +43,8 @@ def rewrite(pieces: list[Piece], manner: Manner, *, include_usage: bool) -> list
     return _timed(mimic(events, manner, include_usage=include_usage), heard)
 
 
-def _hear(pieces: list[Piece]) -> _Heard:
-    heard, reader = _Heard(), StreamReader()
+def _hear(pieces: list[Piece]) -> _ReadEvent:
+    heard, reader = _ReadEvent(), StreamReader()
     now_s, said = 0.0, 0
     for piece in pieces:
         now_s += piece.after_s
@@ -60,7 +60,7 @@ def _hear(pieces: list[Piece]) -> _Heard:
     return heard
 
 
-def _timed(written: list[bytes], heard: _Heard) -> list[Piece]:
+def _timed(written: list[bytes], heard: _ReadEvent) -> list[Piece]:
     pieces: list[Piece] = []
     reader = StreamReader()
     said, before_s = 0, 0.0

@@ -23,7 +23,7 @@ from penstock.errors import CaptureError
 from penstock.http.client import Receiver, UpstreamError
 from penstock.replay.faults import Piece
 from penstock.replay.library import Library, fields_of, model_of_request
-from penstock.replay.playback import AS_RECORDED, Playback, Rendition, playback_of
+from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
 
 # No capture answers a request.
 NO_CAPTURE: ErrorCode = "capture_not_found"
@@ -141,7 +141,7 @@ class Player:
             self._timer = None
 
 
-class Played(Struct, frozen=True):
+class PlayedCapture(Struct, frozen=True):
     """What is played for a request: the name of the capture, and by what it was chosen."""
 
     playback: Playback
@@ -149,14 +149,16 @@ class Played(Struct, frozen=True):
     why: str = ""
 
 
-Ask: TypeAlias = Callable[[bytes, Callable[[Played], None]], None]
+Ask: TypeAlias = Callable[[bytes, Callable[[PlayedCapture], None]], None]
 """Finds what is played for the body of a request, and tells it."""
 
 
 class Replay:
     """An upstream that answers from a library of captures. As a provider, it speaks one dialect."""
 
-    def __init__(self, library: Library, rendition: Rendition = AS_RECORDED, dialect: str = DEFAULT_DIALECT) -> None:
+    def __init__(
+        self, library: Library, rendition: PlaybackOptions = AS_RECORDED, dialect: str = DEFAULT_DIALECT
+    ) -> None:
         self._library = library
         self._rendition = rendition
         self._dialect = dialect
@@ -177,27 +179,27 @@ class Replay:
         """Whether there is a capture of a model."""
         return any(model in entry.models for entry in self._library.entries)
 
-    def ask(self, dialect: str, path: str, body: bytes, then: Callable[[Played], None]) -> None:
+    def ask(self, dialect: str, path: str, body: bytes, then: Callable[[PlayedCapture], None]) -> None:
         """Find what is played for a request, in a thread; `then` is told in the event loop."""
         found = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, dialect, path, body)
         found.add_done_callback(lambda done: then(done.result()))
 
-    def _answer(self, dialect: str, path: str, body: bytes) -> Played:
+    def _answer(self, dialect: str, path: str, body: bytes) -> PlayedCapture:
         choice = self._library.choose(body, path, dialect)
         if choice is None:
-            return Played(_no_capture(model_of_request(body, path, dialect), dialect, self._library))
+            return PlayedCapture(_no_capture(model_of_request(body, path, dialect), dialect, self._library))
         name = choice.entry.name
         try:
             capture = parse(choice.entry.path.read_bytes())
         except (OSError, CaptureError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            return Played(_unreadable(f"the capture {name} cannot be read any more: {reason}", dialect))
+            return PlayedCapture(_unreadable(f"the capture {name} cannot be read any more: {reason}", dialect))
         try:
             rendition = self._rendition.of(dialect)
             playback = playback_of(capture, rendition, self._chance, include_usage=_asks_for_usage(body))
         except Exception as error:  # noqa: BLE001 - whatever it is, a client waits
-            return Played(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}", dialect))
-        return Played(playback, name, f"by {choice.why}")
+            return PlayedCapture(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}", dialect))
+        return PlayedCapture(playback, name, f"by {choice.why}")
 
 
 class ReplayEndpoint:
@@ -225,7 +227,7 @@ class ReplayConnection:
     def __init__(self, ask: Ask) -> None:
         self.aligned_chunks: tuple[bytes, ...] = ()  # it has none
         self.on_chunk: Callable[[bytes, bytes], bool] | None = None
-        self.on_found: Callable[[Played], None] | None = None
+        self.on_found: Callable[[PlayedCapture], None] | None = None
         """Told what will be played, before it begins."""
         self._ask = ask
         self._receiver: Receiver | None = None
@@ -237,7 +239,7 @@ class ReplayConnection:
         self._receiver = receiver
         self._ask(request, self._play)
 
-    def _play(self, played: Played) -> None:
+    def _play(self, played: PlayedCapture) -> None:
         if self._receiver is None:
             return  # which wants no more
         if self.on_found is not None:

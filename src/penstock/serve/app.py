@@ -17,7 +17,7 @@ from penstock.core.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls.breakers import SIZE, BreakerTable
 from penstock.gateway.calls.pipeline import Gateway, Upstream
-from penstock.gateway.calls.routing import Health
+from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Provider, Target
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.keys.keys import Key, KeyRing, configured
@@ -27,29 +27,29 @@ from penstock.http.pool import Pool
 from penstock.http.server import ServerConnection
 from penstock.replay.faults import parse_fault
 from penstock.replay.library import load
-from penstock.replay.playback import Rendition, parse_speed
+from penstock.replay.playback import PlaybackOptions, parse_speed
 from penstock.replay.styles.catalog import manner
 from penstock.replay.upstream import Replay
-from penstock.serve.auth import Door
+from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import decoded
 from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
-from penstock.serve.request_head import Reading, read
+from penstock.serve.request_head import RequestHead, read
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
 from penstock.serve.surfaces.answers import Answers, Playground
-from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
 from penstock.serve.telemetry import metric_specs as families
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
 from penstock.serve.telemetry.traces import Traces, require_exporter
-from penstock.serve.workers.live_calls import Live, View
-from penstock.serve.workers.peers import Routes, Siblings
+from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
+from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
-from penstock.serve.workers.text_stream import Overhearing
-from penstock.upstream.local.model import Home, Local, Settings
+from penstock.serve.workers.text_stream import TextStreams
+from penstock.upstream.local.model import LocalModel, ModelFolder, Settings
 from penstock.upstream.remote import Remote
 
 _DRAINING = Failure(
@@ -73,13 +73,18 @@ class App:
     """One process of the gateway. `home` is where the models of all its processes live."""
 
     def __init__(
-        self, config: Config, environment: Mapping[str, str], log: Log, home: Home, tls: ssl.SSLContext | None = None
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        log: Log,
+        home: ModelFolder,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._environment = environment
         self._log = log
         self._home = home
-        self._here: dict[str, Local] = {}
+        self._here: dict[str, LocalModel] = {}
         self._pool = Pool(UpstreamLimits(), tls)
         self._remote = Remote(self._pool, environment)
         self._connections: set[ServerConnection] = set()
@@ -87,7 +92,7 @@ class App:
         self._started = int(time.time())
         self._request_ids = request_ids()
         self._recorder: Recorder | None = None
-        self._calls: dict[SurfaceClient, None] = {}
+        self._calls: dict[CallSession, None] = {}
         self._surfaces: dict[str, Answers | Embeddings] = {
             dialect.surface.path: Answers(name, self._calls, self._over)
             for name, dialect in DIALECTS.items()
@@ -98,14 +103,14 @@ class App:
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
-        self._door = self._books.door if self._books is not None else Door()
+        self._door = self._books.door if self._books is not None else Authenticator()
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         folder = home.room("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
         self._breakers = _breakers(folder)
-        self.live = Live(self._calls, self._ledger.output)
-        self.overhearing = Overhearing()
-        self.siblings = Siblings(folder, self._routes()) if folder is not None else None
+        self.live = LiveCalls(self._calls, self._ledger.output)
+        self.overhearing = TextStreams()
+        self.siblings = WorkerPeers(folder, self._routes()) if folder is not None else None
         self.metrics.siblings = self.siblings
         if self._books is not None:
             self._books.watch(self.metrics.committed, self.metrics.limits_store_changed)
@@ -122,13 +127,13 @@ class App:
         """
         self._use(await self._loop.run_in_executor(None, self._prepared, config))
 
-    def _prepared(self, config: Config) -> "_Prepared":
+    def _prepared(self, config: Config) -> "_PreparedConfig":
         """All of a reload that may fail or take long. Changes nothing; may be called from any thread."""
         validate(config)
         replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
-        return _Prepared(_with_models(config, replays), replays)
+        return _PreparedConfig(_with_models(config, replays), replays)
 
-    def _use(self, prepared: "_Prepared") -> None:
+    def _use(self, prepared: "_PreparedConfig") -> None:
         """Switch to a configuration, all at once. Nothing here fails."""
         config, replays = prepared
         self.config, self._replays = config, replays
@@ -151,7 +156,7 @@ class App:
         self._trace(config)
         self._allow(content=config.admin.content)
         self._here = self._models_here(config)
-        health = Health(config.retries, time.monotonic, time.time, self._breakers)
+        health = TargetHealth(config.retries, time.monotonic, time.time, self._breakers)
         self._record(config)
 
         def upstream(provider: Provider) -> Upstream:
@@ -196,21 +201,21 @@ class App:
             self._log.warning(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
             self._log.warning(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
-        rendition = Rendition(
+        rendition = PlaybackOptions(
             speed=parse_speed(provider.replay_speed),
             manner=manner(provider.replay_as) if provider.replay_as else None,
             faults=tuple(map(parse_fault, provider.replay_faults)),
         )
         return Replay(library, rendition, speaks)
 
-    def _models_here(self, config: Config) -> dict[str, Local]:
+    def _models_here(self, config: Config) -> dict[str, LocalModel]:
         """The models on this machine, by their providers: those that stay as they were are kept."""
-        here: dict[str, Local] = {}
+        here: dict[str, LocalModel] = {}
         for name, provider in config.providers.items():
             if provider.embedded:
                 before, settings = self._here.get(name), Settings.of(provider)
                 kept = before if before is not None and before.settings == settings else None
-                here[name] = kept or Local(settings, self._home, self._environment, self._log.warning)
+                here[name] = kept or LocalModel(settings, self._home, self._environment, self._log.warning)
         for name, local in self._here.items():
             if here.get(name) is not local:
                 local.retire()
@@ -325,7 +330,7 @@ class App:
     def handle(self, exchange: Exchange) -> None:
         """Answer a request."""
         request = exchange.request
-        reading: Reading = request.reading or _read(request)
+        reading: RequestHead = request.reading or _read(request)
         surface = self._surfaces.get(reading.posted)
         if surface is None or self.draining:
             self._handle_other(exchange, reading)
@@ -334,7 +339,7 @@ class App:
         else:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
 
-    def _handle_other(self, exchange: Exchange, reading: Reading) -> None:
+    def _handle_other(self, exchange: Exchange, reading: RequestHead) -> None:
         """Answer a request that makes no call, or cannot make it."""
         request, path = exchange.request, reading.path
         request_id = next(self._request_ids)
@@ -359,7 +364,7 @@ class App:
             message = f"there is nothing at {request.path[:200]}{hint}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {})
 
-    def _refuse(self, exchange: Exchange, request_id: str, reading: Reading) -> None:
+    def _refuse(self, exchange: Exchange, request_id: str, reading: RequestHead) -> None:
         """Say why a call cannot be made: by its head, or now."""
         method = exchange.request.method
         if method != "POST":
@@ -427,7 +432,7 @@ class App:
         replay = self._replays.get(provider.name)
         return replay is None or replay.has(target.model)
 
-    def _over(self, client: SurfaceClient) -> None:
+    def _over(self, client: CallSession) -> None:
         """A call is over."""
         self._calls.pop(client, None)
         call = client.call
@@ -486,7 +491,7 @@ def _breakers(folder: Path | None) -> BreakerTable:
     return BreakerTable(shared.view, shared)
 
 
-class _Prepared(NamedTuple):
+class _PreparedConfig(NamedTuple):
     """A configuration that can be served, and the captures of its providers that replay, by their names."""
 
     config: Config
@@ -511,7 +516,7 @@ def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
     return structs.replace(config, providers=MappingProxyType(providers))
 
 
-def _read(request: HttpRequest) -> Reading:
+def _read(request: HttpRequest) -> RequestHead:
     """What a request is by its head, kept for those that share it."""
     request.reading = reading = read(request)
     return reading
@@ -522,7 +527,7 @@ def _named(exchange: Exchange) -> str:
     return parse_qs(exchange.request.query).get("id", [""])[0]
 
 
-def _view(exchange: Exchange) -> View:
+def _view(exchange: Exchange) -> LiveFilter:
     """The calls that another worker looks at."""
     query = parse_qs(exchange.request.query)
-    return View.read(*(query.get(name, [""])[0] for name in ("find", "before")))
+    return LiveFilter.read(*(query.get(name, [""])[0] for name in ("find", "before")))

@@ -1,4 +1,4 @@
-"""Door: who is let in, by the keys that there are now. Every request is judged anew: a key may have ended since.
+"""Authenticator: authenticates every request by the current keys. A key may have expired since the last request.
 
 While no key is required, `Host` and `Origin` are checked instead (`hosts.py`): a page under any name could spend the
 providers' keys. Where one is required, a page that does not have it can do nothing.
@@ -9,7 +9,7 @@ import time
 from penstock.core.failure import Failure
 from penstock.gateway.keys.keys import PREFIX, Key, KeyRing, is_mistyped
 from penstock.serve.hosts import AllowedHosts
-from penstock.serve.request_head import Reading
+from penstock.serve.request_head import RequestHead
 from penstock.serve.responses import refused
 
 _KEYS_UNKNOWN = Failure(
@@ -28,7 +28,7 @@ _REMEDY = (
 _MAX_QUOTED = 100
 
 
-class Door:
+class Authenticator:
     """Where clients show their keys. It is shut until it has been told which there are."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Door:
         self._known = known
         self._open = known and not closed and not keys
 
-    def judge(self, reading: Reading) -> Key | Failure | None:
+    def judge(self, reading: RequestHead) -> Key | Failure | None:
         """The key whose secret a client shows, or why it is not let in; None where no key is required."""
         secret = reading.secret
         if self._open and not secret.startswith(PREFIX):
@@ -61,7 +61,7 @@ class Door:
             return _KEYS_UNKNOWN
         return _unauthorized(_MISTYPED if is_mistyped(secret) else _UNKNOWN if secret else _NO_KEY)
 
-    def check_host(self, reading: Reading) -> Failure | None:
+    def check_host(self, reading: RequestHead) -> Failure | None:
         """Why a request is refused by its host or its origin; None where it is not, or where a key is required.
 
         That a head is allowed is kept in its reading, so that a client that repeats it costs nothing.

@@ -13,12 +13,12 @@ from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.config import Config
 from penstock.gateway.keys.keys import Key, KeyRing, configured
 from penstock.gateway.limits.accounts import Accounts, LocalAccounts
-from penstock.serve.auth import Door
+from penstock.serve.auth import Authenticator
 from penstock.stores.accounts.shared_accounts import SharedAccounts
 from penstock.stores.accounts.sqlite import SqliteAccounts
 from penstock.stores.accounts.storage import Storage
 from penstock.stores.book.open import open_book, state_folder
-from penstock.stores.book.writer import Keys, Scribe
+from penstock.stores.book.writer import BookWriter, Keys
 from penstock.stores.journal import Journal, recover
 
 # How long a start waits for the keys: a book that cannot be reached by then is waited for beside the calls.
@@ -60,13 +60,13 @@ class Bookkeeping:
         self._stored: list[Key] = []
         self._configured: list[Key] = []
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
-        self.door = Door()
+        self.door = Authenticator()
         """Where clients show their keys."""
         # Whether the book has told its keys: until then nobody can tell who else is to be let in.
         self._keys_known = False
         # Whether a key is needed, even if there is none any more: a book that is moved away opens no door.
         self._closed = False
-        self._scribe = Scribe(
+        self._scribe = BookWriter(
             partial(open_book, settings, environment),
             self.ledger.booked,
             self._take_keys,
@@ -172,7 +172,7 @@ class Bookkeeping:
                 self._accounts.seed(key, keys.spent[key.id])
 
 
-class _Asked:
+class _SpentQuery:
     """Asks the book what a key has spent. Belongs to the thread that asks first."""
 
     def __init__(self, open_book: Callable[[], Book]) -> None:
@@ -190,7 +190,7 @@ def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAc
     settings = config.ledger
     if settings.redis is None and config.server.workers == 1:
         return None
-    ask = _Asked(partial(open_book, settings, environment))
+    ask = _SpentQuery(partial(open_book, settings, environment))
     return SharedAccounts(shared_storage(config, environment), ask, settings.local_share)
 
 

@@ -21,7 +21,7 @@ from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
-from penstock.replay.upstream import NO_CAPTURE, Played, Replay, ReplayConnection
+from penstock.replay.upstream import NO_CAPTURE, PlayedCapture, Replay, ReplayConnection
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.loop import run_loop
 from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
@@ -96,7 +96,7 @@ class ReplayApp:
     def _play(self, exchange: Exchange, dialect: str) -> None:
         stage = _Stage(exchange, dialect)
 
-        def found(played: Played) -> None:
+        def found(played: PlayedCapture) -> None:
             stage.name = played.name
             status = 404 if played.playback.refusal else played.playback.status or "no head"
             self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())

@@ -1,4 +1,4 @@
-"""Reading: what the gateway makes of a request by its head alone. Made once for all requests that share a head."""
+"""RequestHead: what the gateway makes of a request by its head alone. Made once for all requests that share a head."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from penstock.serve.paths import plain_path
 from penstock.serve.responses import JSON, refused
 
 
-class Reading(Struct):
+class RequestHead(Struct):
     """What a request asks for, and by whom."""
 
     path: str
@@ -31,12 +31,12 @@ class Reading(Struct):
     """The hosts by which `host` and `origin` were found to be allowed."""
 
 
-def read(request: HttpRequest) -> Reading:
+def read(request: HttpRequest) -> RequestHead:
     """What a request is, by its head."""
     path, secret, unreadable = plain_path(request.path), _secret(request.headers), _unreadable(request.headers)
     posted = path if request.method == "POST" and unreadable is None else ""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
-    return Reading(path, posted, secret, digest_of(secret), unreadable, host, origin)
+    return RequestHead(path, posted, secret, digest_of(secret), unreadable, host, origin)
 
 
 def _secret(headers: dict[str, str]) -> str:

@@ -22,7 +22,7 @@ from penstock.errors import BookError, ConfigError, ListenError, PenstockError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
-from penstock.serve.admin.endpoint import Place, leave_note, open_place
+from penstock.serve.admin.endpoint import AdminEndpoint, leave_note, open_place
 from penstock.serve.admin.listener import Admin
 from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
@@ -32,7 +32,7 @@ from penstock.serve.telemetry.log_bridge import divert
 from penstock.stores.accounts.sqlite import begin
 from penstock.stores.book.open import has_living_key, state_folder
 from penstock.stores.state_lock import claim
-from penstock.upstream.local.model import Home
+from penstock.upstream.local.model import ModelFolder
 
 # A worker that dies younger than this is broken, not unlucky: its successor waits.
 _YOUNG_S = 1.0
@@ -69,7 +69,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     tell = _teller(config)
     place = open_place(config, environment, lambda words: tell(words, "warning"))
     admin = (place.told, place.link()) if place is not None else ("", "")
-    home = Home()
+    home = ModelFolder()
     try:
         if place is not None:
             _leave_note(place, config, environment)
@@ -129,7 +129,7 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
     return claimed
 
 
-def _leave_note(place: Place, config: Config, environment: Mapping[str, str]) -> None:
+def _leave_note(place: AdminEndpoint, config: Config, environment: Mapping[str, str]) -> None:
     """For `penstock open`. Where there is no room for it, the link in the banner has to do."""
     with suppress(OSError, BookError):
         leave_note(place, state_folder(config.ledger, environment))
@@ -139,7 +139,7 @@ class _Doors(NamedTuple):
     """Where clients are served, and where the admin API is, if there is one."""
 
     address: tuple[str, int]
-    admin: Place | None
+    admin: AdminEndpoint | None
     begun: int | None = None
     """Where one of several workers writes when it listens."""
     shared: socket.socket | None = None
@@ -150,7 +150,7 @@ async def _serve(
     config: Config,
     load: Load,
     environment: Mapping[str, str],
-    home: Home,
+    home: ModelFolder,
     doors: _Doors,
     told: Callable[[int], list[str]] | int,
 ) -> int:

@@ -41,28 +41,28 @@ _NO_FILE = -1
 _ROOM_FOR_AN_END = 512
 
 
-class Open(Struct, frozen=True, tag="open"):
+class OpenCall(Struct, frozen=True, tag="open"):
     """A call that is under way: what its entry would be, if nothing more were heard of it."""
 
     entry: Entry
 
 
-class Mark(Struct, frozen=True, tag="mark"):
+class Progress(Struct, frozen=True, tag="mark"):
     """How far calls under way have come: events, and characters of the answer."""
 
     reached: dict[str, tuple[int, int]]
 
 
-class Settled(Struct, frozen=True, tag="settled"):
+class SettledCall(Struct, frozen=True, tag="settled"):
     """A call that is over."""
 
     entry: Entry
 
 
-Record: TypeAlias = Open | Mark | Settled
+Record: TypeAlias = OpenCall | Progress | SettledCall
 
 
-class Left(Struct, frozen=True):
+class LeftoverCalls(Struct, frozen=True):
     """What a gateway has left behind: calls that it had settled; and calls that it had not, with how far they came."""
 
     settled: list[Entry]
@@ -115,16 +115,16 @@ class Journal:
     def opened(self, entry: Entry) -> None:
         """A call is under way, or has come to its next attempt."""
         self._open.add(entry.id)
-        self._write(Open(entry), entry.id)
+        self._write(OpenCall(entry), entry.id)
 
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
         """Calls under way have come so far."""
-        self._write(Mark(dict(reached)))
+        self._write(Progress(dict(reached)))
 
     def settled(self, entry: Entry) -> None:
         """A call is over."""
         self._open.discard(entry.id)
-        self._write(Settled(entry), entry.id)
+        self._write(SettledCall(entry), entry.id)
 
     def booked(self, ids: Iterable[str]) -> None:
         """The book holds these calls."""
@@ -182,7 +182,7 @@ class Journal:
             os.pwrite(other, _NUMBER.pack(self._number), 0)
 
 
-def recover(folder: Path) -> Iterator[Left]:
+def recover(folder: Path) -> Iterator[LeftoverCalls]:
     """What dead gateways have left. Their journals are gone once the caller asks for the next one, or for the end."""
     for first in sorted(folder.glob(f"*-{_HALVES[0]}{SUFFIX}")):
         paths = [first, first.with_name(first.name.replace(f"-{_HALVES[0]}{SUFFIX}", f"-{_HALVES[1]}{SUFFIX}"))]
@@ -203,7 +203,7 @@ def recover(folder: Path) -> Iterator[Left]:
                     path.unlink(missing_ok=True)
 
 
-def _left(content: bytes, last_ms: int) -> Left:
+def _left(content: bytes, last_ms: int) -> LeftoverCalls:
     decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
     settled: dict[str, Entry] = {}
     opened: dict[str, Entry] = {}
@@ -217,14 +217,14 @@ def _left(content: bytes, last_ms: int) -> Left:
             break
         at += length
         match decoder.decode(payload):
-            case Open(entry):
+            case OpenCall(entry):
                 opened[entry.id] = entry
-            case Mark(marks):
+            case Progress(marks):
                 reached |= marks
-            case Settled(entry):
+            case SettledCall(entry):
                 settled[entry.id] = entry
     unsettled = [(entry, reached.get(id, (0, 0))) for id, entry in opened.items() if id not in settled]
-    return Left(list(settled.values()), unsettled, last_ms)
+    return LeftoverCalls(list(settled.values()), unsettled, last_ms)
 
 
 def _number(content: bytes) -> int:

@@ -17,7 +17,7 @@ _NO_URL = "what the environment names as the proxy is not a URL"
 _OTHER_KIND = "the environment names a proxy of another kind; only those can be used whose URL begins with http://"
 
 
-class Endpoint(Struct, frozen=True):
+class RemoteEndpoint(Struct, frozen=True):
     """One URL to which requests are sent. Its head holds the credential, so it is never shown."""
 
     pool: Pool
@@ -45,7 +45,7 @@ class Remote:
         self._pool = pool
         self._environment = environment
 
-    def endpoint(self, url: str, headers: dict[str, str], *, method: str = "POST") -> Endpoint:
+    def endpoint(self, url: str, headers: dict[str, str], *, method: str = "POST") -> RemoteEndpoint:
         """The endpoint at a URL, with this method and these headers on every request to it."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
@@ -64,7 +64,7 @@ class Remote:
             "",
         ]
         head = "\r\n".join(lines).encode("latin-1")
-        return Endpoint(self._pool, origin, head, self._pool.shelf(origin).take)
+        return RemoteEndpoint(self._pool, origin, head, self._pool.shelf(origin).take)
 
     def _proxy(self, scheme: str, host: str, port: int) -> Proxy | None:
         """The proxy to go through, by the usual variables; None for none."""

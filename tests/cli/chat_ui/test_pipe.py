@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.capture import Capture, CaptureHeader, Closing, Read, dump
+from penstock.capture import Capture, CaptureEnd, CaptureHeader, Read, dump
 from tests.cli.chat_ui.support import asked, chat, configure, environment
 from tests.cli.support import command
 from tests.faults.book import BookReader
@@ -96,7 +96,7 @@ BILLED: dict[str, tuple[str, str, float | None, str | None]] = {
 def test_json_tells_what_it_costs(
     folder: Path, upstream: Upstream, provider: str, more: str, cost: float | None, price: str | None
 ) -> None:
-    recorded = Capture(CaptureHeader(model="gpt-5"), (Read(0.0, HELLO + WORLD + REST),), Closing(0.0, "complete"))
+    recorded = Capture(CaptureHeader(model="gpt-5"), (Read(0.0, HELLO + WORLD + REST),), CaptureEnd(0.0, "complete"))
     (folder / "hello.capture").write_bytes(dump(recorded))
     upstream.play(whole(), "gpt-5")
     acme = f'[providers.acme]\nbase_url = "{upstream.url}"\n{more}\n'

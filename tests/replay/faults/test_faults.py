@@ -7,7 +7,7 @@ import pytest
 from penstock import Completion, Event
 from penstock.core.repairs import FAULTS, REPAIRS
 from penstock.errors import UnknownFaultError
-from penstock.replay.faults import ON_DEMAND, Piece, PlannedFault, Script, parse_fault, script, spoil, usage
+from penstock.replay.faults import ON_DEMAND, InjectedFault, Piece, ScriptedResponse, parse_fault, script, spoil, usage
 from penstock.replay.styles import mimic
 from penstock.replay.styles.catalog import manner, names
 from tests.invariants import said
@@ -26,15 +26,15 @@ NOTHING_TO_CUT = {"early-finish", "unstreamed"}
 every_fault = pytest.mark.parametrize("name", ON_DEMAND)
 
 
-def planned(name: str) -> PlannedFault:
+def planned(name: str) -> InjectedFault:
     return parse_fault(name + ARGUMENTS.get(ON_DEMAND[name].argument, ""))
 
 
-def healthy(name: str = "openai", gap_s: float = 0.0, answer: list[Event] = ANSWER) -> Script:
+def healthy(name: str = "openai", gap_s: float = 0.0, answer: list[Event] = ANSWER) -> ScriptedResponse:
     return script(mimic(answer, manner(name)), gap_s=gap_s)
 
 
-def heard(script: Script) -> Completion:
+def heard(script: ScriptedResponse) -> Completion:
     return completion(*(piece.data for piece in script.pieces))
 
 
@@ -91,12 +91,12 @@ def test_any_two_can_be_combined_in_any_order(name: str) -> None:
 def test_events_of_a_recording_are_found_however_it_was_read(seed: str, size: int) -> None:
     wire = CASES[seed].wire
     pieces = tuple(Piece(0.5, wire[start : start + size]) for start in range(0, len(wire), size))
-    by_event = Script(pieces).by_event()
+    by_event = ScriptedResponse(pieces).by_event()
     assert by_event.data == wire
     assert len(by_event.pieces) == len(re.findall(rb"(?m)^data:", wire))
     assert sum(piece.after_s for piece in by_event.pieces) == pytest.approx(0.5 * len(pieces))
-    assert Script(pieces).by_event().by_event() == by_event
-    cut = spoil(Script(pieces), [parse_fault("cut-after=3")])
+    assert ScriptedResponse(pieces).by_event().by_event() == by_event
+    cut = spoil(ScriptedResponse(pieces), [parse_fault("cut-after=3")])
     assert len(re.findall(rb"(?m)^data:", cut.data)) == 3
     assert wire.startswith(cut.data)
 
@@ -169,17 +169,17 @@ def test_split_characters_are_really_split() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("cut-after=5", PlannedFault("cut-after", 5)),
-        (" drip ", PlannedFault("drip")),
-        ("stall", PlannedFault("stall")),
-        ("stall=1.5s@3", PlannedFault("stall", 3, 1.5)),
-        ("stall=forever@3", PlannedFault("stall", 3)),
-        ("slow=20ms", PlannedFault("slow", seconds=0.02)),
-        ("status=429", PlannedFault("status", 429)),
-        ("error-event=0", PlannedFault("error-event", 0)),
+        ("cut-after=5", InjectedFault("cut-after", 5)),
+        (" drip ", InjectedFault("drip")),
+        ("stall", InjectedFault("stall")),
+        ("stall=1.5s@3", InjectedFault("stall", 3, 1.5)),
+        ("stall=forever@3", InjectedFault("stall", 3)),
+        ("slow=20ms", InjectedFault("slow", seconds=0.02)),
+        ("status=429", InjectedFault("status", 429)),
+        ("error-event=0", InjectedFault("error-event", 0)),
     ],
 )
-def test_is_asked_for_so(text: str, fault: PlannedFault) -> None:
+def test_is_asked_for_so(text: str, fault: InjectedFault) -> None:
     assert parse_fault(text) == fault
 
 

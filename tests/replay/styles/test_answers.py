@@ -7,7 +7,7 @@ does not have, figures among them; and whether its output counts the reasoning.
 import pytest
 
 from penstock import Completion, Event, ToolCall, Usage
-from penstock.replay.styles import Manner, mimic
+from penstock.replay.styles import ProviderStyle, mimic
 from penstock.replay.styles.catalog import manner, names
 from tests.invariants import said
 from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
@@ -63,7 +63,7 @@ def test_no_usage_is_invented(name: str) -> None:
     assert (again.usage, again.ending) == (None, "completed")
 
 
-def assert_same(answer: Completion, wire: bytes, manner: Manner) -> None:
+def assert_same(answer: Completion, wire: bytes, manner: ProviderStyle) -> None:
     events = read(wire)
     assert violations(events) == []
     again = fold(events)

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import UnknownMannerError
+from penstock.errors import UnknownStyleError
 from penstock.replay.styles.catalog import manner, names
 from penstock.replay.styles.made_up import mint
-from penstock.replay.styles.style import TAGS, Field, Manner
+from penstock.replay.styles.style import TAGS, ProviderStyle, StyleField
 
 PROMISED = {"openai", "openai-2025", "azure", "groq", "xai", "openrouter", "reseller", "deepseek", "mistral"}
 
 every_manner = pytest.mark.parametrize("name", names())
 
 
-def rows(fields: tuple[Field, ...]) -> Iterator[Field]:
+def rows(fields: tuple[StyleField, ...]) -> Iterator[StyleField]:
     for row in fields:
         yield row
         yield from rows(row.fields)
 
 
-def all_rows(manner: Manner) -> Iterator[Field]:
+def all_rows(manner: ProviderStyle) -> Iterator[StyleField]:
     for fields in (
         manner.chunk,
         manner.choice,
@@ -79,7 +79,7 @@ def test_says_whose_manner_it_is(name: str) -> None:
     ],
 )
 def test_an_unknown_manner_is_told_with_the_nearest(asked: str, message: str) -> None:
-    with pytest.raises(UnknownMannerError) as raised:
+    with pytest.raises(UnknownStyleError) as raised:
         manner(asked)
     assert str(raised.value) == message
 

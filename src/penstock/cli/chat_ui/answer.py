@@ -1,4 +1,6 @@
-"""Answer: one answer under way. The loop's thread feeds it, the main thread takes its events; `Told` is what remains.
+"""StreamedAnswer: an answer that is arriving. The event loop's thread feeds it, the main thread takes its events.
+
+`ChatResult` is what remains of it when it has ended.
 
 The gateway says how an answer really ended by the code of its error frame: to whoever reads only the stream, a
 connection that was cut behind the gateway is an error like others.
@@ -11,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock import Accumulator, Completion, End, Ending, Event, Fault, StreamReader, Usage
-from penstock.cli.chat_ui.cost import Bill
+from penstock.cli.chat_ui.cost import AnswerCost
 from penstock.cli.inspection.timing import CONTENT
 from penstock.core.error_shapes import read_error
 from penstock.core.repairs import by_level
@@ -25,7 +27,7 @@ _MAX_ERROR = 65_536
 _MAX_WORDS = 1000
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class ChatResult(Struct, frozen=True, kw_only=True):
     """All that is known of an answer that is over.
 
     `reason` says why it is not completed, `code` is the gateway's word for that. `target` is who answered. `repairs`
@@ -38,7 +40,7 @@ class Told(Struct, frozen=True, kw_only=True):
     reason: str = ""
     code: str = ""
     target: str = ""
-    bill: Bill = Bill()
+    bill: AnswerCost = AnswerCost()
     repairs: dict[str, int] = {}
     first_event_s: float | None = None
     total_s: float = 0.0
@@ -50,7 +52,7 @@ class Told(Struct, frozen=True, kw_only=True):
         return not self.completion.choices
 
 
-def described(told: Told) -> dict[str, object]:
+def described(told: ChatResult) -> dict[str, object]:
     """An answer as `--json` and saved files show it."""
     completion, usage = told.completion, told.completion.usage
     choice = completion.choices[0] if completion.choices else None
@@ -81,7 +83,7 @@ def described(told: Told) -> dict[str, object]:
     }
 
 
-class Answer:
+class StreamedAnswer:
     """Takes an answer as it arrives. Iterate over it, in another thread, for its events; then ask for its `result`."""
 
     def __init__(
@@ -89,7 +91,7 @@ class Answer:
         model: str,
         clock: Callable[[], float],
         noted: Callable[[str], Call | None],
-        billed: Callable[[str, Usage | None, str], Bill],
+        billed: Callable[[str, Usage | None, str], AnswerCost],
     ) -> None:
         self._model = model
         self._clock = clock
@@ -105,10 +107,10 @@ class Answer:
         self._headers: Mapping[str, str] = {}
         self._error = b""
         self.over = False
-        self._told: Told | None = None
+        self._told: ChatResult | None = None
 
     @property
-    def result(self) -> Told:
+    def result(self) -> ChatResult:
         """What is known of it, when it is over."""
         assert self._told is not None
         return self._told
@@ -190,7 +192,7 @@ class Answer:
         names = [self._headers.get(f"x-penstock-{part}", "") for part in ("provider", "model")]
         target = "/".join(names) if all(names) else ""
         tier = completion.extras.get("service_tier")
-        self._told = Told(
+        self._told = ChatResult(
             model=self._model,
             completion=completion,
             ending=ending,

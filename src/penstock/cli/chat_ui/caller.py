@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import structs
 
-from penstock.cli.chat_ui.answer import Answer
-from penstock.cli.chat_ui.cost import Bill, Till
+from penstock.cli.chat_ui.answer import StreamedAnswer
+from penstock.cli.chat_ui.cost import AnswerCost, CostReader
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
@@ -28,8 +28,8 @@ from penstock.http.pool import Pool
 from penstock.serve.app import App
 from penstock.serve.loop import new_event_loop
 from penstock.serve.telemetry.log import Log
-from penstock.upstream.local.model import Home
-from penstock.upstream.remote import Endpoint, Remote
+from penstock.upstream.local.model import ModelFolder
+from penstock.upstream.remote import Remote, RemoteEndpoint
 
 _CONNECT_S = 10.0
 _LIST_S = 10.0
@@ -38,7 +38,7 @@ _CLOSE_S = 5.0
 Result = TypeVar("Result")
 
 
-class Notes(Log):
+class CapturingLog(Log):
     """The log of a gateway of our own: what it says is told, and its last call is kept instead of being told."""
 
     def __init__(self) -> None:
@@ -65,9 +65,9 @@ class Caller:
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-chat")
         self._pool: Pool | None = None
         self._app: App | None = None
-        self._home: Home | None = None
-        self._notes: Notes | None = None
-        self._till: Till | None = None
+        self._home: ModelFolder | None = None
+        self._notes: CapturingLog | None = None
+        self._till: CostReader | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -93,9 +93,9 @@ class Caller:
         server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, CHAT)))
         self._wait(self._listen(structs.replace(config, server=server)))
         assert self._notes is not None
-        self._till = Till(config, self._environment, self._notes.say)
+        self._till = CostReader(config, self._environment, self._notes.say)
 
-    def ask(self, model: str, messages: list[dict[str, str]]) -> "Asked":
+    def ask(self, model: str, messages: list[dict[str, str]]) -> "PendingAnswer":
         """Ask; the answer begins to come."""
         body = {
             "model": model,
@@ -104,9 +104,9 @@ class Caller:
             "stream_options": {"include_usage": True},
         }
         noted = self._notes.noted if self._notes is not None else lambda _: None
-        billed = self._till.bill if self._till is not None else lambda *_: Bill()
-        answer = Answer(model, self._loop.time, noted, billed)
-        return Asked(self._loop, answer, self._endpoint("chat/completions"), msgspec.json.encode(body))
+        billed = self._till.bill if self._till is not None else lambda *_: AnswerCost()
+        answer = StreamedAnswer(model, self._loop.time, noted, billed)
+        return PendingAnswer(self._loop, answer, self._endpoint("chat/completions"), msgspec.json.encode(body))
 
     def models(self) -> list[str]:
         """The models that the gateway lists; raises `UpstreamError` where it does not say."""
@@ -137,8 +137,8 @@ class Caller:
         return Pool(UpstreamLimits())
 
     async def _listen(self, config: Config) -> None:
-        self._notes = Notes()
-        self._home = Home()
+        self._notes = CapturingLog()
+        self._home = ModelFolder()
         self._app = App(config, self._environment, self._notes, self._home)
         port = await self._app.listen("127.0.0.1", 0)
         self._url = f"http://127.0.0.1:{port}/v1"
@@ -156,7 +156,7 @@ class Caller:
     async def _get(self, path: str) -> tuple[int, object]:
         """The status and the JSON at a path; None for what is no JSON."""
         endpoint = self._endpoint(path, method="GET")
-        page = _Page(self._loop)
+        page = _WholeBody(self._loop)
         connection = await endpoint.open(_CONNECT_S)
         try:
             connection.send(endpoint.request(b""), page)
@@ -168,7 +168,7 @@ class Caller:
         except (ValueError, RecursionError):
             return page.status, None
 
-    def _endpoint(self, path: str, *, method: str = "POST") -> Endpoint:
+    def _endpoint(self, path: str, *, method: str = "POST") -> RemoteEndpoint:
         assert self._pool is not None
         headers = {"connection": "close"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
         return Remote(self._pool, self._environment).endpoint(f"{self._url}/{path}", headers, method=method)
@@ -177,10 +177,12 @@ class Caller:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
 
-class Asked:
+class PendingAnswer:
     """A question that was put. Its events come by iterating over `answer`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, answer: Answer, endpoint: Endpoint, body: bytes) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, answer: StreamedAnswer, endpoint: RemoteEndpoint, body: bytes
+    ) -> None:
         self._loop = loop
         self.answer = answer
         self._work = asyncio.run_coroutine_threadsafe(self._ask(endpoint, body), loop)
@@ -196,7 +198,7 @@ class Asked:
             self._leave()
         self.answer.stop()
 
-    async def _ask(self, endpoint: Endpoint, body: bytes) -> None:
+    async def _ask(self, endpoint: RemoteEndpoint, body: bytes) -> None:
         try:
             connection = await endpoint.open(_CONNECT_S)
         except UpstreamError as error:
@@ -209,7 +211,7 @@ class Asked:
         connection.send(endpoint.request(body), self.answer)
 
 
-class _Page:
+class _WholeBody:
     """Takes a whole body."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -2,15 +2,15 @@
 
 from msgspec import Struct
 
-from penstock.cli.chat_ui.answer import Told, described
+from penstock.cli.chat_ui.answer import ChatResult, described
 from penstock.cli.text import to_json
 
 
-class Turn(Struct, frozen=True):
+class ChatTurn(Struct, frozen=True):
     """A question and what came of it."""
 
     question: str
-    told: Told
+    told: ChatResult
 
 
 class Conversation:
@@ -19,7 +19,7 @@ class Conversation:
     def __init__(self, model: str) -> None:
         self.model = model
         self.system = ""
-        self.turns: list[Turn] = []
+        self.turns: list[ChatTurn] = []
 
     def messages(self, question: str) -> list[dict[str, str]]:
         """The messages that put a question."""

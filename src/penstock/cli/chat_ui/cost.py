@@ -1,4 +1,4 @@
-"""Till: says what an answer of our own gateway has cost. The prices are read in a thread, while the user types."""
+"""CostReader: looks up what an answer cost. A thread loads the prices while the user types."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from penstock.gateway.config import Config
 UNPRICED = "unpriced"
 
 
-class Bill(Struct, frozen=True):
+class AnswerCost(Struct, frozen=True):
     """What an answer has cost in nanodollars, and by which price.
 
     Both are None where that is not known: another gateway answered, or nobody counted the tokens. A `price` alone is
@@ -27,7 +27,7 @@ class Bill(Struct, frozen=True):
     approximate: bool = False
 
 
-class Till:
+class CostReader:
     """Knows the prices of a configuration."""
 
     def __init__(self, config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
@@ -36,21 +36,21 @@ class Till:
         self._thread = threading.Thread(target=self._open, args=(environment, say), daemon=True, name="penstock-prices")
         self._thread.start()
 
-    def bill(self, target: str, usage: Usage | None, tier: str) -> Bill:
+    def bill(self, target: str, usage: Usage | None, tier: str) -> AnswerCost:
         """What an answer of a target has cost in a service tier. Waits for the prices, if they are not there yet."""
         if usage is None or usage.blank:
-            return Bill()
+            return AnswerCost()
         try:
             asked = self._config.target(target)
         except UnknownTargetError:
-            return Bill()
+            return AnswerCost()
         self._thread.join()
         found = self._book.find(asked.provider, asked.model, time.time()) if self._book is not None else None
         if found is None:
-            return Bill(None, UNPRICED)
+            return AnswerCost(None, UNPRICED)
         reported = ServiceTier(reported=(usage.tier or tier).lower())
         cost, approximate = charge(Tokens.of(usage), found.price, reported)
-        return Bill(cost, found.version, approximate)
+        return AnswerCost(cost, found.version, approximate)
 
     def _open(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
         self._book = PriceBook.load(environment, self._config.prices, say)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock import Event, TextDelta
 from penstock.cli.chat_ui.advice import advice
-from penstock.cli.chat_ui.answer import Told, described
+from penstock.cli.chat_ui.answer import ChatResult, described
 from penstock.cli.chat_ui.caller import Caller
 from penstock.cli.chat_ui.conversation import Conversation
 from penstock.cli.fetching import obtain
@@ -23,7 +23,7 @@ from penstock.http.client import UpstreamError
 COMPLETED, INCOMPLETE, UNUSABLE, STOPPED = 0, 1, 2, 130
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ChatOptions(Struct, frozen=True, kw_only=True):
     """What the user asks for. Without a `url` the gateway runs inside."""
 
     model: str | None
@@ -34,7 +34,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     history: bool
 
 
-def run(wanted: Wanted) -> int:
+def run(wanted: ChatOptions) -> int:
     """Talk, or answer; returns the exit status."""
     interactive = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and not wanted.as_json
     question = "" if interactive else _piped()
@@ -140,7 +140,7 @@ def _write_text(events: list[Event]) -> None:
         sys.stdout.flush()
 
 
-def _status(told: Told) -> int:
+def _status(told: ChatResult) -> int:
     if told.ending == "cancelled":
         return STOPPED
     return COMPLETED if told.ending == "completed" else INCOMPLETE

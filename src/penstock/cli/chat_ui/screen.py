@@ -10,8 +10,8 @@ from typing import Literal, TextIO, TypeAlias
 
 from penstock import Event, ReasoningDelta, RefusalDelta, TextDelta
 from penstock.cli.chat_ui.advice import advice
-from penstock.cli.chat_ui.answer import Told
-from penstock.cli.chat_ui.cost import UNPRICED, Bill
+from penstock.cli.chat_ui.answer import ChatResult
+from penstock.cli.chat_ui.cost import UNPRICED, AnswerCost
 from penstock.cli.chat_ui.wrap import Wrap
 from penstock.cli.text import counted, dollars, one_line, seconds, visible
 from penstock.core.repairs import by_level
@@ -84,7 +84,7 @@ class Screen:
                 self._speak(type(event), event.text)
         self._out.flush()
 
-    def settle(self, told: Told) -> None:
+    def settle(self, told: ChatResult) -> None:
         """The answer is over: its tool calls, the quiet line, and what went wrong."""
         self._end_line()
         choice = told.completion.choices[0] if told.completion.choices else None
@@ -120,7 +120,7 @@ class Screen:
         self._out.write(text)
 
 
-def summary(told: Told) -> str:
+def summary(told: ChatResult) -> str:
     """The quiet line: tokens, cost, times, and whatever was not as one expects."""
     usage = told.completion.usage
     counts = {"in": usage.input, "out": usage.output} if usage else {}
@@ -138,13 +138,13 @@ def summary(told: Told) -> str:
     return one_line(_SEPARATOR.join(filter(None, parts)))
 
 
-def trouble(told: Told) -> str:
+def trouble(told: ChatResult) -> str:
     """What went wrong, and what to do next, in one line."""
     reason = one_line(told.reason or told.ending).rstrip(".")
     return f"{reason}; {advice(told.code)}"
 
 
-def _cost(bill: Bill) -> str:
+def _cost(bill: AnswerCost) -> str:
     """What it has cost; nothing where nobody asks for money, or where it is not known."""
     if bill.cost is None:
         return UNPRICED if bill.price == UNPRICED else ""

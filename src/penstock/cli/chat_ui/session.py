@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-from penstock.cli.chat_ui.answer import Told
+from penstock.cli.chat_ui.answer import ChatResult
 from penstock.cli.chat_ui.caller import Caller
-from penstock.cli.chat_ui.conversation import Conversation, Turn
+from penstock.cli.chat_ui.conversation import ChatTurn, Conversation
 from penstock.cli.chat_ui.prompt import Interrupted, Prompt
 from penstock.cli.chat_ui.screen import Screen
 from penstock.cli.text import one_line, seconds
@@ -43,7 +43,7 @@ class Session:
         self._screen = screen
         self._models = models
         self._question = ""
-        self._told: Told | None = None
+        self._told: ChatResult | None = None
         self._saved: set[Path] = set()
         self._interrupted = False
         self._actions: dict[str, Callable[[str], None]] = {
@@ -109,7 +109,7 @@ class Session:
             finally:
                 asked.stop()
                 signal.signal(signal.SIGINT, before)
-        conversation.turns.append(Turn(question, told))
+        conversation.turns.append(ChatTurn(question, told))
 
     # The commands.
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from penstock import Fault, Repair, StreamReader
-from penstock.cli.inspection.locate import Spots
+from penstock.cli.inspection.defect_locator import DefectLocator
 from penstock.cli.text import one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.repairs import FAULTS, REPAIRS
@@ -12,7 +12,7 @@ from penstock.core.repairs import FAULTS, REPAIRS
 _MOST = 2_000
 
 
-class Mark(Struct, frozen=True):
+class DefectMark(Struct, frozen=True):
     """One defect, and where it is: `length` bytes from `offset` on. Its level is `fault`, `repair` or `notice`."""
 
     code: str
@@ -25,23 +25,23 @@ class Mark(Struct, frozen=True):
     detail: str
 
 
-def marks(data: bytes, dialect: str = DEFAULT_DIALECT) -> tuple[list[Mark], int]:
+def marks(data: bytes, dialect: str = DEFAULT_DIALECT) -> tuple[list[DefectMark], int]:
     """The defects of a stream in the order of its bytes, and how many more there are."""
     reader = StreamReader(dialect)
     found = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
     found.sort(key=lambda event: event.offset)
-    spots = Spots(data, dialect)
+    spots = DefectLocator(data, dialect)
     return sorted((_mark(event, spots) for event in found[:_MOST]), key=_place), max(0, len(found) - _MOST)
 
 
-def _mark(event: Repair | Fault, spots: Spots) -> Mark:
+def _mark(event: Repair | Fault, spots: DefectLocator) -> DefectMark:
     if isinstance(event, Fault):
         row, level, detail = FAULTS[event.code], "fault", event.message
     else:
         row, level, detail = REPAIRS[event.code], event.level, event.detail
     spot = spots.spot(event)
-    return Mark(event.code, level, row.wrong, row.done, spot.offset, spot.line, spot.length, one_line(detail))
+    return DefectMark(event.code, level, row.wrong, row.done, spot.offset, spot.line, spot.length, one_line(detail))
 
 
-def _place(mark: Mark) -> int:
+def _place(mark: DefectMark) -> int:
     return mark.offset

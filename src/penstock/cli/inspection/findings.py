@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from penstock.cli.inspection.explain import explain_fault, explain_repair
-from penstock.cli.inspection.stream_file import Reading
+from penstock.cli.inspection.stream_file import ReadStream
 from penstock.cli.text import one_line
 
 Severity: TypeAlias = Literal["notice", "warning", "error"]
@@ -27,14 +27,14 @@ class Finding(Struct, frozen=True):
     count: int
 
 
-class Linted(Struct, frozen=True):
+class LintResult(Struct, frozen=True):
     """A file, and what was found in it."""
 
     file: str
     findings: list[Finding]
 
 
-def lint(reading: Reading, *, repairs: Severity) -> Linted:
+def lint(reading: ReadStream, *, repairs: Severity) -> LintResult:
     """What is wrong with a stream, in the order of the bytes; `repairs` is how severe repairs are."""
     completion, fault = reading.completion, reading.completion.fault
     findings = []
@@ -52,4 +52,4 @@ def lint(reading: Reading, *, repairs: Severity) -> Linted:
         ending, detail = str(completion.ending), one_line(completion.ending_detail)
         findings.append(Finding(reading.file, reading.lines, reading.size, ending, "error", detail, 1))
     findings.sort(key=lambda finding: finding.offset)
-    return Linted(reading.file, findings)
+    return LintResult(reading.file, findings)

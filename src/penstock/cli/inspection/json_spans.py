@@ -15,7 +15,7 @@ _OPENING = re.compile(rb"[{\[]")
 _LINE_END = re.compile(rb"[\r\n]")
 
 
-class Member(Struct, frozen=True):
+class JsonSpan(Struct, frozen=True):
     """A value of an event's JSON: the path to it, and where it begins and ends; in an object, with its key."""
 
     path: JsonPath
@@ -23,7 +23,7 @@ class Member(Struct, frozen=True):
     end: int
 
 
-def members_of(data: bytes, offset: int) -> Iterator[Member]:
+def members_of(data: bytes, offset: int) -> Iterator[JsonSpan]:
     """All values of the JSON that an event holds, as far as it can be followed; what is in another comes before it."""
     found = _OPENING.search(data, offset)
     line_end = end_of_line(data, offset)
@@ -31,7 +31,7 @@ def members_of(data: bytes, offset: int) -> Iterator[Member]:
         yield from _walk(data, found.start())
 
 
-def _walk(data: bytes, position: int) -> Iterator[Member]:
+def _walk(data: bytes, position: int) -> Iterator[JsonSpan]:
     path: list[str | int] = []
     begun: list[int] = []  # of each value that is open, with its key
     key: tuple[str, int] | None = None
@@ -56,7 +56,7 @@ def _walk(data: bytes, position: int) -> Iterator[Member]:
                 if not path:
                     return
                 path.pop()
-            yield Member(tuple(path), begun.pop(), position)
+            yield JsonSpan(tuple(path), begun.pop(), position)
             if not path:
                 return
 

@@ -3,7 +3,7 @@
 import click
 from msgspec import Struct
 
-from penstock.cli.inspection.stream_file import Reading
+from penstock.cli.inspection.stream_file import ReadStream
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.losses import LOSSES, Loss
@@ -21,7 +21,7 @@ class LossCount(Struct, frozen=True):
     changes_meaning: bool
 
 
-def count_losses(reading: Reading, client: str) -> list[LossCount]:
+def count_losses(reading: ReadStream, client: str) -> list[LossCount]:
     """What clients of this dialect would not get. An answer in their own dialect is forwarded, and loses nothing."""
     losses: list[Loss] = []
     if reading.dialect.dialect != client and reading.completion.choices:

@@ -3,7 +3,7 @@
 What we say begins at the margin; what the stream says is indented, so that neither can be taken for the other.
 """
 
-from penstock.cli.inspection.summary import Defect, Fact, Passage, Summary
+from penstock.cli.inspection.summary import AnswerText, Fact, Summary, SummaryDefect
 
 _LABEL_WIDTH = 10
 _INDENT = "  "
@@ -20,7 +20,7 @@ def render(summary: Summary, *, headed: bool) -> str:
     return "\n\n".join(blocks) + ("\n\n" if headed else "\n")
 
 
-def _passage(passage: Passage) -> str:
+def _passage(passage: AnswerText) -> str:
     return f"{passage.heading}\n{_indented(passage.text, _INDENT)}" if passage.text else passage.heading
 
 
@@ -33,7 +33,7 @@ def _indented(text: str, indent: str) -> str:
     return "\n".join(indent + line if line else "" for line in text.split("\n"))
 
 
-def _kinds(kinds: list[Defect]) -> list[str]:
+def _kinds(kinds: list[SummaryDefect]) -> list[str]:
     """A table: code, count, line, byte, what is wrong."""
     rows = [(kind.code, f"×{kind.count}", f"line {kind.line}", f"byte {kind.offset}", kind.wrong) for kind in kinds]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

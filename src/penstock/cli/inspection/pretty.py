@@ -10,7 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.inspection.summary import Defect, Defects, Fact, Passage, Summary, Tone, Voice
+from penstock.cli.inspection.summary import AnswerText, DefectCounts, Fact, Summary, SummaryDefect, Tone, Voice
 
 _VOICES: dict[Voice, str] = {
     "reasoning": "dim italic",
@@ -46,7 +46,7 @@ def render(summary: Summary, *, headed: bool, wide: bool) -> RenderableType:
     return Group(*blocks, Text())
 
 
-def _words(passage: Passage) -> list[RenderableType]:
+def _words(passage: AnswerText) -> list[RenderableType]:
     if not passage.text:
         return []
     return [_indented(Text(passage.text, _VOICES[passage.voice], overflow="fold"), 2)]
@@ -64,7 +64,7 @@ def _facts(facts: list[Fact]) -> Table:
     return grid
 
 
-def _kinds(defects: Defects, *, wide: bool) -> list[RenderableType]:
+def _kinds(defects: DefectCounts, *, wide: bool) -> list[RenderableType]:
     """A table where the window is wide, else two lines each; in colour where the defects matter."""
     code, words = (_CODE, "") if defects.fact.tone else (_LABEL, _LABEL)
     kinds = defects.kinds
@@ -82,7 +82,7 @@ def _kinds(defects: Defects, *, wide: bool) -> list[RenderableType]:
     return [_indented(grid, 2)]
 
 
-def _place(kind: Defect, code: str) -> Text:
+def _place(kind: SummaryDefect, code: str) -> Text:
     where = (f"  line {kind.line}, byte {kind.offset}", _LABEL)
     return Text.assemble((kind.code, code), f"  ×{kind.count}", where)
 

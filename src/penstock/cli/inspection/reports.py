@@ -13,11 +13,11 @@ Every report ends with a newline, or is empty.
 from collections.abc import Callable
 from html import escape
 
-from penstock.cli.inspection.findings import Finding, Linted
+from penstock.cli.inspection.findings import Finding, LintResult
 from penstock.cli.text import one_line, to_json, visible
 
 
-def report_text(files: list[Linted]) -> str:
+def report_text(files: list[LintResult]) -> str:
     """Lines that editors and grep understand; nothing for a clean file."""
     return "".join(
         f"{one_line(finding.file)}:{finding.line}: {finding.code} {one_line(finding.message)} [{finding.severity}]\n"
@@ -26,12 +26,12 @@ def report_text(files: list[Linted]) -> str:
     )
 
 
-def report_json(files: list[Linted]) -> str:
+def report_json(files: list[LintResult]) -> str:
     """One array, in one line."""
     return to_json([finding for linted in files for finding in linted.findings]).decode() + "\n"
 
 
-def report_github(files: list[Linted]) -> str:
+def report_github(files: list[LintResult]) -> str:
     """Workflow commands: `::warning file=…,line=…,title=…::message`."""
     return "".join(
         f"::{finding.severity} file={_property(finding.file)},line={finding.line},title={_property(finding.code)}"
@@ -41,13 +41,13 @@ def report_github(files: list[Linted]) -> str:
     )
 
 
-def report_junit(files: list[Linted]) -> str:
+def report_junit(files: list[LintResult]) -> str:
     """XML. Only errors are failures: a warning or a notice is a case that passes and has something to say."""
     suites = "".join(_suite(linted) for linted in files)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="penstock lint">\n{suites}</testsuites>\n'
 
 
-REPORTS: dict[str, Callable[[list[Linted]], str]] = {
+REPORTS: dict[str, Callable[[list[LintResult]], str]] = {
     "text": report_text,
     "json": report_json,
     "github": report_github,
@@ -64,7 +64,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _suite(linted: Linted) -> str:
+def _suite(linted: LintResult) -> str:
     name = _attribute(linted.file)
     cases = "".join(_case(finding, name) for finding in linted.findings)
     failures = sum(finding.severity == "error" for finding in linted.findings)

@@ -1,4 +1,4 @@
-"""Reading: one file or standard input, read to its end, and what both commands want to know about it.
+"""ReadStream: one file or standard input, read to its end, and what both commands want to know about it.
 
 The dialect is the one that `--dialect` names, else the one that a capture names, else the one that the first events
 tell (`core/dialects/detect.py`).
@@ -17,8 +17,8 @@ from msgspec import Struct, structs
 
 from penstock import Accumulator, Completion, Ending, Fault, RepairCount, StreamReader
 from penstock.capture import Capture, dialect_of, is_capture, locate
-from penstock.cli.inspection.locate import Spot, Spots
-from penstock.cli.inspection.timing import Stopwatch, Times
+from penstock.cli.inspection.defect_locator import DefectLocator, DefectSpan
+from penstock.cli.inspection.timing import Stopwatch, StreamTiming
 from penstock.cli.text import file_name, one_line
 from penstock.core.dialects.detect import Detected, Detection
 from penstock.core.dialects.registry import upstream_dialect
@@ -45,7 +45,7 @@ ADVICE: tuple[tuple[type[OSError], str], ...] = (
 )
 
 
-class Reading(Struct, frozen=True):
+class ReadStream(Struct, frozen=True):
     """A stream read to its end. `lines` counts an unterminated last line too.
 
     Of a capture there is more: `starts` are the lines of the file on which its reads begin. `data` are the bytes of the
@@ -61,7 +61,7 @@ class Reading(Struct, frozen=True):
     lines: int
     capture: Capture | None = None
     starts: tuple[int, ...] = ()
-    times: Times | None = None
+    times: StreamTiming | None = None
     data: bytes | None = None
 
     @property
@@ -69,11 +69,11 @@ class Reading(Struct, frozen=True):
         """Whether the bytes are no text at all."""
         return self.completion.fault is not None and self.completion.fault.code == "binary"
 
-    def spots(self) -> Callable[[RepairCount | Fault], Spot]:
+    def spots(self) -> Callable[[RepairCount | Fault], DefectSpan]:
         """What says where in the stream a defect is: exactly, if its bytes were kept, else where its event begins."""
         if self.data is not None:
-            return Spots(self.data, self.dialect.dialect).spot
-        return lambda found: Spot(found.offset, None, found.line)
+            return DefectLocator(self.data, self.dialect.dialect).spot
+        return lambda found: DefectSpan(found.offset, None, found.line)
 
     def line_in_file(self, line: int, offset: int) -> int:
         """Where in the file a place in the stream is: in a capture, other lines stand between those of the stream."""
@@ -88,7 +88,7 @@ class Reading(Struct, frozen=True):
         return at
 
 
-class Readable(Protocol):
+class Input(Protocol):
     """Where bytes come from."""
 
     def read(self, size: int, /) -> bytes:
@@ -125,7 +125,7 @@ takes_dialect = click.option(
 )
 
 
-def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 0) -> Iterator[Reading | None]:
+def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 0) -> Iterator[ReadStream | None]:
     """Read each file in turn; None stands for one that could not be opened or read, once that has been told.
 
     Without a dialect, that of each file is looked for. Streams of `kept` bytes or less are kept.
@@ -142,7 +142,7 @@ def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 
             yield reading
 
 
-def read(name: str, source: Readable, *, dialect: str | None = None, kept: int = 0) -> Reading:
+def read(name: str, source: Input, *, dialect: str | None = None, kept: int = 0) -> ReadStream:
     """Read a stream to its end, or to where nothing more can count; raises `CaptureError` for a bad capture."""
     first = source.read(BLOCK)
     blocks = chain((first,), iter(lambda: source.read(BLOCK), b""))
@@ -153,7 +153,7 @@ def read(name: str, source: Readable, *, dialect: str | None = None, kept: int =
     return structs.replace(reading, data=reading.capture.data) if kept and reading.capture is not None else reading
 
 
-def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept: int) -> Reading:
+def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept: int) -> ReadStream:
     beginning: list[bytes] = []
     dialect = asked or _detect(blocks, beginning)
     reader, answer = StreamReader(dialect.dialect), Accumulator(dialect.dialect)
@@ -175,7 +175,7 @@ def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept:
             break
     answer.extend(reader.close())
     lines = ends + (last not in (b"\n", b"\r"))
-    return Reading(
+    return ReadStream(
         name,
         dialect,
         answer.completion,
@@ -197,7 +197,7 @@ def _detect(blocks: Iterator[bytes], beginning: list[bytes]) -> Detected:
     return detection.close()
 
 
-def _read_capture(name: str, data: bytes, asked: Detected | None) -> Reading:
+def _read_capture(name: str, data: bytes, asked: Detected | None) -> ReadStream:
     capture, starts = locate(data)
     dialect = asked or dialect_of(capture)
     reader, answer, watch = StreamReader(dialect.dialect), Accumulator(dialect.dialect), Stopwatch()
@@ -208,7 +208,7 @@ def _read_capture(name: str, data: bytes, asked: Detected | None) -> Reading:
     answer.extend(reader.close())
     completion = _as_it_ended(answer.completion, capture)
     size = sum(len(part.data) for part in capture.reads)
-    return Reading(
+    return ReadStream(
         name,
         dialect,
         completion,

@@ -24,11 +24,11 @@ from penstock import (
     Usage,
 )
 from penstock.capture import Capture, How
+from penstock.cli.inspection.defect_locator import DefectSpan
 from penstock.cli.inspection.explain import FOUND_BY, explain_fault, explain_repair
-from penstock.cli.inspection.locate import Spot
 from penstock.cli.inspection.loss_counts import count_losses
-from penstock.cli.inspection.stream_file import Reading
-from penstock.cli.inspection.timing import Times
+from penstock.cli.inspection.stream_file import ReadStream
+from penstock.cli.inspection.timing import StreamTiming
 from penstock.cli.text import counted, one_line, seconds, to_json, visible
 from penstock.core.losses import LOSSES
 from penstock.core.repairs import Level
@@ -61,7 +61,7 @@ HOW_IT_ENDED: dict[How, str] = {
 }
 
 
-class Passage(Struct, frozen=True):
+class AnswerText(Struct, frozen=True):
     """Something that the model says: how, under which heading, and what."""
 
     voice: Voice
@@ -78,7 +78,7 @@ class Fact(Struct, frozen=True):
     tone: Tone = ""
 
 
-class Defect(Struct, frozen=True):
+class SummaryDefect(Struct, frozen=True):
     """One kind of defect that was tolerated: how often, where first, and what is wrong."""
 
     code: str
@@ -88,23 +88,23 @@ class Defect(Struct, frozen=True):
     wrong: str
 
 
-class Defects(Struct, frozen=True):
+class DefectCounts(Struct, frozen=True):
     """The defects of one level: how many there are, then each kind of them."""
 
     fact: Fact
-    kinds: list[Defect]
+    kinds: list[SummaryDefect]
 
 
 class Summary(Struct, frozen=True):
     """All that there is to tell about one stream: of its defects the repairs, then the notices, if there are any."""
 
     file: str
-    passages: list[Passage]
+    passages: list[AnswerText]
     facts: list[Fact]
-    defects: list[Defects]
+    defects: list[DefectCounts]
 
 
-def summarize(reading: Reading, client: str | None = None) -> Summary:
+def summarize(reading: ReadStream, client: str | None = None) -> Summary:
     """Put a stream into words; with what clients of that dialect would lose, if one is named."""
     completion = reading.completion
     alone = len(completion.choices) == 1
@@ -117,35 +117,35 @@ def summarize(reading: Reading, client: str | None = None) -> Summary:
     )
 
 
-def _passages(choice: Choice, *, alone: bool) -> list[Passage]:
+def _passages(choice: Choice, *, alone: bool) -> list[AnswerText]:
     """What was said, part by part, in its order."""
     said = [passage for part in choice.parts if (passage := _passage(part)).text or passage.voice in _EVEN_IF_EMPTY]
     prefix = "" if alone else f"choice {choice.index}: "
     return [
-        Passage(each.voice, prefix + one_line(each.heading), visible(each.text).strip("\n"))
-        for each in said or [Passage("answer", "answer (empty)", "")]
+        AnswerText(each.voice, prefix + one_line(each.heading), visible(each.text).strip("\n"))
+        for each in said or [AnswerText("answer", "answer (empty)", "")]
     ]
 
 
-def _passage(part: Part) -> Passage:
+def _passage(part: Part) -> AnswerText:
     match part:
         case TextPart(text):
-            return Passage("answer", "answer", text)
+            return AnswerText("answer", "answer", text)
         case ReasoningPart(text, summary, seals):
             sealed = "only its seal can be seen" if seals else ""
-            return Passage("reasoning", "reasoning", text or "\n\n".join(summary) or sealed)
+            return AnswerText("reasoning", "reasoning", text or "\n\n".join(summary) or sealed)
         case RefusalPart(text):
-            return Passage("refusal", "refusal", text)
+            return AnswerText("refusal", "refusal", text)
         case ToolCall(id, name, arguments, server=server):
             heading = f"tool call {name}" + (f" ({id})" if id else "")
-            return Passage("tool call", f"{heading}, made by the provider" if server else heading, arguments)
+            return AnswerText("tool call", f"{heading}, made by the provider" if server else heading, arguments)
         case ToolResult(call_id):
-            return Passage("other", f"tool result ({call_id})", to_json(part.parts).decode())
+            return AnswerText("other", f"tool result ({call_id})", to_json(part.parts).decode())
         case MediaPart(kind=kind, mime=mime, data=data):
             heading = f"{kind} {mime}".rstrip() + (f", {decoded_size(data)} bytes" if data else "")
-            return Passage("other", heading, part.url or part.file_id or part.name)
+            return AnswerText("other", heading, part.url or part.file_id or part.name)
         case OpaquePart(_, type, data):
-            return Passage("other", type or "other content", to_json(data).decode())
+            return AnswerText("other", type or "other content", to_json(data).decode())
 
 
 def decoded_size(base64: str) -> int:
@@ -153,7 +153,7 @@ def decoded_size(base64: str) -> int:
     return len(base64.rstrip("=")) * 3 // 4
 
 
-def _facts(reading: Reading) -> list[Fact]:
+def _facts(reading: ReadStream) -> list[Fact]:
     completion = reading.completion
     facts = [_ending(completion)]
     if completion.fault is not None:
@@ -176,7 +176,7 @@ def _facts(reading: Reading) -> list[Fact]:
     return facts
 
 
-def _dialect(reading: Reading) -> Fact:
+def _dialect(reading: ReadStream) -> Fact:
     found, capture = reading.dialect, reading.capture
     how = FOUND_BY[found.by]
     if found.by not in ("option", "capture") and capture is not None and capture.header.dialect:
@@ -184,7 +184,7 @@ def _dialect(reading: Reading) -> Fact:
     return Fact("dialect", found.dialect, how)
 
 
-def _losses(reading: Reading, client: str) -> Fact:
+def _losses(reading: ReadStream, client: str) -> Fact:
     found = count_losses(reading, client)
     if not found:
         return Fact("losses", "none", f"for clients of {client}")
@@ -210,7 +210,7 @@ def _recorded(capture: Capture) -> list[Fact]:
     return [Fact("recorded", ", ".join(known)), reads]
 
 
-def _times(times: Times) -> list[Fact]:
+def _times(times: StreamTiming) -> list[Fact]:
     told = [f"first event {seconds(times.first_event_s)}"] if times.first_event_s is not None else []
     if times.longest_gap_s is not None and times.longest_gap_at_s is not None:
         told.append(f"longest gap {seconds(times.longest_gap_s)} at {seconds(times.longest_gap_at_s)}")
@@ -227,7 +227,7 @@ def _ending(completion: Completion) -> Fact:
     return Fact("ending", ending, detail, TONES[ending])
 
 
-def _fault(fault: Fault, spot: Spot) -> list[Fact]:
+def _fault(fault: Fault, spot: DefectSpan) -> list[Fact]:
     where = f"line {spot.line}, byte {spot.offset}"
     facts = [Fact("fault", fault.code, f"{where}\n{explain_fault(fault)}", "bad")]
     more = {key: value for key, value in (fault.provider or {}).items() if value not in (None, fault.message)}
@@ -258,20 +258,20 @@ def _usage(usage: Usage | None) -> str:
     return ", ".join(told) + (" (estimated)" if usage.source == "estimated" else "")
 
 
-def _provider(reading: Reading) -> Fact:
+def _provider(reading: ReadStream) -> Fact:
     provider = guess(reading.completion, reading.dialect.dialect)
     return Fact("provider", provider, "guessed") if provider else Fact("provider", "unknown")
 
 
-def _defects(reading: Reading, level: Level) -> Defects:
+def _defects(reading: ReadStream, level: Level) -> DefectCounts:
     spot = reading.spots()
     kinds = [
-        Defect(repair.code, repair.count, (at := spot(repair)).line, at.offset, explain_repair(repair))
+        SummaryDefect(repair.code, repair.count, (at := spot(repair)).line, at.offset, explain_repair(repair))
         for repair in reading.completion.repairs
         if repair.level == level
     ]
     if not kinds:
-        return Defects(Fact(f"{level}s", "none"), [])
+        return DefectCounts(Fact(f"{level}s", "none"), [])
     count = str(sum(kind.count for kind in kinds))
     value = count if len(kinds) == 1 else f"{count} of {len(kinds)} kinds"
-    return Defects(Fact(f"{level}s", value, tone="doubtful" if level == "repair" else ""), kinds)
+    return DefectCounts(Fact(f"{level}s", value, tone="doubtful" if level == "repair" else ""), kinds)

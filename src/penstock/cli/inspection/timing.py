@@ -1,4 +1,4 @@
-"""Times: when a recorded stream came, and how fast. Only a capture knows.
+"""StreamTiming: when a recorded stream came, and how fast. Only a capture knows.
 
 The first event is the first that says something, as in the gateway's log, and so is the last one the last. A gap is a
 time in which no event came at all: comments and blank lines are none.
@@ -16,7 +16,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _NOTHING = "·"
 
 
-class Times(Struct, frozen=True, kw_only=True):
+class StreamTiming(Struct, frozen=True, kw_only=True):
     """Seconds since the request. The timeline is how many bytes came in each slot of so many seconds."""
 
     head_s: float | None
@@ -60,7 +60,7 @@ class Stopwatch:
             self._gap, self._gap_at = at_s - self._moved, self._moved
         self._moved = at_s
 
-    def times(self, capture: Capture, completion: Completion) -> Times | None:
+    def times(self, capture: Capture, completion: Completion) -> StreamTiming | None:
         """What has been noted; None where the capture has no times."""
         known = [read.at_s for read in capture.reads if read.at_s is not None]
         if capture.closing is not None and capture.closing.at_s is not None:
@@ -71,7 +71,7 @@ class Stopwatch:
         timeline = [0] * _SLOTS
         for read in capture.reads:
             timeline[min(int((read.at_s or 0.0) / slot_s), _SLOTS - 1)] += len(read.data)
-        return Times(
+        return StreamTiming(
             head_s=capture.header.head_s,
             first_event_s=self._first,
             last_event_s=self._last,

@@ -80,7 +80,7 @@ class HealthBucket(Struct, frozen=True, kw_only=True):
     usage_missing: int
 
 
-class Health(Struct, frozen=True, kw_only=True):
+class ModelHealth(Struct, frozen=True, kw_only=True):
     """How a provider's model has answered in a time. Buckets in which nobody asked it are left out."""
 
     provider: str
@@ -125,7 +125,7 @@ class Book(Protocol):
         they are groups.
         """
 
-    def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
+    def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
         """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
 
     def sum_up(self, most: int) -> bool:

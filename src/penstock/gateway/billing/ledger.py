@@ -17,14 +17,14 @@ from penstock.core.failure import Failure
 from penstock.core.price import ServiceTier
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.billing.output_estimate import Ratios, estimate_sound
+from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_sound
 from penstock.gateway.billing.prices import PriceBook, PricedModel
 from penstock.gateway.billing.tags import kept_tags, kept_text
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.config import Provider
 from penstock.gateway.limits.accounts import Accounts
-from penstock.gateway.limits.demand import Wish
+from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.reservation import Reservations
 
 # How often it is noted how far the calls under way have come.
@@ -39,7 +39,7 @@ _UNAVAILABLE = Failure(
 )
 
 
-class Journal(Protocol):
+class JournalPort(Protocol):
     """What outlives the process, as the ledger sees it."""
 
     @property
@@ -59,7 +59,7 @@ class Journal(Protocol):
         """The book holds these."""
 
 
-class Scribe(Protocol):
+class BookWriterPort(Protocol):
     """Who books entries, as the ledger sees it."""
 
     @property
@@ -78,12 +78,12 @@ class Ledger:
     """The account of one process's calls. `providers` are those that it may have asked, by their names."""
 
     def __init__(
-        self, journal: Journal, accounts: Accounts, prices: PriceBook, providers: Mapping[str, Provider]
+        self, journal: JournalPort, accounts: Accounts, prices: PriceBook, providers: Mapping[str, Provider]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._journal = journal
         self._accounts = accounts
-        self._ratios = Ratios()
+        self._ratios = BytesPerToken()
         self._reservations = Reservations(accounts, self._ratios)
         self._open: dict[str, Call] = {}
         self._held: set[str] = set()
@@ -94,7 +94,7 @@ class Ledger:
         self.providers = providers
         self.secrets: tuple[str, ...] = ()
         """What must not be booked, even where a client says it."""
-        self.scribe: Scribe | None = None
+        self.scribe: BookWriterPort | None = None
 
     @property
     def ready(self) -> bool:
@@ -111,7 +111,9 @@ class Ledger:
         """What may be tried where a budget must hold: what has a price."""
         return [plan for plan in plans if self._price(plan) is not None]
 
-    def admit(self, call: Call, wish: Wish, plans: Sequence[Plan], then: Callable[[Failure | None], None]) -> bool:
+    def admit(
+        self, call: Call, wish: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+    ) -> bool:
         """Whether a call may begin at once. If not, `then` is told whether it may, now or later."""
         call.input_estimate = wish.input
         call.cap = wish.output
@@ -134,7 +136,9 @@ class Ledger:
         self._reserve(call, wish, plans, then)
         return False
 
-    def _reserve(self, call: Call, wish: Wish, plans: Sequence[Plan], then: Callable[[Failure | None], None]) -> None:
+    def _reserve(
+        self, call: Call, wish: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+    ) -> None:
         prices = [priced for priced in map(self._price, plans) if priced is not None]
         self._reservations.reserve(call, wish, prices, max(plan.patience.total_s for plan in plans), then)
 
@@ -248,7 +252,7 @@ class Ledger:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
 
-def _output(ratios: Ratios, call: Call) -> int:
+def _output(ratios: BytesPerToken, call: Call) -> int:
     attempt = call.attempts[-1]
     usage = attempt.tokens or attempt.usage
     if usage is not None and usage.output:
@@ -265,13 +269,13 @@ class NoLedger:
     degraded = ""
 
     def __init__(self) -> None:
-        self._ratios = Ratios()
+        self._ratios = BytesPerToken()
 
     def affordable(self, plans: list[Plan]) -> list[Plan]:
         """All of them."""
         return plans
 
-    def admit(self, call: Call, wish: Wish, _plans: Sequence[Plan], _then: Callable[[None], None]) -> bool:
+    def admit(self, call: Call, wish: TokenDemand, _plans: Sequence[Plan], _then: Callable[[None], None]) -> bool:
         """It may."""
         call.at_ms = int(time.time() * 1000)
         call.input_estimate = wish.input

@@ -26,7 +26,7 @@ def estimate_sound(size: int) -> int:
     return _ceil(size, _SOUND_FOR_A_TOKEN)
 
 
-class Ratios:
+class BytesPerToken:
     """How many bytes of an answer a token has, by target: learned from answers whose tokens were reported."""
 
     def __init__(self) -> None:

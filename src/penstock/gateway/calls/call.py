@@ -17,7 +17,7 @@ from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.trace import Trace
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.event_gaps import Gaps
+from penstock.gateway.relay.event_gaps import EventGaps
 
 NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
 # Of one call. What a provider sends beyond that is not counted.
@@ -26,7 +26,7 @@ _MOST_LOSSES = 1_000
 _LONGEST_TIER = 64
 
 
-class Answer(Protocol):
+class AnswerSource(Protocol):
     """What keeps an answer, as far as it has come."""
 
     @property
@@ -71,8 +71,8 @@ class Attempt(Struct, eq=False):
     finishes: list[str] = []
     """Why its choices ended."""
     repairs: dict[str, int] = {}
-    gaps: Gaps = field(default_factory=Gaps)
-    heard: Answer | None = None
+    gaps: EventGaps = field(default_factory=EventGaps)
+    heard: AnswerSource | None = None
     """What it answers, where somebody is to be told."""
     events: int = 0
     said: int = 0

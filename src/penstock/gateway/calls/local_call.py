@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.core.failure import Failure
-from penstock.core.stream import Reader
+from penstock.core.stream import EventReader
 from penstock.gateway.relay.ports import Client
 from penstock.upstream.local.emulated_tools import (
     EmulatedToolReader,
@@ -19,10 +19,12 @@ from penstock.upstream.local.emulated_tools import (
     has_system,
     with_system,
 )
-from penstock.upstream.local.model import Local, Turn
+from penstock.upstream.local.model import LocalModel, ModelTurn
 
 
-async def take_turn(local: Local, client: Client, heartbeat: Callable[[], bytes], wait_s: float, beat_s: float) -> Turn:
+async def take_turn(
+    local: LocalModel, client: Client, heartbeat: Callable[[], bytes], wait_s: float, beat_s: float
+) -> ModelTurn:
     """Wait so long for a turn, while the client gets a heartbeat every `beat_s`; raises `UpstreamError`."""
     while True:
         waiting = asyncio.get_running_loop().create_task(local.turn(wait_s))
@@ -40,16 +42,16 @@ async def take_turn(local: Local, client: Client, heartbeat: Callable[[], bytes]
             return turn
 
 
-def _give_back(waiting: "asyncio.Task[Turn]") -> None:
+def _give_back(waiting: "asyncio.Task[ModelTurn]") -> None:
     """A turn that came when nobody waited for it any more."""
     if not waiting.cancelled() and waiting.exception() is None:
         waiting.result().close()
 
 
-class Adapted:
+class AdaptedRequest:
     """A request as the model can take it, and how its answer is to be read."""
 
-    def __init__(self, fields: dict[str, Any], local: Local, turn: Turn) -> None:
+    def __init__(self, fields: dict[str, Any], local: LocalModel, turn: ModelTurn) -> None:
         """Raises `ToolsError`."""
         self._emulated = False
         weights = local.settings.weights
@@ -59,7 +61,7 @@ class Adapted:
             fields, self._emulated = emulate(fields)
         self.body = msgspec.json.encode(fields)
 
-    def reader(self, reader: Reader, call_id: str) -> Reader:
+    def reader(self, reader: EventReader, call_id: str) -> EventReader:
         """What reads the answer."""
         return EmulatedToolReader(reader, f"call_{call_id}") if self._emulated else reader
 

@@ -162,22 +162,22 @@ def _shown(value: object) -> str:
     return str(value) if _is_number(value) and len(str(value)) <= _MAX_SHOWN else _KINDS.get(type(value), "that")
 
 
-class _Said(Struct, frozen=True):
+class _LocalError(Struct, frozen=True):
     """What llama.cpp tells in its error, where a request is longer than the context."""
 
     n_prompt_tokens: int = 0
     n_ctx: int = 0
 
 
-class _Envelope(Struct, frozen=True):
-    error: _Said = _Said()
+class _LocalErrorEnvelope(Struct, frozen=True):
+    error: _LocalError = _LocalError()
 
 
-def _read(body: bytes) -> _Said:
+def _read(body: bytes) -> _LocalError:
     try:
-        return msgspec.json.decode(body, type=_Envelope).error
+        return msgspec.json.decode(body, type=_LocalErrorEnvelope).error
     except (ValueError, RecursionError):
-        return _Said()
+        return _LocalError()
 
 
 def _translated(words: str, fields: Mapping[str, object]) -> tuple[str, str | None]:

@@ -18,29 +18,29 @@ from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, Request
 from penstock.core.failure import Failure
 from penstock.core.losses import changes_meaning
 from penstock.core.request import ClientRequest
-from penstock.core.stream import Reader, StreamReader, StreamWriter
+from penstock.core.stream import EventReader, StreamReader, StreamWriter
 from penstock.gateway.billing.ledger import Ledger, NoLedger
 from penstock.gateway.calls import refusals
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 from penstock.gateway.calls.failure import from_request_losses, from_transport
 from penstock.gateway.calls.leaked_keys import LeakedKeys
-from penstock.gateway.calls.local_call import Adapted, take_turn, unusable_tools
+from penstock.gateway.calls.local_call import AdaptedRequest, take_turn, unusable_tools
 from penstock.gateway.calls.local_errors import check, in_our_words
-from penstock.gateway.calls.plan import AskedConnection, Endpoint, Plan, Plans
-from penstock.gateway.calls.routing import Health, in_order
+from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEndpoint
+from penstock.gateway.calls.routing import TargetHealth, in_order
 from penstock.gateway.calls.trace import HEADER, new_span
 from penstock.gateway.config import Config, Provider, Target
-from penstock.gateway.limits.demand import Wish, of_embeddings, of_request
+from penstock.gateway.limits.demand import TokenDemand, of_embeddings, of_request
 from penstock.gateway.relay.accumulating_reader import AccumulatingReader
-from penstock.gateway.relay.body_relay import Passage, Whole
+from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import Client
-from penstock.gateway.relay.recording import Asked, Recorder, Tape
+from penstock.gateway.relay.recording import RecordedRequest, RecorderPort, RecordingReceiver
 from penstock.gateway.relay.relay import Relay
 from penstock.http.client import UpstreamError
 from penstock.upstream.local.emulated_tools import ToolsError
-from penstock.upstream.local.model import Local
+from penstock.upstream.local.model import LocalModel
 
 
 class Refusable(Protocol):
@@ -60,20 +60,20 @@ class CallClient(Client, Refusable, Protocol):
         """The relay that will answer: whoever pauses, resumes or leaves must tell it."""
 
 
-class WholeClient(Refusable, Protocol):
+class BodyClient(Refusable, Protocol):
     """The client's side of a call whose answer is passed on whole."""
 
-    def attach(self, passage: Passage) -> None:
+    def attach(self, passage: BodyRelay) -> None:
         """The passage by which the answer will come: whoever leaves must tell it."""
 
-    def pass_on(self, whole: Whole) -> None:
+    def pass_on(self, whole: WholeResponse) -> None:
         """Send the answer."""
 
 
 class Upstream(Protocol):
     """Who answers for a provider."""
 
-    def endpoint(self, url: str, headers: dict[str, str]) -> Endpoint:
+    def endpoint(self, url: str, headers: dict[str, str]) -> TargetEndpoint:
         """The endpoint at a URL, with these headers on every request to it."""
 
 
@@ -87,10 +87,10 @@ class Gateway:
         self,
         config: Config,
         upstream: Callable[[Provider], Upstream],
-        here: Mapping[str, Local],
-        health: Health,
+        here: Mapping[str, LocalModel],
+        health: TargetHealth,
         ledger: Ledger | NoLedger,
-        recorder: Recorder | None = None,
+        recorder: RecorderPort | None = None,
     ) -> None:
         self.config = config
         self.ledger = ledger
@@ -124,7 +124,7 @@ class Gateway:
         plans = self._admit(call, client, self._streamed if request.stream else self._whole)
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
 
-    def embed(self, call: Call, request: EmbeddingsRequest, client: WholeClient) -> "Attempts | None":
+    def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> "Attempts | None":
         """The same for a request for embeddings."""
         plans = self._admit(call, client, self._embeddings)
         return EmbeddingAttempts(self, call, client, request, plans) if plans is not None else None
@@ -177,17 +177,17 @@ class Gateway:
         """Whether a target would be tried now."""
         return not self.health.cooling_s(target)
 
-    def endpoint(self, target: Target, *, embeddings: bool = False) -> Endpoint:
+    def endpoint(self, target: Target, *, embeddings: bool = False) -> TargetEndpoint:
         """Where the target is asked."""
         provider = target.provider
         url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model)
         return self._upstream(provider).endpoint(url, provider.credentials())
 
-    def tape(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> Tape | None:
+    def tape(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
         """A tape to record the attempt on, if it is to be recorded."""
         if self._recorder is None or not plan.record:
             return None
-        asked = Asked(
+        asked = RecordedRequest(
             directory=plan.record,
             at=time.time(),
             call=call.id,
@@ -261,7 +261,7 @@ class AnyAttempts(ABC, Generic[Side, Request]):
             self._gateway.health.left(self._plan.target)
 
     @abstractmethod
-    def _wish(self) -> Wish:
+    def _wish(self) -> TokenDemand:
         """What the request asks for."""
 
     @abstractmethod
@@ -377,7 +377,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     _outgoing: OutgoingRequest  # for the present target
 
-    def _wish(self) -> Wish:
+    def _wish(self) -> TokenDemand:
         plan = self._plan
         return of_request(self._request, plan.upstream.limits(self._request, plan.destination))
 
@@ -398,7 +398,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         else:
             self._run(self._open(relay, endpoint))
 
-    async def _open(self, relay: Relay, endpoint: Endpoint) -> None:
+    async def _open(self, relay: Relay, endpoint: TargetEndpoint) -> None:
         try:
             connection = await endpoint.open(self._plan.target.timeouts.connect_s)
         except UpstreamError as error:
@@ -407,7 +407,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         else:
             self._send(relay, endpoint, connection)
 
-    def _send(self, relay: Relay, endpoint: Endpoint, connection: AskedConnection) -> None:
+    def _send(self, relay: Relay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
         call, plan = self._call, self._plan
         body = self._outgoing.body
         tape = self._gateway.tape(call, plan, body, relay) if plan.record else None
@@ -436,7 +436,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             self._on_outcome(from_transport(error.code, error.message, error.retry_after))
             return
         try:
-            adapted = Adapted(fields, local, turn)
+            adapted = AdaptedRequest(fields, local, turn)
         except ToolsError as error:
             turn.close()
             self._on_outcome_here(unusable_tools(error))
@@ -489,7 +489,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         )
         return StreamWriter.for_call(self._request.dialect, facts)
 
-    def _relay(self, reader: Reader, writer: StreamWriter, on_outcome: Callable[[Failure | None], None]) -> Relay:
+    def _relay(self, reader: EventReader, writer: StreamWriter, on_outcome: Callable[[Failure | None], None]) -> Relay:
         call, plan, client = self._call, self._plan, self._client
         if self._gateway.keeps and call.control is not None:
             call.control.keep_transcript()
@@ -500,15 +500,15 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         return relay
 
 
-class EmbeddingAttempts(AnyAttempts[WholeClient, EmbeddingsRequest]):
+class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
     """The attempts at a request for embeddings."""
 
-    def _wish(self) -> Wish:
+    def _wish(self) -> TokenDemand:
         return of_embeddings(self._request)
 
     def _ask(self) -> None:
         plan = self._plan
-        passage = Passage(self._call, plan.patience, self._on_whole)
+        passage = BodyRelay(self._call, plan.patience, self._on_whole)
         self._client.attach(passage)
         if plan.endpoint is None:
             plan.endpoint = self._gateway.endpoint(plan.target, embeddings=True)
@@ -518,7 +518,7 @@ class EmbeddingAttempts(AnyAttempts[WholeClient, EmbeddingsRequest]):
         else:
             self._run(self._open(passage, plan.endpoint))
 
-    async def _open(self, passage: Passage, endpoint: Endpoint) -> None:
+    async def _open(self, passage: BodyRelay, endpoint: TargetEndpoint) -> None:
         try:
             connection = await endpoint.open(self._plan.target.timeouts.connect_s)
         except UpstreamError as error:
@@ -526,12 +526,12 @@ class EmbeddingAttempts(AnyAttempts[WholeClient, EmbeddingsRequest]):
         else:
             self._send(passage, endpoint, connection)
 
-    def _send(self, passage: Passage, endpoint: Endpoint, connection: AskedConnection) -> None:
+    def _send(self, passage: BodyRelay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
         passage.attach(connection)
         body = self._request.for_target(self._plan.model, self._plan.destination.overrides)
         connection.send(self._traced(endpoint.request(body)), passage)
 
-    def _on_whole(self, outcome: Failure | Whole) -> None:
+    def _on_whole(self, outcome: Failure | WholeResponse) -> None:
         if isinstance(outcome, Failure):
             self._on_outcome(outcome)
         elif not self._stopped:

@@ -14,7 +14,7 @@ from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
 from penstock.gateway.config import Config, Route, Target
-from penstock.gateway.relay.ports import Connection, Patience
+from penstock.gateway.relay.ports import AttemptTimeouts, Connection
 from penstock.http.client import Receiver
 
 Way: TypeAlias = Literal["streamed", "whole", "embeddings"]
@@ -25,23 +25,23 @@ _MAX_NAMES = 1_000
 _MAX_BODY = 32_000_000
 
 
-class AskedConnection(Connection, Protocol):
+class PendingConnection(Connection, Protocol):
     """A connection, as the pipeline sees it."""
 
     def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
         """Send a request; its answer goes to the receiver. `recorded`: reads are to stay as they came if they can."""
 
 
-class Endpoint(Protocol):
+class TargetEndpoint(Protocol):
     """Where a target is asked."""
 
     def request(self, body: bytes) -> bytes:
         """The whole request that carries the body."""
 
-    def kept(self) -> AskedConnection | None:
+    def kept(self) -> PendingConnection | None:
         """A connection to it that was kept, if there is one."""
 
-    async def open(self, timeout_s: float) -> AskedConnection:
+    async def open(self, timeout_s: float) -> PendingConnection:
         """A fresh connection to it; raises `UpstreamError`."""
 
 
@@ -65,14 +65,14 @@ class Plan(Struct, eq=False, kw_only=True):
     upstream: UpstreamDialect
     """How requests are written, and answers read."""
     max_event: int
-    patience: Patience
+    patience: AttemptTimeouts
     strict: bool
     """Whether its route is strict."""
     record: str
     """Where captures of its answers go; empty for nowhere."""
     opening: OpeningTemplate | None = None
     """How its streams open, for the fast path."""
-    endpoint: Endpoint | None = None
+    endpoint: TargetEndpoint | None = None
     """Made when it is first asked."""
     quote: Quote | None = None
     """What it cost when that was last looked up."""
@@ -139,11 +139,11 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             record=directory if self._recorded else "",
         )
 
-    def _patience(self, target: Target, max_body: int) -> Patience:
+    def _patience(self, target: Target, max_body: int) -> AttemptTimeouts:
         """A chat that is not streamed may be silent until it is whole."""
         timeouts, heartbeat_s = target.timeouts, self._config.server.heartbeat_s
         first_event_s = timeouts.answer_s if self._way == "whole" else timeouts.first_event_s
-        return Patience(
+        return AttemptTimeouts(
             first_event_s=first_event_s,
             gap_s=timeouts.gap_s,
             heartbeat_s=heartbeat_s,

@@ -38,7 +38,7 @@ _PROVIDERS = "upstream_"
 _TOO_LARGE = "upstream_event_too_large"
 
 
-class Health:
+class TargetHealth:
     """The circuit breakers of all targets, by one configuration. Shared by all calls of a process.
 
     The table of the breakers outlives the configuration. A target is known in it by its model and all settings of its

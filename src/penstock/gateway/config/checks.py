@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, providers_speak
-from penstock.errors import UnknownFaultError, UnknownMannerError
+from penstock.errors import UnknownFaultError, UnknownStyleError
 from penstock.gateway.config.addresses import check_host_name
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
@@ -147,7 +147,7 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
         place: Path = (*path, "replay_as")
         try:
             manner(given["replay_as"])
-        except UnknownMannerError as error:
+        except UnknownStyleError as error:
             listed = "is no manner; penstock replay --manners lists them"
             problems.error(place, listed if problems.is_from_variable(place) else str(error))
         else:

@@ -59,7 +59,7 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class File(Struct, frozen=True, kw_only=True):
+class ConfigFile(Struct, frozen=True, kw_only=True):
     """The sections of penstock.toml."""
 
     server: Annotated[Server, Meta(description="How Penstock serves its clients.")] = Server()
@@ -85,8 +85,8 @@ class File(Struct, frozen=True, kw_only=True):
 
 
 def shape() -> inspect.StructType:
-    """What msgspec says of `File`."""
-    kind = inspect.type_info(File)
+    """What msgspec says of `ConfigFile`."""
+    kind = inspect.type_info(ConfigFile)
     assert isinstance(kind, inspect.StructType)
     return kind
 

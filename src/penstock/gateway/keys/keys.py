@@ -77,7 +77,7 @@ class Key(Struct, frozen=True, kw_only=True):
         return ""
 
 
-class _Secret(NamedTuple):
+class _LiveSecret(NamedTuple):
     digest: bytes
     key: Key
     until_ms: float
@@ -88,8 +88,8 @@ class KeyRing:
 
     def __init__(self, keys: Iterable[Key]) -> None:
         keys = list(keys)
-        before = [_Secret(key.previous, key, key.previous_until_ms or 0) for key in keys if key.previous]
-        present = [_Secret(key.digest, key, math.inf) for key in keys]
+        before = [_LiveSecret(key.previous, key, key.previous_until_ms or 0) for key in keys if key.previous]
+        present = [_LiveSecret(key.digest, key, math.inf) for key in keys]
         self._secrets = {secret.digest: secret for secret in (*before, *present)}
 
     def __bool__(self) -> bool:

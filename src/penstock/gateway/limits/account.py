@@ -24,7 +24,7 @@ from msgspec import Struct, field, structs
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.period import DAY_MS, Span, span
+from penstock.gateway.limits.period import DAY_MS, BudgetPeriod, span
 
 MINUTE_MS = 60_000
 # How long a settled call may wait for its place in the ledger. Longer than any ledger should be out of order.
@@ -130,7 +130,7 @@ def held_in(account: Account, key: Key, now: int) -> int:
     return account.owed.get(span(key.period, now).label, 0)
 
 
-def seed(account: Account, period: Span, spent: Spent, now: int) -> None:
+def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None:
     """Take from the ledger what was spent in a period. What it knows of is held no longer."""
     account.stale = False
     account.seeded = now

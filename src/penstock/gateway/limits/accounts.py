@@ -11,7 +11,7 @@ from typing import Protocol
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account, book, held_in, left_of_budget, release, seed, settle
-from penstock.gateway.limits.admission import Answer, Demand, extend, reserve
+from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
 from penstock.gateway.limits.period import span
 
 
@@ -27,7 +27,7 @@ class Accounts(Protocol):
     def degraded(self) -> str:
         """What cannot be reached, so that limits are only a share of what they should be; empty if all is well."""
 
-    def reserve(self, key: Key, demand: Demand, then: Callable[[Answer], None]) -> None:
+    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:
         """Admit a call and hold what it may cost."""
 
     def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
@@ -67,7 +67,7 @@ class LocalAccounts:
         self._clock = clock
         self._accounts: dict[str, Account] = {}
 
-    def reserve(self, key: Key, demand: Demand, then: Callable[[Answer], None]) -> None:
+    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:
         """See `Accounts`."""
         account = self._account(key.id)
         if key.budget is not None:

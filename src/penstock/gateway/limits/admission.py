@@ -12,7 +12,7 @@ from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import MINUTE_MS, Account, Hold, count, put, touch
-from penstock.gateway.limits.period import Span, span
+from penstock.gateway.limits.period import BudgetPeriod, span
 
 Limit: TypeAlias = Literal["budget", "requests", "tokens", "concurrent", "ledger"]
 
@@ -22,7 +22,7 @@ _WORTHWHILE = 1 / 256
 _SOON_S = 1.0
 
 
-class Demand(Struct, frozen=True, gc=False):
+class Reservation(Struct, frozen=True, gc=False):
     """What a call asks for: what it may cost, and the tokens it may use. `until` is when it will surely be over.
 
     Where a call can do with less, it says with how little: it gets what there is.
@@ -67,7 +67,7 @@ class Denial(Struct, frozen=True, kw_only=True):
 Answer: TypeAlias = Grant | Denial
 
 
-def reserve(account: Account, key: Key, demand: Demand) -> Answer:
+def reserve(account: Account, key: Key, demand: Reservation) -> Answer:
     """Admit a call and hold what it may cost, or say which limit forbids it."""
     now = demand.now
     touch(account, now)
@@ -138,7 +138,7 @@ def _some(limit: int | None, used: int, share: float) -> int | None:
     return None if limit is None else min(max(0, limit - used), max(1, int((limit - used) * share)))
 
 
-def _with_less(account: Account, key: Key, demand: Demand, period: Span) -> Demand:
+def _with_less(account: Account, key: Key, demand: Reservation, period: BudgetPeriod) -> Reservation:
     """What a call asks for, cut down to what there is, but not to less than it can do with."""
     cost, tokens = demand.cost, demand.tokens
     if demand.least_cost is not None and key.budget is not None:
@@ -151,7 +151,7 @@ def _with_less(account: Account, key: Key, demand: Demand, period: Span) -> Dema
     return structs.replace(demand, cost=cost, tokens=tokens)
 
 
-def _over_budget(account: Account, key: Key, demand: Demand, period: Span) -> Denial | None:
+def _over_budget(account: Account, key: Key, demand: Reservation, period: BudgetPeriod) -> Denial | None:
     if key.budget is None:
         return None
     spent, owed = account.spent.get(period.label, 0), account.owed.get(period.label, 0)
@@ -190,7 +190,7 @@ def _too_many_requests(account: Account, key: Key, now: int) -> Denial | None:
     return Denial(limit="requests", code="rate_limit_exceeded", message=message, retry_after_s=wait)
 
 
-def _too_many_tokens(account: Account, key: Key, demand: Demand) -> Denial | None:
+def _too_many_tokens(account: Account, key: Key, demand: Reservation) -> Denial | None:
     limit = key.tokens_per_minute
     if limit is None or account.tokens + demand.tokens <= limit:
         return None

@@ -1,4 +1,4 @@
-"""Wish: what a request asks for, as far as it is to be accounted: tokens at most, a service tier, the client's tags."""
+"""TokenDemand: what a request may consume: the most tokens, the service tier, and the client's tags."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -17,7 +17,7 @@ _BYTES_PER_TOKEN = 4
 _MOST_OUTPUT = 1_000_000_000
 
 
-class Wish(Struct, frozen=True):
+class TokenDemand(Struct, frozen=True):
     """Tokens of the input, estimated; tokens of the output at most, None where the client does not say; tags; the
     service tier, in lower case."""
 
@@ -28,9 +28,9 @@ class Wish(Struct, frozen=True):
     tier: str = ""
 
 
-def of_request(request: ClientRequest, limits: RequestLimits) -> Wish:
+def of_request(request: ClientRequest, limits: RequestLimits) -> TokenDemand:
     """What a request asks for, by the limits of the request that is sent."""
-    return Wish(
+    return TokenDemand(
         request.estimate(),
         min(limits.output, _MOST_OUTPUT) if limits.output is not None else None,
         request.metadata,
@@ -39,10 +39,10 @@ def of_request(request: ClientRequest, limits: RequestLimits) -> Wish:
     )
 
 
-def of_embeddings(request: EmbeddingsRequest) -> Wish:
+def of_embeddings(request: EmbeddingsRequest) -> TokenDemand:
     """What a request for embeddings asks for."""
     size = len(request.members.values["input"])
-    return Wish(size // _BYTES_PER_TOKEN + 1, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
+    return TokenDemand(size // _BYTES_PER_TOKEN + 1, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
 
 
 def _raw(request: EmbeddingsRequest, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Span: one period of the calendar, by which budgets are counted. In UTC; a week begins on Monday.
+"""BudgetPeriod: one period of the calendar, by which budgets are counted. In UTC; a week begins on Monday.
 
 Times are in milliseconds since 1970.
 """
@@ -13,7 +13,7 @@ from penstock.gateway.keys.keys import Period
 DAY_MS = 86_400_000
 
 
-class Span(Struct, frozen=True):
+class BudgetPeriod(Struct, frozen=True):
     """One period of the calendar."""
 
     label: str
@@ -25,25 +25,25 @@ class Span(Struct, frozen=True):
         return self.since <= second * 1000 and (self.until is None or second * 1000 < self.until)
 
 
-def span(period: Period, now: int) -> Span:
+def span(period: Period, now: int) -> BudgetPeriod:
     """The period that a time is in."""
     return _span(period, now // DAY_MS)
 
 
 @lru_cache(maxsize=64)
-def _span(period: Period, day: int) -> Span:
+def _span(period: Period, day: int) -> BudgetPeriod:
     if period == "total":
-        return Span("total", 0, None)
+        return BudgetPeriod("total", 0, None)
     today = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
     match period:
         case "day":
-            return Span(today.strftime("%Y-%m-%d"), day * DAY_MS, (day + 1) * DAY_MS)
+            return BudgetPeriod(today.strftime("%Y-%m-%d"), day * DAY_MS, (day + 1) * DAY_MS)
         case "week":
             year, week, weekday = today.isocalendar()
             monday = day - weekday + 1
-            return Span(f"{year}-W{week:02}", monday * DAY_MS, (monday + 7) * DAY_MS)
+            return BudgetPeriod(f"{year}-W{week:02}", monday * DAY_MS, (monday + 7) * DAY_MS)
         case "month":
             first = day - today.day + 1
             following = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
             days = (following - today.replace(day=1)).days
-            return Span(today.strftime("%Y-%m"), first * DAY_MS, (first + days) * DAY_MS)
+            return BudgetPeriod(today.strftime("%Y-%m"), first * DAY_MS, (first + days) * DAY_MS)

@@ -15,12 +15,12 @@ from msgspec import structs
 from penstock.core.failure import Failure
 from penstock.core.price import Price, cost_of
 from penstock.core.usage import Tokens
-from penstock.gateway.billing.output_estimate import Ratios, estimate_sound
+from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_sound
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Call
 from penstock.gateway.limits.accounts import Accounts
-from penstock.gateway.limits.admission import Answer, Demand, Denial, Gauge
-from penstock.gateway.limits.demand import Wish
+from penstock.gateway.limits.admission import Answer, Denial, Gauge, Reservation
+from penstock.gateway.limits.demand import TokenDemand
 
 # What is held for the output of a call that does not say how long it may be. An answer of some 3,000 words.
 _USUAL_OUTPUT = 4_096
@@ -40,14 +40,14 @@ _SHORT_WAIT_S = 60.0
 class Reservations:
     """Holds what calls may cost, in the accounts of their keys."""
 
-    def __init__(self, accounts: Accounts, ratios: Ratios) -> None:
+    def __init__(self, accounts: Accounts, ratios: BytesPerToken) -> None:
         self._accounts = accounts
         self._ratios = ratios
 
     def reserve(
         self,
         call: Call,
-        wish: Wish,
+        wish: TokenDemand,
         prices: Sequence[PricedModel],
         total_s: float,
         then: Callable[[Failure | None], None],
@@ -59,7 +59,7 @@ class Reservations:
         output = wish.output if wish.output is not None else _USUAL_OUTPUT
         least = wish.output if wish.output is not None else _LEAST_OUTPUT
         now = call.at_ms
-        demand = Demand(
+        demand = Reservation(
             id=call.id,
             cost=_dearest(possible, Tokens(input=input, output=output)),
             least_cost=_dearest(possible, Tokens(input=input, output=least)),

@@ -2,13 +2,13 @@
 
 from penstock.core.completion import Accumulator, Completion
 from penstock.core.events import Event
-from penstock.core.stream import Failed, Reader
+from penstock.core.stream import EventReader, Failed
 
 
 class AccumulatingReader:
     """Reads as another reader does, and has all that was read so far as a completion."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: EventReader) -> None:
         self._reader = reader
         self._answer = Accumulator()
 

@@ -1,4 +1,4 @@
-"""Passage: one attempt at an answer that is passed on whole, as the provider sent it.
+"""BodyRelay: one attempt at an answer that is passed on whole, as the provider sent it.
 
 Only its usage is read, and whether it is an answer at all.
 """
@@ -17,7 +17,7 @@ from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.gateway.calls.failure import from_status, from_transport, redacted
 from penstock.gateway.relay.body_check import TRUNCATED, look_through
-from penstock.gateway.relay.ports import Connection, Patience
+from penstock.gateway.relay.ports import AttemptTimeouts, Connection
 from penstock.http.client import UpstreamError
 from penstock.http.deadline import Deadline
 
@@ -29,22 +29,24 @@ _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]{0,1000})\}')
 _MARGIN = 4_096
 
 
-class Whole(Struct, frozen=True):
+class WholeResponse(Struct, frozen=True):
     """A whole answer, as it came."""
 
     body: bytes
     headers: Mapping[str, str]
 
 
-class _Figures(Struct):
+class _UsageField(Struct):
     prompt_tokens: int | None = None
     total_tokens: int | None = None
 
 
-class Passage:
+class BodyRelay:
     """Takes a provider's answer as it arrives, until it is whole."""
 
-    def __init__(self, call: Call, patience: Patience, on_outcome: Callable[["Failure | Whole"], None]) -> None:
+    def __init__(
+        self, call: Call, patience: AttemptTimeouts, on_outcome: Callable[["Failure | WholeResponse"], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._call = call
@@ -95,7 +97,7 @@ class Passage:
             self._settle(answer, "truncated" if answer.code == TRUNCATED else "failed")
         else:
             self._read_usage(answer)
-            self._settle(Whole(body, self._headers))
+            self._settle(WholeResponse(body, self._headers))
 
     def on_error(self, error: UpstreamError) -> None:
         """The connection broke before the body was complete."""
@@ -125,7 +127,7 @@ class Passage:
         code: ErrorCode = "upstream_timeout_total" if total else "upstream_timeout_idle"
         self._settle(from_transport(code, "the provider took too long"), "timed_out")
 
-    def _settle(self, outcome: Failure | Whole, ending: Ending = "failed") -> None:
+    def _settle(self, outcome: Failure | WholeResponse, ending: Ending = "failed") -> None:
         if self._over:
             return
         self._over = True
@@ -145,7 +147,7 @@ class Passage:
         if found is None:
             return
         try:
-            figures = msgspec.json.decode(found[1] + b"}", type=_Figures)
+            figures = msgspec.json.decode(found[1] + b"}", type=_UsageField)
         except ValueError:
             return  # not ours to judge
         self._attempt.usage = Usage(input=figures.prompt_tokens, output=0, total=figures.total_tokens)

@@ -15,7 +15,7 @@ from penstock.gateway.relay.transcript import TURN, Transcript, size_of
 NO_LIMIT = 1 << 60
 
 
-class CountsFrames(Protocol):
+class FrameCounter(Protocol):
     """What reads an answer, as far as it is asked how far it has come."""
 
     @property
@@ -23,7 +23,7 @@ class CountsFrames(Protocol):
         """How many events there were so far."""
 
 
-class CountsText(Protocol):
+class TextCounter(Protocol):
     """An attempt, as far as its text is counted."""
 
     said: int
@@ -35,7 +35,7 @@ class AttemptControl:
 
     on_limit: Callable[[], None] | None = None
     """Called once when the limit is reached."""
-    reader: CountsFrames | None = None
+    reader: FrameCounter | None = None
     """What reads the answer, while it comes."""
     stop: Callable[[Failure, Ending], None] | None = None
     """Ends the answer, while it comes, and tells the client why."""
@@ -45,7 +45,7 @@ class AttemptControl:
     """What was said, where it may be read along."""
     _limit = NO_LIMIT
 
-    def __init__(self, attempt: CountsText) -> None:
+    def __init__(self, attempt: TextCounter) -> None:
         self._attempt = attempt
         self.check_at = NO_LIMIT
         """When the attempt has sent so many characters, `check` must be called."""

@@ -12,7 +12,7 @@ _PLAIN = ("", "identity")
 _PIECE = 3_072
 
 
-class Unpacked(NamedTuple):
+class Decompressed(NamedTuple):
     """A body in the clear. There is more of a `part`, and should be more of what is `cut`."""
 
     data: bytes
@@ -29,7 +29,7 @@ def can_unpack(coding: str) -> bool:
     return coding.strip().lower() in _WINDOWS
 
 
-class Unpacker:
+class Decompressor:
     """Unpacks a body as it comes, a little at a time. The coding must be one that can be unpacked."""
 
     def __init__(self, coding: str) -> None:
@@ -50,7 +50,7 @@ class Unpacker:
                 return
 
 
-def unpacked(body: bytes, coding: str, most: int) -> Unpacked | None:
+def unpacked(body: bytes, coding: str, most: int) -> Decompressed | None:
     """So much of the body in the clear, or None where it cannot be unpacked: no bomb goes off."""
     for window in _WINDOWS.get(coding.strip().lower(), ()):
         decoder = zlib.decompressobj(window)
@@ -59,5 +59,5 @@ def unpacked(body: bytes, coding: str, most: int) -> Unpacked | None:
         except zlib.error:
             continue
         more = len(data) == most or decoder.unused_data
-        return Unpacked(data, "part" if more else "whole" if decoder.eof else "cut")
+        return Decompressed(data, "part" if more else "whole" if decoder.eof else "cut")
     return None

@@ -1,4 +1,4 @@
-"""Gaps: how long an attempt's events let wait for one another. Counted for every event, so it is kept to a few steps.
+"""EventGaps: histogram of the time between consecutive events of an attempt. Updated for every event: keep it cheap.
 
 A gap lies between two reads that brought events; those of one read have none between them. While a slow client holds
 the provider up, no time counts.
@@ -15,7 +15,7 @@ MAX_STALLS = 32
 _NONE = [0] * (len(BOUNDS) + 1)
 
 
-class Gaps(Struct, eq=False):
+class EventGaps(Struct, eq=False):
     """The gaps of one attempt. Whoever counts one adds to `counts`, and tells `note` if it is beyond `notable_s`."""
 
     counts: list[int] = field(default_factory=_NONE.copy)

@@ -51,7 +51,7 @@ class Client(Protocol):
         """Send a whole, unstreamed answer."""
 
 
-class Nobody:
+class DisconnectedClient:
     """Where a client was that has left."""
 
     def __init__(self, *, stream: bool) -> None:
@@ -73,7 +73,7 @@ class Nobody:
         """Nobody waits for it."""
 
 
-class Patience(Struct, frozen=True, eq=False, gc=False, kw_only=True):
+class AttemptTimeouts(Struct, frozen=True, eq=False, gc=False, kw_only=True):
     """What an attempt may take: seconds, and bytes of an unstreamed answer.
 
     `drain_s`: after its client has left; 0 if the provider is not heard out then.

@@ -1,4 +1,4 @@
-"""Tape: stands between an upstream's connection and the relay, and hands a recorder what passes.
+"""RecordingReceiver: stands between an upstream's connection and the relay, and hands a recorder what passes.
 
 Only an attempt that is recorded has one, so that the others pay nothing for it. It does no more than note the time and
 put what came where the recorder's own thread will find it.
@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from penstock.capture import Closing, How, Read
+from penstock.capture import CaptureEnd, How, Read
 from penstock.core.events import Ending
 from penstock.http.client import Receiver, StaleConnectionError, UpstreamError
 
@@ -23,7 +23,7 @@ _ERRORS: dict[str, How] = {
 _STOPS: dict[Ending, How] = {"timed_out": "timed-out", "cancelled": "cancelled"}
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class RecordedRequest(Struct, frozen=True, kw_only=True):
     """What an attempt asks, where its capture goes, and what must not be in it. `omitted`: why the body is not here."""
 
     directory: str
@@ -39,7 +39,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     omitted: str = ""
 
 
-class Head(Struct, frozen=True):
+class RecordedHead(Struct, frozen=True):
     """The head of an answer."""
 
     at_s: float
@@ -47,21 +47,21 @@ class Head(Struct, frozen=True):
     headers: dict[str, str]
 
 
-class Discard(Struct, frozen=True):
+class Discarded(Struct, frozen=True):
     """There is nothing to keep: the upstream has not seen the request, or there was no room."""
 
 
-Item: TypeAlias = Asked | Head | Read | Closing | Discard
+Item: TypeAlias = RecordedRequest | RecordedHead | Read | CaptureEnd | Discarded
 
 
-class Recorder(Protocol):
+class RecorderPort(Protocol):
     """Keeps what upstreams send."""
 
-    def tape(self, asked: Asked, receiver: Receiver) -> "Tape":
+    def tape(self, asked: RecordedRequest, receiver: Receiver) -> "RecordingReceiver":
         """A tape for an attempt whose request is sent now. Never waits and never fails."""
 
 
-class Tape:
+class RecordingReceiver:
     """A receiver in front of a receiver. `put` returns whether there is room; where there is none, nothing is kept.
 
     The clock is not the loop's, which on uvloop ticks in milliseconds.
@@ -69,9 +69,9 @@ class Tape:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: RecordedRequest,
         receiver: Receiver,
-        put: Callable[["Tape", Item], bool],
+        put: Callable[["RecordingReceiver", Item], bool],
         clock: Callable[[], float],
         max_bytes: int,
     ) -> None:
@@ -84,7 +84,7 @@ class Tape:
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer."""
-        self._keep(Head(self._since(), status, dict(headers)))
+        self._keep(RecordedHead(self._since(), status, dict(headers)))
         self._receiver.on_head(status, headers)
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
@@ -105,7 +105,7 @@ class Tape:
     def on_error(self, error: UpstreamError) -> None:
         """The answer broke off."""
         if isinstance(error, StaleConnectionError):
-            self._keep(Discard())
+            self._keep(Discarded())
             self._running = False
         else:
             self._close(_ERRORS.get(error.code, "closed"))
@@ -116,7 +116,7 @@ class Tape:
         self._close(_STOPS.get(ending, "abandoned"))
 
     def _close(self, how: How) -> None:
-        self._keep(Closing(self._since(), how))
+        self._keep(CaptureEnd(self._since(), how))
         self._running = False
 
     def _keep(self, item: Item) -> None:

@@ -48,7 +48,7 @@ from penstock.core.failure import Failure
 from penstock.core.losses import changes_meaning
 from penstock.core.passthrough import PassThrough
 from penstock.core.passthrough_format import DeltaTemplate, StreamTrailer
-from penstock.core.stream import Reader, StreamReader, StreamWriter
+from penstock.core.stream import EventReader, StreamReader, StreamWriter
 from penstock.core.usage import Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import NOTED, Call
@@ -61,10 +61,10 @@ from penstock.gateway.calls.failure import (
     from_transport,
     redacted,
 )
-from penstock.gateway.relay.decompression import Unpacker, can_unpack, is_packed
+from penstock.gateway.relay.decompression import Decompressor, can_unpack, is_packed
 from penstock.gateway.relay.event_gaps import BOUNDS
-from penstock.gateway.relay.ports import Client, Connection, Nobody, Patience
-from penstock.gateway.relay.recording import Tape
+from penstock.gateway.relay.ports import AttemptTimeouts, Client, Connection, DisconnectedClient
+from penstock.gateway.relay.recording import RecordingReceiver
 from penstock.gateway.relay.transcript import SPOKEN
 from penstock.gateway.relay.watchdog import Watchdog
 from penstock.http.client import LONGEST_READ, UpstreamError
@@ -91,13 +91,13 @@ class Relay:
     # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
     _odd = False
     _error_body = b""
-    _unpacker: Unpacker | None = None
+    _unpacker: Decompressor | None = None
     # What is being unpacked, and what is to be done when that is over: the body has ended, or has broken off.
     _unpacked: Iterator[bytes] | None = None
     _then: Callable[[], None] | None = None
     _turn: asyncio.Handle | None = None
     _connection: Connection | None = None
-    _tape: Tape | None = None
+    _tape: RecordingReceiver | None = None
     _pending = 0  # how much is known that is told at the end only
     _kept = 0  # bytes of an unstreamed answer
     _answer: Accumulator | None = None
@@ -111,9 +111,9 @@ class Relay:
         self,
         call: Call,
         client: Client,
-        reader: Reader,
+        reader: EventReader,
         writer: StreamWriter,
-        patience: Patience,
+        patience: AttemptTimeouts,
         on_outcome: Callable[[Failure | None], None],
     ) -> None:
         """`on_outcome` is called with None when the answer is committed, or with a failure when the next target may be
@@ -140,7 +140,7 @@ class Relay:
             self._answer = Accumulator()
         self._on_outcome = on_outcome
 
-    def attach(self, connection: Connection, tape: Tape | None = None) -> None:
+    def attach(self, connection: Connection, tape: RecordingReceiver | None = None) -> None:
         """The connection that the answer will come on, and the tape that it passes, if it is recorded."""
         self._attempt.sent = True
         self._connection = connection
@@ -164,7 +164,7 @@ class Relay:
     def _take_coding(self, coding: str) -> None:
         if can_unpack(coding):
             self._odd = True
-            self._unpacker = Unpacker(coding)
+            self._unpacker = Decompressor(coding)
         elif is_packed(coding):
             self._fail(
                 from_transport("upstream_bad_response", f"the answer is encoded as {coding}, which was not asked for")
@@ -414,7 +414,7 @@ class Relay:
         if not self._patience.drain_s or not self._attempt.sent or self._phase == "over":
             return False
         self._on_left = on_left
-        self._client = Nobody(stream=self._client.stream)
+        self._client = DisconnectedClient(stream=self._client.stream)
         self._call.strict = False  # no client is there to refuse an answer
         watchdog = self._watchdog
         watchdog.until = min(watchdog.until, self._loop.time() + self._patience.drain_s)
@@ -671,7 +671,7 @@ class Relay:
             then()
 
 
-def _passthrough(reader: Reader, writer: StreamWriter) -> PassThrough | None:
+def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | None:
     """The fast path, where client and provider speak the same dialect and nothing rewrites or watches the events."""
     if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
         return None

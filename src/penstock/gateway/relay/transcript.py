@@ -34,7 +34,7 @@ SPOKEN = frozenset((*_TEXT_FIELDS, Extra))
 Kind: TypeAlias = Literal["text", "reasoning", "tool"]
 
 
-class Piece(Struct, frozen=True):
+class TranscriptPart(Struct, frozen=True):
     """Something that the model says."""
 
     text: str
@@ -42,17 +42,17 @@ class Piece(Struct, frozen=True):
     choice: int
 
 
-def piece_of(event: Event) -> Piece | None:
+def piece_of(event: Event) -> TranscriptPart | None:
     """What the model says in this event, if it does."""
     match event:
         case TextDelta(choice=choice, text=text) | RefusalDelta(choice=choice, text=text):
-            return Piece(text, "text", choice)
+            return TranscriptPart(text, "text", choice)
         case ReasoningDelta(choice=choice, text=text):
-            return Piece(text, "reasoning", choice)
+            return TranscriptPart(text, "reasoning", choice)
         case ToolCallStart(choice=choice, name=text) | ToolCallDelta(choice=choice, arguments=text):
-            return Piece(text, "tool", choice)
+            return TranscriptPart(text, "tool", choice)
         case Extra("delta", {"audio": {"transcript": str(text)}}, int(choice)) if text:
-            return Piece(text, "text", choice)  # what is heard
+            return TranscriptPart(text, "text", choice)  # what is heard
         case _:
             return None
 
@@ -75,8 +75,8 @@ class Transcript:
     __slots__ = ("_blocks", "_choice", "_open", "_type", "_write")
 
     def __init__(self) -> None:
-        self._blocks: list[_Block] = []
-        self._open: dict[int, _Block] = {}  # by choice
+        self._blocks: list[_TranscriptBlock] = []
+        self._open: dict[int, _TranscriptBlock] = {}  # by choice
         # What the last event was, and where the next one of its like goes.
         self._type: type[Event] | None = None
         self._choice = 0
@@ -104,7 +104,7 @@ class Transcript:
                 del self._blocks[: _MOST_BLOCKS // 2]
             if block is not None:
                 block.close()
-            block = self._open[piece.choice] = _Block(piece.kind, piece.choice)
+            block = self._open[piece.choice] = _TranscriptBlock(piece.kind, piece.choice)
             self._blocks.append(block)
         assert block.buffer is not None
         self._type, self._choice, self._write = type(event), piece.choice, block.buffer.write
@@ -131,12 +131,12 @@ class Transcript:
         self._open.clear()
         self._type = None
 
-    def told(self) -> list[Piece]:
+    def told(self) -> list[TranscriptPart]:
         """What is kept."""
-        return [Piece(block.said, block.kind, block.choice) for block in self._blocks]
+        return [TranscriptPart(block.said, block.kind, block.choice) for block in self._blocks]
 
 
-class _Block:
+class _TranscriptBlock:
     """What one choice says of one kind: in the buffer while it may go on."""
 
     __slots__ = ("buffer", "choice", "kind", "text")

@@ -11,8 +11,8 @@ from typing import Protocol
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_transport
-from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
-from penstock.gateway.relay.ports import Patience
+from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
+from penstock.gateway.relay.ports import AttemptTimeouts
 
 # After `[DONE]` the end of the body is near; a provider that keeps the connection open is not waited for longer.
 _AFTER_DONE_S = 0.5
@@ -20,7 +20,7 @@ _AFTER_DONE_S = 0.5
 _SOON_S = 0.001
 
 
-class Watched(Protocol):
+class WatchedRelay(Protocol):
     """What the watchdog acts on: a relay."""
 
     @property
@@ -55,14 +55,16 @@ class Watchdog:
     _beaten = 0.0
     _timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, watched: Watched, patience: Patience, gaps: Gaps, until: float, *, streamed: bool) -> None:
+    def __init__(
+        self, watched: WatchedRelay, patience: AttemptTimeouts, gaps: EventGaps, until: float, *, streamed: bool
+    ) -> None:
         """`until` is by the clock of the loop. Heartbeats are sent only if the client is streamed to."""
         self.loop = loop = asyncio.get_running_loop()
         self.until = until
         """When the total time is over."""
         self.started = self.progress = loop.time()
         """When it began, and when the last event came."""
-        self._watched: Watched | None = watched
+        self._watched: WatchedRelay | None = watched
         self._patience = patience
         self.gaps = gaps
         self._streamed = streamed

@@ -7,19 +7,19 @@ from typing import TypeAlias
 from msgspec import structs
 
 from penstock.core.json_text import style_of, write_json
-from penstock.replay.faults.script import Piece, Script
+from penstock.replay.faults.script import Piece, ScriptedResponse
 
 Chunk: TypeAlias = dict[str, object]
 # The chunks to write in place of one; None leaves it as it is.
 Change: TypeAlias = Callable[[Chunk], list[Chunk] | None]
 
 
-def zero_usage(script: Script) -> Script:
+def zero_usage(script: ScriptedResponse) -> ScriptedResponse:
     """Zeros in place of every figure."""
     return _with_usage(script, _zeroed)
 
 
-def no_usage(script: Script) -> Script:
+def no_usage(script: ScriptedResponse) -> ScriptedResponse:
     """No usage anywhere."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
@@ -32,7 +32,7 @@ def no_usage(script: Script) -> Script:
     return _changed(script, change)
 
 
-def double_usage(script: Script) -> Script:
+def double_usage(script: ScriptedResponse) -> ScriptedResponse:
     """The usage a second time, in a chunk of its own."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
@@ -41,7 +41,7 @@ def double_usage(script: Script) -> Script:
     return _changed(script, change)
 
 
-def no_finish(script: Script) -> Script:
+def no_finish(script: ScriptedResponse) -> ScriptedResponse:
     """No finish reason."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
@@ -54,12 +54,12 @@ def no_finish(script: Script) -> Script:
     return _changed(script, change)
 
 
-def duplicate_finish(script: Script) -> Script:
+def duplicate_finish(script: ScriptedResponse) -> ScriptedResponse:
     """Every chunk with a finish reason twice."""
     return _changed(script, lambda chunk: [chunk, chunk] if _finishes(chunk) else None)
 
 
-def early_finish(script: Script) -> Script:
+def early_finish(script: ScriptedResponse) -> ScriptedResponse:
     """The finish before the last words, in a chunk of its own."""
     events = list(script.by_event().pieces)
     chunks = [chunk_in(event.data) or {} for event in events]
@@ -77,7 +77,7 @@ def early_finish(script: Script) -> Script:
     return script.with_pieces(events)
 
 
-def late_role(script: Script) -> Script:
+def late_role(script: ScriptedResponse) -> ScriptedResponse:
     """The role at the end."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
@@ -93,13 +93,13 @@ def late_role(script: Script) -> Script:
     return _changed(script, change)
 
 
-def changing_id(script: Script) -> Script:
+def changing_id(script: ScriptedResponse) -> ScriptedResponse:
     """Another id in every chunk."""
     numbers = iter(range(len(script.data)))
     return _changed(script, lambda chunk: [chunk | {"id": f"{chunk['id']}-{next(numbers)}"}] if "id" in chunk else None)
 
 
-def broken_arguments(script: Script) -> Script:
+def broken_arguments(script: ScriptedResponse) -> ScriptedResponse:
     """The last character of every tool call's arguments is missing."""
     pieces = list(script.by_event().pieces)
     for number in range(len(pieces) - 1, -1, -1):
@@ -113,14 +113,14 @@ def broken_arguments(script: Script) -> Script:
     return script.with_pieces(pieces)
 
 
-def error_event(script: Script, count: int | None) -> Script:
+def error_event(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
     """An error in the middle, and the end."""
     events = script.by_event().pieces
     kept = events[: len(events) // 2 if count is None else count]
     return structs.replace(script, pieces=(*kept, Piece(0.0, script.error)), ending="end", cut=True)
 
 
-def error_first(script: Script) -> Script:
+def error_first(script: ScriptedResponse) -> ScriptedResponse:
     """An error and nothing else."""
     return error_event(script, 0)
 
@@ -146,7 +146,7 @@ def _written(event: bytes, chunk: Chunk) -> bytes:
     return event[:start] + write_json(chunk, style).encode(errors="replace") + event[end:]
 
 
-def _changed(script: Script, change: Change) -> Script:
+def _changed(script: ScriptedResponse, change: Change) -> ScriptedResponse:
     """The script with its chunks changed."""
     pieces: list[Piece] = []
     for event in script.by_event().pieces:
@@ -162,7 +162,7 @@ def _changed(script: Script, change: Change) -> Script:
     return script.with_pieces(pieces)
 
 
-def _with_usage(script: Script, change: Callable[[object], object]) -> Script:
+def _with_usage(script: ScriptedResponse, change: Callable[[object], object]) -> ScriptedResponse:
     def change_chunk(chunk: Chunk) -> list[Chunk] | None:
         places = [place for place in _places(chunk) if place.get("usage")]
         for place in places:

@@ -10,7 +10,7 @@ from penstock.core.completion import Accumulator
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.stream import StreamReader
-from penstock.replay.faults.script import Piece, Script
+from penstock.replay.faults.script import Piece, ScriptedResponse
 
 _PAGE = b"""<!DOCTYPE html>
 <html><head><title>502 Bad Gateway</title></head>
@@ -23,24 +23,24 @@ _TOO_MANY_REQUESTS = 429
 _GZIP = 31
 
 
-def html(script: Script) -> Script:
+def html(script: ScriptedResponse) -> ScriptedResponse:
     """A page in place of the stream."""
     return structs.replace(script.with_body(_PAGE, "text/html"), status=_OK)
 
 
-def status(script: Script, code: int) -> Script:
+def status(script: ScriptedResponse, code: int) -> ScriptedResponse:
     """An error with that status in place of the stream."""
     failed = script.with_body(script.error_body, "application/json")
     retry = {"retry-after": "1"} if code == _TOO_MANY_REQUESTS else {}
     return structs.replace(failed, status=code, headers=failed.headers | retry)
 
 
-def empty(script: Script) -> Script:
+def empty(script: ScriptedResponse) -> ScriptedResponse:
     """No byte in place of the stream."""
     return structs.replace(script.with_body(b"", script.headers.get("content-type", "")), status=_OK)
 
 
-def unstreamed(script: Script) -> Script:
+def unstreamed(script: ScriptedResponse) -> ScriptedResponse:
     """The whole answer as one JSON object."""
     reader, answer = StreamReader(), Accumulator()
     answer.extend(reader.feed(script.data))
@@ -51,17 +51,17 @@ def unstreamed(script: Script) -> Script:
     return script.with_body(body, "application/json")
 
 
-def wrong_type(script: Script) -> Script:
+def wrong_type(script: ScriptedResponse) -> ScriptedResponse:
     """Another content type than an event stream's."""
     return structs.replace(script, headers=script.headers | {"content-type": "text/plain"})
 
 
-def cut_after(script: Script, count: int) -> Script:
+def cut_after(script: ScriptedResponse, count: int) -> ScriptedResponse:
     """The end after so many events."""
     return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
 
 
-def cut_bytes(script: Script, count: int) -> Script:
+def cut_bytes(script: ScriptedResponse, count: int) -> ScriptedResponse:
     """The end after so many bytes."""
     pieces, left = [], count
     for piece in script.pieces:
@@ -71,13 +71,13 @@ def cut_bytes(script: Script, count: int) -> Script:
     return structs.replace(script, pieces=tuple(pieces), ending="end", cut=True)
 
 
-def reset(script: Script, count: int | None) -> Script:
+def reset(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
     """The connection is reset after so many events."""
     events = script.by_event().pieces
     return structs.replace(script, pieces=events[: _place(script, count)], ending="reset", cut=True)
 
 
-def stall(script: Script, seconds: float | None, count: int | None) -> Script:
+def stall(script: ScriptedResponse, seconds: float | None, count: int | None) -> ScriptedResponse:
     """Silence after so many events, for so long; without a time, for ever."""
     events = script.by_event().pieces
     place = _place(script, count)
@@ -87,23 +87,23 @@ def stall(script: Script, seconds: float | None, count: int | None) -> Script:
     return script.with_pieces([*events[:place], *late, *events[place + 1 :]])
 
 
-def slow(script: Script, seconds: float) -> Script:
+def slow(script: ScriptedResponse, seconds: float) -> ScriptedResponse:
     """So long between two events."""
     return script.with_pieces(Piece(seconds, piece.data) for piece in script.by_event().pieces)
 
 
-def compressed(script: Script) -> Script:
+def compressed(script: ScriptedResponse) -> ScriptedResponse:
     """Compressed, and no header says so."""
     data = zlib.compress(script.data, wbits=_GZIP)
     return script.with_pieces([Piece(sum(piece.after_s for piece in script.pieces), data)])
 
 
-def one_read(script: Script) -> Script:
+def one_read(script: ScriptedResponse) -> ScriptedResponse:
     """All at once, when the last of it would come."""
     return script.with_pieces([Piece(sum(piece.after_s for piece in script.pieces), script.data)])
 
 
-def split_utf8(script: Script) -> Script:
+def split_utf8(script: ScriptedResponse) -> ScriptedResponse:
     """Pieces that end inside of characters."""
     pieces: list[Piece] = []
     for piece in script.pieces:
@@ -113,7 +113,7 @@ def split_utf8(script: Script) -> Script:
     return script.with_pieces(pieces)
 
 
-def drip(script: Script) -> Script:
+def drip(script: ScriptedResponse) -> ScriptedResponse:
     """One byte at a time."""
     return script.with_pieces(
         dripped
@@ -127,7 +127,7 @@ def _timed(piece: Piece, parts: list[bytes]) -> list[Piece]:
     return [Piece(0.0 if number else piece.after_s, part) for number, part in enumerate(parts)]
 
 
-def _place(script: Script, count: int | None) -> int:
+def _place(script: ScriptedResponse, count: int | None) -> int:
     """After how many events something happens: half of them, or all that are left of what was cut already."""
     events = len(script.by_event().pieces)
     if count is not None:

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 
 from penstock.core.words import choose
 from penstock.errors import UnknownFaultError
-from penstock.replay.faults.script import Script
-from penstock.replay.faults.table import ON_DEMAND, Argument, PlannedFault
+from penstock.replay.faults.script import ScriptedResponse
+from penstock.replay.faults.table import ON_DEMAND, Argument, InjectedFault
 
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _TIME = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)?", re.ASCII)
@@ -35,7 +35,7 @@ _EXAMPLES: dict[Argument, str] = {
 }
 
 
-def spoil(script: Script, faults: Iterable[PlannedFault]) -> Script:
+def spoil(script: ScriptedResponse, faults: Iterable[InjectedFault]) -> ScriptedResponse:
     """The script with the faults in it."""
     order = list(ON_DEMAND)
     for fault in sorted(faults, key=lambda fault: order.index(fault.name)):
@@ -43,14 +43,14 @@ def spoil(script: Script, faults: Iterable[PlannedFault]) -> Script:
     return script
 
 
-def parse_fault(text: str) -> PlannedFault:
+def parse_fault(text: str) -> InjectedFault:
     """The fault that a text such as `cut-after=5` asks for."""
     name, given, argument = text.strip().partition("=")
     row = ON_DEMAND.get(name)
     if row is None:
         raise UnknownFaultError(f"there is no fault {name!r}{choose(name, ON_DEMAND)}")
     if not given and row.argument[:1] in ("", "["):
-        return PlannedFault(name)
+        return InjectedFault(name)
     fault = _with_argument(name, row.argument, argument)
     if fault is None:
         raise UnknownFaultError(f"{text.strip()!r} is no such fault: write {_EXAMPLES[row.argument].format(name)}")
@@ -62,27 +62,27 @@ def usage(name: str) -> str:
     return name + ON_DEMAND[name].argument
 
 
-def _with_argument(name: str, argument: Argument, text: str) -> PlannedFault | None:
+def _with_argument(name: str, argument: Argument, text: str) -> InjectedFault | None:
     match argument:
         case "":
             return None
         case "=N" | "[=N]" | "=BYTES":
-            return PlannedFault(name, int(text)) if _NUMBER.fullmatch(text) else None
+            return InjectedFault(name, int(text)) if _NUMBER.fullmatch(text) else None
         case "=STATUS":
-            return PlannedFault(name, int(text)) if re.fullmatch("[45][0-9][0-9]", text) else None
+            return InjectedFault(name, int(text)) if re.fullmatch("[45][0-9][0-9]", text) else None
         case "=TIME":
             time = _TIME.fullmatch(text)
-            return PlannedFault(name, seconds=_seconds(time)) if time else None
+            return InjectedFault(name, seconds=_seconds(time)) if time else None
         case "[=TIME[@N]]":
             return _pause(name, text)
 
 
-def _pause(name: str, text: str) -> PlannedFault | None:
+def _pause(name: str, text: str) -> InjectedFault | None:
     duration, at, place = text.partition("@")
     time = _TIME.fullmatch(duration)
     if (not time and duration != _FOREVER) or (at and not _NUMBER.fullmatch(place)):
         return None
-    return PlannedFault(name, int(place) if at else None, _seconds(time) if time else None)
+    return InjectedFault(name, int(place) if at else None, _seconds(time) if time else None)
 
 
 def _seconds(time: re.Match[str]) -> float:

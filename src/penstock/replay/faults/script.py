@@ -1,4 +1,4 @@
-"""Script: what a server sends in answer to one request, and when: status, headers, timed pieces, and how it ends."""
+"""ScriptedResponse: what a server sends for one request, and when: status, headers, timed pieces, and the ending."""
 
 import json
 from bisect import bisect_left
@@ -32,7 +32,7 @@ class Piece(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Script(Struct, frozen=True):
+class ScriptedResponse(Struct, frozen=True):
     """What a server sends.
 
     At its end it ends the body properly, closes or resets the connection before that, or goes on saying nothing.
@@ -54,7 +54,7 @@ class Script(Struct, frozen=True):
         """All its bytes."""
         return b"".join(piece.data for piece in self.pieces)
 
-    def by_event(self) -> "Script":
+    def by_event(self) -> "ScriptedResponse":
         """The same with one piece per event, each sent when its last byte was; comments go with the event before."""
         data = self.data
         starts = [0, *_starts(data)[1:], len(data)]
@@ -68,11 +68,11 @@ class Script(Struct, frozen=True):
                 before_s = time_s
         return self.with_pieces(pieces)
 
-    def with_pieces(self, pieces: Iterable[Piece]) -> "Script":
+    def with_pieces(self, pieces: Iterable[Piece]) -> "ScriptedResponse":
         """The same with other pieces."""
         return structs.replace(self, pieces=tuple(pieces))
 
-    def with_body(self, data: bytes, content_type: str) -> "Script":
+    def with_body(self, data: bytes, content_type: str) -> "ScriptedResponse":
         """The same with one body in place of the stream, sent when the stream would begin, and ended properly."""
         after_s = self.pieces[0].after_s if self.pieces else 0.0
         headers = self.headers | {"content-type": content_type}
@@ -80,10 +80,10 @@ class Script(Struct, frozen=True):
         return structs.replace(self, pieces=pieces, headers=headers, ending="end")
 
 
-def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> Script:
+def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> ScriptedResponse:
     """The script that sends these events, so many seconds apart."""
     pieces = tuple(Piece(gap_s if number else 0.0, data) for number, data in enumerate(events))
-    return Script(pieces, headers={"content-type": content_type})
+    return ScriptedResponse(pieces, headers={"content-type": content_type})
 
 
 def _starts(data: bytes) -> list[int]:

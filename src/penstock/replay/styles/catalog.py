@@ -1,7 +1,7 @@
 """The manners of providers: one TOML file each beside this module, in the words of `replay/styles/style.py`.
 
-Two things are shorter in a file than in a `Manner`: a row may be the mere name of a field, with a question mark if it
-is optional; and a file may be `like` another, and then says only what differs. Tables are merged, lists replaced.
+A file is shorter than a `ProviderStyle` in two ways: a row may be just the name of a field, with a question mark if it
+is optional; and a file may be `like` another one and list only the differences. Tables are merged, lists replaced.
 """
 
 import tomllib
@@ -12,18 +12,18 @@ from os.path import dirname, join
 from msgspec import convert
 
 from penstock.core.words import choose
-from penstock.errors import UnknownMannerError
-from penstock.replay.styles import Manner
+from penstock.errors import UnknownStyleError
+from penstock.replay.styles import ProviderStyle
 
 _FOLDER = join(dirname(__file__), "data")
 # Where rows stand: lists of fields.
 _ROWS = frozenset(("chunk", "choice", "delta", "call", "function", "fields", "preamble"))
 
 
-def manner(name: str) -> Manner:
+def manner(name: str) -> ProviderStyle:
     """The manner of that name."""
     if name not in names():
-        raise UnknownMannerError(f"there is no manner {name!r}{choose(name, names())}")
+        raise UnknownStyleError(f"there is no manner {name!r}{choose(name, names())}")
     return _load(name)
 
 
@@ -34,8 +34,8 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def _load(name: str) -> Manner:
-    return convert({"name": name} | _rows(_read(name)), Manner)
+def _load(name: str) -> ProviderStyle:
+    return convert({"name": name} | _rows(_read(name)), ProviderStyle)
 
 
 def _read(name: str) -> dict[str, object]:

@@ -15,11 +15,11 @@ from penstock.core.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.replay.styles.recorded import Group, Recorded, Speech
-from penstock.replay.styles.style import Manner, fits
+from penstock.replay.styles.recorded import ChunkGroup, RecordedStream, Speech
+from penstock.replay.styles.style import ProviderStyle, fits
 
 
-class CallPiece(Struct):
+class ToolCallPiece(Struct):
     """A piece of a tool call; `begins` if it has the call's id and name."""
 
     start: ToolCallStart
@@ -27,7 +27,7 @@ class CallPiece(Struct):
     begins: bool
 
 
-class Unit(Struct, kw_only=True):
+class ChunkContent(Struct, kw_only=True):
     """What one chunk says of one choice, or of none: its tags, its words, and the fields that were recorded with it."""
 
     choice: int | None
@@ -40,13 +40,13 @@ class Unit(Struct, kw_only=True):
     text: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
-    calls: list[CallPiece] = []
+    calls: list[ToolCallPiece] = []
     finish: Finish | None = None
     choice_extras: dict[str, object] = {}
     delta_extras: dict[str, object] = {}
 
 
-def units(recorded: Recorded, manner: Manner, *, asked: bool) -> list[Unit]:
+def units(recorded: RecordedStream, manner: ProviderStyle, *, asked: bool) -> list[ChunkContent]:
     """The chunks that a provider with that manner would send, a client having asked for the usage or not."""
     last = max((number for number, group in enumerate(recorded.groups) if not group.silent), default=-1)
     spoken = _spoken(recorded, recorded.groups[: last + 1], manner)
@@ -61,14 +61,16 @@ def units(recorded: Recorded, manner: Manner, *, asked: bool) -> list[Unit]:
     return _joined(found, manner.cuts.join)
 
 
-def _spoken(recorded: Recorded, groups: list[Group], manner: Manner) -> list[Unit]:
+def _spoken(recorded: RecordedStream, groups: list[ChunkGroup], manner: ProviderStyle) -> list[ChunkContent]:
     """The chunks that open choices and say things."""
     names = {row.name for row in manner.choice + manner.delta}
-    found: list[Unit] = []
-    before: Group | None = None
+    found: list[ChunkContent] = []
+    before: ChunkGroup | None = None
     for group in groups:
         if group.role is not None:
-            opening = Unit(choice=group.choice, tags={"opening"}, extras=group.extras, told=group.told, role=group.role)
+            opening = ChunkContent(
+                choice=group.choice, tags={"opening"}, extras=group.extras, told=group.told, role=group.role
+            )
             if group.speech is None:
                 opening.choice_extras, opening.delta_extras = group.choice_extras, group.delta_extras
                 opening.alone = bool(group.choice_extras or group.delta_extras)
@@ -81,7 +83,7 @@ def _spoken(recorded: Recorded, groups: list[Group], manner: Manner) -> list[Uni
     return found
 
 
-def _said(recorded: Recorded, group: Group, before: Group, manner: Manner) -> list[Unit]:
+def _said(recorded: RecordedStream, group: ChunkGroup, before: ChunkGroup, manner: ProviderStyle) -> list[ChunkContent]:
     """The chunks that say what one group says; `before` is the group that the beginning of a call came in."""
     whole = manner.cuts.calls == "whole"
     match group.speech:
@@ -89,23 +91,23 @@ def _said(recorded: Recorded, group: Group, before: Group, manner: Manner) -> li
             beginning = _unit(group if whole else before, "call")
             beginning.choice = choice
             arguments = recorded.arguments.get((choice, call), "")
-            beginning.calls = [CallPiece(start, arguments if whole else "", begins=True)]
+            beginning.calls = [ToolCallPiece(start, arguments if whole else "", begins=True)]
             if whole or not group.arguments:
                 return [beginning]
             rest = _unit(group, "arguments")
-            rest.calls = [CallPiece(start, group.arguments, begins=False)]
+            rest.calls = [ToolCallPiece(start, group.arguments, begins=False)]
             return [beginning, rest]
         case ToolCallDelta(choice, call, arguments):
             if whole:
                 return []
             more = _unit(group, "arguments")
-            more.calls = [CallPiece(recorded.calls[choice, call], arguments, begins=False)]
+            more.calls = [ToolCallPiece(recorded.calls[choice, call], arguments, begins=False)]
             return [more]
         case speech:
             return [_word(group, speech)]
 
 
-def _word(group: Group, speech: Speech | None) -> Unit:
+def _word(group: ChunkGroup, speech: Speech | None) -> ChunkContent:
     match speech:
         case ReasoningDelta(_, text):
             unit = _unit(group, "reasoning")
@@ -119,9 +121,9 @@ def _word(group: Group, speech: Speech | None) -> Unit:
     return unit
 
 
-def _unit(group: Group, tag: str) -> Unit:
+def _unit(group: ChunkGroup, tag: str) -> ChunkContent:
     opens = group.role is not None
-    return Unit(
+    return ChunkContent(
         choice=group.choice,
         tags={tag},
         extras=group.extras,
@@ -132,26 +134,29 @@ def _unit(group: Group, tag: str) -> Unit:
 
 
 def _closing(
-    recorded: Recorded, silent: list[Group], extras: dict[str, object], manner: Manner, *, asked: bool
-) -> list[Unit]:
+    recorded: RecordedStream, silent: list[ChunkGroup], extras: dict[str, object], manner: ProviderStyle, *, asked: bool
+) -> list[ChunkContent]:
     """The chunks that finish choices, and the one with the usage; with what the last silent groups hold."""
     if recorded.fault is not None:
         return []
-    found = [Unit(choice=finish.choice, tags={"finish"}, extras=extras, finish=finish) for finish in recorded.finishes]
+    found = [
+        ChunkContent(choice=finish.choice, tags={"finish"}, extras=extras, finish=finish)
+        for finish in recorded.finishes
+    ]
     own_chunk = manner.usage.chunk != "none" and (asked or not manner.usage.only_if_asked)
     if recorded.usage is not None and own_chunk:
         first = min(recorded.thinkers | {finish.choice for finish in recorded.finishes}, default=0)
         choice = None if manner.usage.chunk == "bare" else first
-        found.append(Unit(choice=choice, tags={"usage"}, extras=extras))
+        found.append(ChunkContent(choice=choice, tags={"usage"}, extras=extras))
     for unit, group in zip(reversed(found), reversed(silent), strict=False):
         unit.extras, unit.told = group.extras, group.told
         unit.choice_extras, unit.delta_extras = group.choice_extras, group.delta_extras
     return found
 
 
-def _joined(found: list[Unit], rules: tuple[str, ...]) -> list[Unit]:
+def _joined(found: list[ChunkContent], rules: tuple[str, ...]) -> list[ChunkContent]:
     """The chunks, those made one that the rules join: the first takes in what the second says."""
-    joined: list[Unit] = []
+    joined: list[ChunkContent] = []
     last: set[str] = set()  # the tags of the one before, as it was
     for unit in found:
         joins = any(_joins(rule, last, unit.tags) for rule in rules)
@@ -168,7 +173,7 @@ def _joins(rule: str, before: set[str], tags: set[str]) -> bool:
     return first in before and fits(rest, tags)
 
 
-def _take_in(unit: Unit, other: Unit) -> None:
+def _take_in(unit: ChunkContent, other: ChunkContent) -> None:
     unit.tags |= other.tags
     unit.text = other.text if unit.text is None else unit.text
     unit.reasoning = other.reasoning if unit.reasoning is None else unit.reasoning

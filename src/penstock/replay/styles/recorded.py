@@ -1,4 +1,4 @@
-"""Recorded: what the events of a stream tell of its chunks, and the events that a mere completion stands for.
+"""RecordedStream: what the events of a stream tell of its chunks, and the events that a mere completion stands for.
 
 A reader tells what was said, not what stood in which chunk. But extras of a chunk come before all else that it holds,
 and each thing is said once in a chunk; so the events fall into groups that are chunks, or finer. A group that says
@@ -44,7 +44,7 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 _ARGUMENT = re.compile(r"\w+|\W+")
 
 
-class Group(Struct):
+class ChunkGroup(Struct):
     """What one chunk held, or a part of it. `told` names the chunk's extras that were told with it."""
 
     extras: dict[str, object]
@@ -74,10 +74,10 @@ class Group(Struct):
         return self.silent and not self.choice_extras and not self.delta_extras
 
 
-class Recorded(Struct):
+class RecordedStream(Struct):
     """A stream's events, by what they tell: its groups in order, and what is told once."""
 
-    groups: list[Group] = []
+    groups: list[ChunkGroup] = []
     start: Start = Start("", "", None)
     finishes: list[Finish] = []
     usage: Usage | None = None
@@ -110,10 +110,10 @@ class Recorded(Struct):
         return {choice for choice, call in self.calls if call > 0}
 
 
-def gather(events: Iterable[Event]) -> Recorded:
+def gather(events: Iterable[Event]) -> RecordedStream:
     """The events of one stream, sorted."""
-    recorded = Recorded()
-    group = Group({})
+    recorded = RecordedStream()
+    group = ChunkGroup({})
     for event in events:
         match event:
             case Start():
@@ -154,13 +154,13 @@ def gather(events: Iterable[Event]) -> Recorded:
     return recorded
 
 
-def _next(recorded: Recorded, group: Group, extras: dict[str, object]) -> Group:
-    if group != Group({}):
+def _next(recorded: RecordedStream, group: ChunkGroup, extras: dict[str, object]) -> ChunkGroup:
+    if group != ChunkGroup({}):
         recorded.groups.append(group)
-    return Group(extras)
+    return ChunkGroup(extras)
 
 
-def _hear(recorded: Recorded, group: Group, speech: Speech) -> Group:
+def _hear(recorded: RecordedStream, group: ChunkGroup, speech: Speech) -> ChunkGroup:
     if isinstance(speech, ToolCallDelta):
         key = (speech.choice, speech.call)
         recorded.arguments[key] = recorded.arguments.get(key, "") + speech.arguments

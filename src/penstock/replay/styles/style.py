@@ -1,4 +1,4 @@
-"""Manner: how one provider writes its streams. All of it is data, one TOML file each in `replay/styles/data/`.
+"""ProviderStyle: how one provider writes its streams. All of it is data, one TOML file each in `replay/styles/data/`.
 
 The fields of every object are rows, in the order in which they are written. A row says in which chunks its field
 stands and what it holds where the answer itself does not say. Of two rows with one name the first that fits counts.
@@ -48,7 +48,7 @@ TAGS = frozenset(
 )
 
 
-class Field(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StyleField(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One row: a field, where it stands and what it holds."""
 
     name: str
@@ -64,7 +64,7 @@ class Field(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     fresh: bool = False
     """What was recorded for one chunk is not good for the next."""
     optional: bool = False
-    fields: tuple["Field", ...] = ()
+    fields: tuple["StyleField", ...] = ()
     """The field is an object with these."""
     listed: bool = False
     """The object stands in a list, alone."""
@@ -100,7 +100,7 @@ class Framing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     )
 
 
-class Cuts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TextSplit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What goes into one chunk.
 
     `calls`: each piece of arguments alone, behind a beginning that has none; or every call whole. `join` names tags of
@@ -111,7 +111,7 @@ class Cuts(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     join: tuple[str, ...] = ()
 
 
-class UsageManner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class UsageStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How the usage is written: its fields, where it stands, and how it counts.
 
     `chunk`: of its own with no choice, of its own with an empty delta, or none. `figures` and `zeros` are tags of
@@ -119,7 +119,7 @@ class UsageManner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     output does not include the reasoning.
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[StyleField, ...]
     chunk: Literal["bare", "delta", "none"] = "bare"
     only_if_asked: bool = False
     figures: tuple[str, ...] = ("usage",)
@@ -127,14 +127,14 @@ class UsageManner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     reasoning_apart: bool = False
 
 
-class ErrorManner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ErrorStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How an error in the middle of a stream is written; `event` is its name, if it has one."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[StyleField, ...]
     event: str = ""
 
 
-class Ids(Struct, frozen=True, forbid_unknown_fields=True):
+class IdFormats(Struct, frozen=True, forbid_unknown_fields=True):
     """How ids look. That of the answer is made anew where it does not match `fits`; a call's, where it has none."""
 
     fits: str
@@ -142,25 +142,25 @@ class Ids(Struct, frozen=True, forbid_unknown_fields=True):
     call: str
 
 
-class Manner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ProviderStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How one provider writes its streams."""
 
     name: str
     about: str
     """Whose manner this is, in half a sentence."""
-    ids: Ids
-    chunk: tuple[Field, ...]
-    choice: tuple[Field, ...]
-    delta: tuple[Field, ...]
-    call: tuple[Field, ...]
-    function: tuple[Field, ...]
-    usage: UsageManner
-    error: ErrorManner
+    ids: IdFormats
+    chunk: tuple[StyleField, ...]
+    choice: tuple[StyleField, ...]
+    delta: tuple[StyleField, ...]
+    call: tuple[StyleField, ...]
+    function: tuple[StyleField, ...]
+    usage: UsageStyle
+    error: ErrorStyle
     content_type: str = "text/event-stream; charset=utf-8"
-    preamble: tuple[Field, ...] = ()
+    preamble: tuple[StyleField, ...] = ()
     """The fields of a chunk before the first, if there is one."""
     reasoning: str = "reasoning_content"
     """The field that the model's thinking stands in; `content` for parts of type `thinking` there."""
     framing: Framing = Framing()
     json: JsonStyle = JsonStyle()
-    cuts: Cuts = Cuts()
+    cuts: TextSplit = TextSplit()

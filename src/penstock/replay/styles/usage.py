@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from penstock.core.usage import Usage
-from penstock.replay.styles.style import Field, UsageManner
+from penstock.replay.styles.style import StyleField, UsageStyle
 
 # Where each count usually stands. Rarer spellings are written as they were recorded, or where a row asks for a count.
 _COUNTS: dict[tuple[str, ...], str] = {
@@ -19,7 +19,7 @@ _COUNTS: dict[tuple[str, ...], str] = {
 }
 
 
-def usage_in(usage: Usage, manner: UsageManner, *, zeros: bool = False) -> dict[str, object]:
+def usage_in(usage: Usage, manner: UsageStyle, *, zeros: bool = False) -> dict[str, object]:
     """The usage as somebody with that manner writes it; with `zeros`, as a placeholder without figures."""
     if zeros:
         return _object(manner.fields, (), {}, {})
@@ -42,7 +42,9 @@ def _counted(usage: Usage, *, apart: bool) -> Usage:
     return usage
 
 
-def _object(rows: tuple[Field, ...], path: tuple[str, ...], counts: dict[str, int], raw: object) -> dict[str, object]:
+def _object(
+    rows: tuple[StyleField, ...], path: tuple[str, ...], counts: dict[str, int], raw: object
+) -> dict[str, object]:
     recorded = raw if isinstance(raw, dict) else {}
     written: dict[str, object] = {}
     for row in rows:
@@ -61,5 +63,5 @@ def _object(rows: tuple[Field, ...], path: tuple[str, ...], counts: dict[str, in
     return written
 
 
-def _says_anything(rows: tuple[Field, ...], path: tuple[str, ...], counts: dict[str, int]) -> bool:
+def _says_anything(rows: tuple[StyleField, ...], path: tuple[str, ...], counts: dict[str, int]) -> bool:
     return any(counts.get(row.of or _COUNTS.get((*path, row.name), "")) for row in rows)

@@ -20,28 +20,28 @@ from msgspec import UNSET, Struct
 from penstock.core.completion import Completion
 from penstock.core.events import End, Event, Fault
 from penstock.core.json_text import write_json
-from penstock.replay.styles.chunks import CallPiece, Unit, units
+from penstock.replay.styles.chunks import ChunkContent, ToolCallPiece, units
 from penstock.replay.styles.framing import frame
 from penstock.replay.styles.made_up import mint, padding
-from penstock.replay.styles.recorded import Recorded, events_of, gather
-from penstock.replay.styles.style import Field, Manner
+from penstock.replay.styles.recorded import RecordedStream, events_of, gather
+from penstock.replay.styles.style import ProviderStyle, StyleField
 from penstock.replay.styles.usage import usage_in
 
 _KIND = "chat.completion.chunk"
 _Object: TypeAlias = dict[str, object]
 
 
-def mimic(said: Completion | Iterable[Event], manner: Manner, *, include_usage: bool = True) -> list[bytes]:
+def mimic(said: Completion | Iterable[Event], manner: ProviderStyle, *, include_usage: bool = True) -> list[bytes]:
     """The events of a stream that says this in that manner, each as it stands on the wire.
 
     `include_usage` is whether the client asks for the usage with `stream_options`; some providers send it unasked. What
     is not completed ends as it did: with the provider's error, or with nothing at all.
     """
     recorded = gather(events_of(said) if isinstance(said, Completion) else said)
-    return _Mimic(recorded, manner, asked=include_usage).events()
+    return _StyledWriter(recorded, manner, asked=include_usage).events()
 
 
-def mimic_error(message: str, code: str, manner: Manner) -> bytes:
+def mimic_error(message: str, code: str, manner: ProviderStyle) -> bytes:
     """The event with which a provider of that manner breaks off its stream."""
     return mimic([Fault(code, message, 0, 1), End("failed")], manner)[-1]
 
@@ -53,10 +53,10 @@ class _Chunk(Struct, frozen=True):
     seed: str
 
 
-class _Mimic:
+class _StyledWriter:
     """One answer, being written in one manner."""
 
-    def __init__(self, recorded: Recorded, manner: Manner, *, asked: bool) -> None:
+    def __init__(self, recorded: RecordedStream, manner: ProviderStyle, *, asked: bool) -> None:
         self._recorded = recorded
         self._manner = manner
         self._asked = asked
@@ -79,7 +79,7 @@ class _Mimic:
             payloads.append((manner.error.event, write_json(self._error(recorded.fault), manner.json)))
         return frame(payloads, manner.framing, completed=recorded.end.ending == "completed", defects=recorded.repairs)
 
-    def _chunk(self, unit: Unit, number: int) -> _Object:
+    def _chunk(self, unit: ChunkContent, number: int) -> _Object:
         manner = self._manner
         here = _Chunk(frozenset(unit.tags), f"{self._id} {number}")
         known: _Object = {
@@ -113,14 +113,14 @@ class _Mimic:
             return usage_in(usage, manner)
         return usage_in(usage, manner, zeros=True) if tags.intersection(manner.zeros) else None
 
-    def _choice(self, unit: Unit, here: _Chunk) -> _Object:
+    def _choice(self, unit: ChunkContent, here: _Chunk) -> _Object:
         known: _Object = {"index": unit.choice, "delta": self._delta(unit, here)}
         if unit.finish is not None:
             known["finish_reason"] = unit.finish.reason
             known["native_finish_reason"] = unit.finish.native or unit.finish.reason
         return self._object(self._manner.choice, here, known, unit.choice_extras)
 
-    def _delta(self, unit: Unit, here: _Chunk) -> _Object:
+    def _delta(self, unit: ChunkContent, here: _Chunk) -> _Object:
         said = {"content": unit.text, "refusal": unit.refusal, "reasoning": unit.reasoning}
         known: _Object = {name: text for name, text in said.items() if text is not None}
         if unit.reasoning is not None:
@@ -136,7 +136,7 @@ class _Mimic:
             return _renamed(delta, "tool_calls", "function_call") | {"function_call": self._function(legacy[0], here)}
         return delta
 
-    def _call(self, piece: CallPiece, here: _Chunk) -> _Object:
+    def _call(self, piece: ToolCallPiece, here: _Chunk) -> _Object:
         start = piece.start
         number = (start.choice, start.call)
         known: _Object = {
@@ -148,7 +148,7 @@ class _Mimic:
         extras = self._recorded.call_extras.get(number, {}) if piece.begins else {}
         return _renamed(self._object(self._manner.call, here, known, extras), "function", start.kind)
 
-    def _function(self, piece: CallPiece, here: _Chunk) -> _Object:
+    def _function(self, piece: ToolCallPiece, here: _Chunk) -> _Object:
         known: _Object = {"name": piece.start.name, "arguments": piece.arguments}
         function = self._object(self._manner.function, here, known, {})
         return _renamed(function, "arguments", "input") if piece.start.kind == "custom" else function
@@ -159,7 +159,7 @@ class _Mimic:
         return self._object(self._manner.error.fields, here, known, {"error": fault.provider})
 
     def _object(
-        self, rows: tuple[Field, ...], here: _Chunk, known: _Object, recorded: object, *, inner: bool = False
+        self, rows: tuple[StyleField, ...], here: _Chunk, known: _Object, recorded: object, *, inner: bool = False
     ) -> _Object:
         """The object that the rows describe; `inner` if it is a field of another."""
         found = recorded if isinstance(recorded, dict) else {}
@@ -172,7 +172,7 @@ class _Mimic:
                 written[row.name] = value
         return written
 
-    def _value(self, row: Field, here: _Chunk, known: _Object, recorded: _Object, *, inner: bool) -> object:
+    def _value(self, row: StyleField, here: _Chunk, known: _Object, recorded: _Object, *, inner: bool) -> object:
         name = row.of or row.name
         if name in known and not inner:
             return known[name]

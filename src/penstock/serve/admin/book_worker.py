@@ -1,4 +1,4 @@
-"""Desk: one thread that asks the book for the admin API, on a connection of its own. The event loop never waits.
+"""BookWorker: one thread that asks the book for the admin API, on a connection of its own. The event loop never waits.
 
 Who finds too many before them is told to come again.
 """
@@ -19,7 +19,7 @@ _IDLE_S = 2.0
 _CLOSE_S = 1.0
 
 
-class Desk:
+class BookWorker:
     """Belongs to an event loop, which is told the answers."""
 
     def __init__(self, open_book: Callable[[], Book]) -> None:

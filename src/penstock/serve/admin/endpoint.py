@@ -27,7 +27,7 @@ _SHORTEST = 16
 _MOST_BYTES = 4_096
 
 
-class Place(NamedTuple):
+class AdminEndpoint(NamedTuple):
     """A bound socket, the token, and the key of links. `kept` is the token's file; None if the configuration has it."""
 
     socket: socket.socket
@@ -60,7 +60,7 @@ def link_to(address: Address, link_key: str) -> str:
     return f"http://{address}/open?link={new_link(link_key)}"
 
 
-def leave_note(place: Place, folder: Path) -> None:
+def leave_note(place: AdminEndpoint, folder: Path) -> None:
     """Tell this user's other programs where the admin API is, and how to make links to it."""
     made = folder / f"{NOTE_FILE}.{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def read_note(folder: Path) -> tuple[Address, str] | None:
         return None
 
 
-def open_place(config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> Place | None:
+def open_place(config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> AdminEndpoint | None:
     """Bind the socket and have a token.
 
     Where nobody asked for an admin API it is left out, with a word, if that cannot be; else `ConfigError` is raised.
@@ -95,7 +95,7 @@ def open_place(config: Config, environment: Mapping[str, str], say: Callable[[st
             kept = state_folder(config.ledger, environment) / TOKEN_FILE
             token = Secret(_kept_token(kept), str(kept))
         link_key = Secret(secrets.token_urlsafe(32), "the key of links")
-        return Place(_bind(settings.address, anywhere=settings.implied), token, kept, link_key)
+        return AdminEndpoint(_bind(settings.address, anywhere=settings.implied), token, kept, link_key)
     except (BookError, OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if settings.implied:

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.core.failure import Failure
 from penstock.serve.admin.replies import refusal
-from penstock.serve.admin.routes import Reply
+from penstock.serve.admin.routes import AdminReply
 
 LARGEST = 5_000_000
 _WAIT_S = 20.0
@@ -33,7 +33,7 @@ class Inspector:
     def __init__(self) -> None:
         self._busy = 0
 
-    async def inspect(self, data: bytes) -> Reply | Failure:
+    async def inspect(self, data: bytes) -> AdminReply | Failure:
         """What is to be said of a stream, or of a capture file; or why nothing is."""
         if not data:
             return refusal("invalid_parameter", "send the bytes of a stream, or a capture file, as the body")
@@ -46,7 +46,7 @@ class Inspector:
             self._busy -= 1
 
 
-async def _inspect(data: bytes) -> Reply | Failure:
+async def _inspect(data: bytes) -> AdminReply | Failure:
     # Nothing of our environment: there are secrets in it.
     environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = asyncio.subprocess.PIPE
@@ -66,4 +66,4 @@ async def _inspect(data: bytes) -> Reply | Failure:
     if not said:
         reason = complaint.decode(errors="replace").strip().removeprefix("penstock: -: ")
         return refusal("unreadable", reason[:1000] or "it cannot be read")
-    return Reply(200, msgspec.Raw(said))
+    return AdminReply(200, msgspec.Raw(said))

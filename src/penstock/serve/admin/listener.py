@@ -24,14 +24,14 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.admin.access import Access, is_own, proves_page
-from penstock.serve.admin.book_worker import Desk
-from penstock.serve.admin.endpoint import Place
+from penstock.serve.admin.book_worker import BookWorker
+from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import LARGEST
-from penstock.serve.admin.live_routes import METRICS, Direct, Handler
-from penstock.serve.admin.page import Page
+from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
+from penstock.serve.admin.page import AdminPage
 from penstock.serve.admin.queries import Query
-from penstock.serve.admin.replies import Answer, refusal, refuse_method, send_answer
-from penstock.serve.admin.routes import ROUTES, Ask, Reply, Work
+from penstock.serve.admin.replies import AdminResponse, refusal, refuse_method, send_answer
+from penstock.serve.admin.routes import ROUTES, AdminReply, AdminRequest, Work
 from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id
@@ -48,16 +48,16 @@ class Admin:
     """Belongs to the event loop of its process."""
 
     def __init__(
-        self, place: Place, app: App, config: Config, environment: Mapping[str, str], used_links: Path
+        self, place: AdminEndpoint, app: App, config: Config, environment: Mapping[str, str], used_links: Path
     ) -> None:
         self._place = place
         self._access = Access(place.link_key.reveal(), used_links)
-        self._page = Page(self._access)
+        self._page = AdminPage(self._access)
         self._bodies: dict[str, int] = {}
-        self._direct = Direct(place, app)
+        self._direct = LiveRoutes(place, app)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
-        self._desk = Desk(partial(open_book, config.ledger, environment))
+        self._desk = BookWorker(partial(open_book, config.ledger, environment))
         self._any_address = ipaddress.ip_address(place.address.host).is_unspecified
         self.use(config)
 
@@ -114,7 +114,7 @@ class Admin:
         given = {name: headers[name] for name in _SHOWN if name in headers}
         return wanted if self._is_let_in(given) else _LIMITS.max_body
 
-    def _route(self, exchange: Exchange, answer: Answer) -> None:
+    def _route(self, exchange: Exchange, answer: AdminResponse) -> None:
         request = exchange.request
         allowed = []
         for method, path, handle in self._found(request.path):
@@ -137,7 +137,7 @@ class Admin:
             if found := pattern.fullmatch(path):
                 yield method, found, partial(self._ask, work)
 
-    def _ask(self, work: Work, name: str, exchange: Exchange, answer: Answer) -> None:
+    def _ask(self, work: Work, name: str, exchange: Exchange, answer: AdminResponse) -> None:
         """Have it done at the desk."""
         asked = partial(_work, work, name, exchange.request.query, exchange.body)
         if not self._desk.ask(asked, answer):
@@ -153,10 +153,10 @@ class Admin:
         )
 
 
-def _work(work: Work, name: str, query: str, body: bytes, book: Book) -> Reply:
+def _work(work: Work, name: str, query: str, body: bytes, book: Book) -> AdminReply:
     """What runs at the desk."""
     now_ms = time.time_ns() // 1_000_000
-    return work(book, Ask(name=name, query=Query.parse(query), body=body, now_ms=now_ms))
+    return work(book, AdminRequest(name=name, query=Query.parse(query), body=body, now_ms=now_ms))
 
 
 _UNAUTHORIZED = refusal("invalid_admin_token", "this needs the admin token, as `Authorization: Bearer …`; or a session")

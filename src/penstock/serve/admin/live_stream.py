@@ -1,4 +1,4 @@
-"""Watching: event streams for those who watch: the calls under way on all workers, and what one of them says.
+"""LiveStreams: event streams for those who watch: the calls under way on all workers, and what one of them says.
 
 They are few, and none of them holds up a call. Who is slow misses messages; who takes none for a while is dropped.
 """
@@ -14,9 +14,9 @@ from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.queries import Query, wrong
 from penstock.serve.responses import STREAM_HEADERS
-from penstock.serve.workers.live_calls import MOST, Live, Snapshot, Told, View, place, rank
-from penstock.serve.workers.peers import Siblings
-from penstock.serve.workers.text_stream import HEARTBEAT, Overhearing, frame
+from penstock.serve.workers.live_calls import MOST, LiveCalls, LiveFilter, Snapshot, Told, place, rank
+from penstock.serve.workers.peers import WorkerPeers
+from penstock.serve.workers.text_stream import HEARTBEAT, TextStreams, frame
 
 MOST_WATCHERS = 16
 _TICK_S = 0.5
@@ -34,14 +34,14 @@ TOO_MANY = Failure(
 )
 
 
-class Watching:
+class LiveStreams:
     """Those who watch by one worker. Belongs to its event loop."""
 
-    def __init__(self, live: Live, overhearing: Overhearing, siblings: Siblings | None) -> None:
+    def __init__(self, live: LiveCalls, overhearing: TextStreams, siblings: WorkerPeers | None) -> None:
         self._live = live
         self._overhearing = overhearing
         self._siblings = siblings
-        self._watchers: dict[Exchange, _Watcher] = {}
+        self._watchers: dict[Exchange, _LiveStream] = {}
         self._piped = 0
         self._ticking: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
@@ -53,12 +53,12 @@ class Watching:
         """Whether nobody else may watch."""
         return len(self._watchers) + len(self._overhearing) + self._piped >= MOST_WATCHERS
 
-    def watch(self, exchange: Exchange, headers: dict[str, str], view: View) -> None:
+    def watch(self, exchange: Exchange, headers: dict[str, str], view: LiveFilter) -> None:
         """Tell somebody of the calls under way that they look for, from now on."""
         exchange.on_gone = lambda: self._leave(exchange)
         exchange.start(200, STREAM_HEADERS | headers)
         exchange.flush()
-        self._watchers[exchange] = _Watcher(view)
+        self._watchers[exchange] = _LiveStream(view)
         self._came.set()
         if self._ticking is None:
             self._begin()
@@ -71,7 +71,7 @@ class Watching:
             return True
         if self._siblings is None:
             return False
-        pipe = _Pipe(exchange, headers)
+        pipe = _RemoteText(exchange, headers)
         self._piped += 1
         try:
             if not await self._siblings.follow(f"/text?id={quote(id, safe='')}", pipe):
@@ -116,7 +116,7 @@ class Watching:
                 self._came.clear()
                 self._tell(await self._snapshots({each.view for each in self._watchers.values() if each.new}), None)
 
-    def _tell(self, snapshots: dict[View, list[Snapshot]], over: list[Told] | None) -> None:
+    def _tell(self, snapshots: dict[LiveFilter, list[Snapshot]], over: list[Told] | None) -> None:
         """Tell all who look at these; only those who have just come, where nothing is said of calls that are over."""
         beat = HEARTBEAT if over is not None and self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
         messages = {view: _message(view, each, over or []) + beat for view, each in snapshots.items()}
@@ -148,7 +148,7 @@ class Watching:
         elif self._watchers:
             self._begin()  # somebody came at the last moment
 
-    async def _snapshots(self, views: set[View]) -> dict[View, list[Snapshot]]:
+    async def _snapshots(self, views: set[LiveFilter]) -> dict[LiveFilter, list[Snapshot]]:
         """Of what is looked at, one for each worker."""
         told = {}
         for view in views:
@@ -157,7 +157,7 @@ class Watching:
                 told[view] += map(_SNAPSHOT.decode, await self._siblings.ask("GET", f"/live?{view.query}"))
         return told
 
-    def _newly_over(self, snapshots: dict[View, list[Snapshot]]) -> list[Told]:
+    def _newly_over(self, snapshots: dict[LiveFilter, list[Snapshot]]) -> list[Told]:
         """Calls that ended since the last message, each once."""
         self._told_over = {id: at for id, at in self._told_over.items() if self._tick - at < _TOLD_TICKS}
         each = [snapshot for workers in snapshots.values() for snapshot in workers]
@@ -167,16 +167,16 @@ class Watching:
         return list(new.values())
 
 
-class _Watcher:
+class _LiveStream:
     """One who watches: what they look at, and for how many messages they have been slow."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: LiveFilter) -> None:
         self.view = view
         self.slow = 0
         self.new = True
 
 
-class _Pipe:
+class _RemoteText:
     """Passes what another worker tells on to whoever asked this one."""
 
     def __init__(self, exchange: Exchange, headers: dict[str, str]) -> None:
@@ -211,7 +211,7 @@ class _Pipe:
             self.over.set_result(None)
 
 
-def _message(view: View, snapshots: list[Snapshot], over: list[Told]) -> bytes:
+def _message(view: LiveFilter, snapshots: list[Snapshot], over: list[Told]) -> bytes:
     gone = {ended.call["id"] for snapshot in snapshots for ended in snapshot.over}
     calls = [call for snapshot in snapshots for call in snapshot.calls if call["id"] not in gone]
     calls.sort(key=rank, reverse=True)
@@ -230,10 +230,10 @@ def _message(view: View, snapshots: list[Snapshot], over: list[Told]) -> bytes:
     )
 
 
-def read_view(query: Query) -> View:
+def read_view(query: Query) -> LiveFilter:
     """Which calls somebody looks at: `find=TEXT`, and `before`, the `next` of the page before."""
     query.only({"find", "before"})
     try:
-        return View.read(query.one("find"), query.one("before"))
+        return LiveFilter.read(query.one("find"), query.one("before"))
     except ValueError as error:
         raise wrong("before", str(error)) from None

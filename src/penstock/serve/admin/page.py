@@ -1,17 +1,17 @@
-"""Page: what the admin listener answers outside of `/admin`: the files of the page, and the links that open it."""
+"""AdminPage: what the admin listener answers outside of `/admin`: the files of the page, and the links that open it."""
 
 from urllib.parse import parse_qs
 
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.access import Access
-from penstock.serve.admin.page_files import HARDENING, INDEX, LOCKED, File, read_files
+from penstock.serve.admin.page_files import HARDENING, INDEX, LOCKED, PageFile, read_files
 
 _OPEN = "/open"
 _PREFETCH = ("purpose", "sec-purpose", "x-moz")
-_NOTHING = File("text/plain; charset=utf-8", b"there is nothing here\n", "")
+_NOTHING = PageFile("text/plain; charset=utf-8", b"there is nothing here\n", "")
 
 
-class Page:
+class AdminPage:
     """Belongs to one process."""
 
     def __init__(self, access: Access) -> None:
@@ -49,7 +49,7 @@ class Page:
             _send(exchange, 403, self._files[LOCKED], headers)
 
 
-def _send(exchange: Exchange, status: int, file: File, headers: dict[str, str]) -> None:
+def _send(exchange: Exchange, status: int, file: PageFile, headers: dict[str, str]) -> None:
     """Send a file; or, where it is known already, that it is the same."""
     if status != 200:
         exchange.respond(status, headers | {"content-type": file.kind, "cache-control": "no-store"}, file.body)

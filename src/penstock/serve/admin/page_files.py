@@ -42,7 +42,7 @@ HARDENING = {
 }
 
 
-class File(Struct, frozen=True):
+class PageFile(Struct, frozen=True):
     """One file of the page."""
 
     kind: str
@@ -50,14 +50,14 @@ class File(Struct, frozen=True):
     tag: str
 
 
-def read_files() -> dict[str, File]:
+def read_files() -> dict[str, PageFile]:
     """All files of the page, by their paths. What is not among them cannot be asked for, whatever its path."""
-    found: dict[str, File] = {}
+    found: dict[str, PageFile] = {}
     _read(files(_PACKAGE) / _FOLDER, "", found)
     return found
 
 
-def _read(folder: Traversable, path: str, found: dict[str, File]) -> None:
+def _read(folder: Traversable, path: str, found: dict[str, PageFile]) -> None:
     if not folder.is_dir() or path.count("/") > _DEEPEST:
         return
     for item in folder.iterdir():
@@ -66,4 +66,4 @@ def _read(folder: Traversable, path: str, found: dict[str, File]) -> None:
             _read(item, f"{path}/{item.name}", found)
         elif kind is not None:
             body = item.read_bytes()
-            found[f"{path}/{item.name}"] = File(kind, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+            found[f"{path}/{item.name}"] = PageFile(kind, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')

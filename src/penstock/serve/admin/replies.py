@@ -1,4 +1,4 @@
-"""Answers of the admin API: JSON, or a failure in the envelope that clients know; no browser may keep them."""
+"""AdminResponses of the admin API: JSON, or a failure in the envelope that clients know; no browser may keep them."""
 
 from typing import Protocol
 
@@ -6,25 +6,27 @@ from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import BookError, KeyTermsError
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.routes import Reply
+from penstock.serve.admin.routes import AdminReply
 from penstock.serve.responses import respond_failure, respond_json
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class Answer(Protocol):
+class AdminResponse(Protocol):
     """Sends the answer to one request."""
 
-    def __call__(self, what: Reply | Exception | Failure, /, *, allow: str = "") -> None: ...
+    def __call__(self, what: AdminReply | Exception | Failure, /, *, allow: str = "") -> None: ...
 
 
-def send_answer(exchange: Exchange, request_id: str, what: Reply | Exception | Failure, *, allow: str = "") -> None:
+def send_answer(
+    exchange: Exchange, request_id: str, what: AdminReply | Exception | Failure, *, allow: str = ""
+) -> None:
     """Answer a request."""
     headers = {**HEADERS, "x-request-id": request_id}
     if allow:
         headers["allow"] = allow
     match what:
-        case Reply(status, body):
+        case AdminReply(status, body):
             respond_json(exchange, status, body, headers)
             return
         case Failure():
@@ -47,6 +49,6 @@ def refusal(code: ErrorCode, message: str, param: str | None = None) -> Failure:
     return Failure(code=code, message=message, param=param, retryable=False)
 
 
-def refuse_method(method: str, allowed: str, answer: Answer) -> None:
+def refuse_method(method: str, allowed: str, answer: AdminResponse) -> None:
     """Refuse what is possible by another method only."""
     answer(refusal("method_not_allowed", f"{method[:20]} is not possible here; use {allowed}"), allow=allowed)

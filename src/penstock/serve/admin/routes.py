@@ -25,7 +25,7 @@ from penstock.serve.admin.queries import (
 )
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class AdminRequest(Struct, frozen=True, kw_only=True):
     """What is asked. `name` is the part of the path that names something."""
 
     name: str
@@ -34,7 +34,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     now_ms: int
 
 
-class Reply(NamedTuple):
+class AdminReply(NamedTuple):
     """What is answered."""
 
     status: int
@@ -48,10 +48,10 @@ class RotateBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 T = TypeVar("T")
-Work: TypeAlias = Callable[[Book, Ask], Reply]
+Work: TypeAlias = Callable[[Book, AdminRequest], AdminReply]
 
 
-def list_keys(book: Book, ask: Ask) -> Reply:
+def list_keys(book: Book, ask: AdminRequest) -> AdminReply:
     """Keys, the oldest first; those that live, unless `all` are asked for."""
     ask.query.only({"all", "limit", "after"})
     limit, after = read_limit(ask.query), ask.query.one("after")
@@ -64,64 +64,64 @@ def list_keys(book: Book, ask: Ask) -> Reply:
     if ask.query.one("all") not in ("1", "true"):
         keys = [key for key in keys if not key.unusable(ask.now_ms)]
     told = [report(book, key, ask.now_ms) for key in keys[:limit]]
-    return Reply(200, {"keys": told, "next": keys[limit - 1].id if len(keys) > limit else None})
+    return AdminReply(200, {"keys": told, "next": keys[limit - 1].id if len(keys) > limit else None})
 
 
-def create_key(book: Book, ask: Ask) -> Reply:
+def create_key(book: Book, ask: AdminRequest) -> AdminReply:
     """A new key, shown this once."""
     new = key_changes.create(book, _body(ask, KeyTerms), ask.now_ms)
-    return Reply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
+    return AdminReply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
 
 
-def show_key(book: Book, ask: Ask) -> Reply:
+def show_key(book: Book, ask: AdminRequest) -> AdminReply:
     """One key."""
-    return Reply(200, report(book, key_changes.find(book.keys(), ask.name, ask.now_ms), ask.now_ms))
+    return AdminReply(200, report(book, key_changes.find(book.keys(), ask.name, ask.now_ms), ask.now_ms))
 
 
-def revoke_key(book: Book, ask: Ask) -> Reply:
+def revoke_key(book: Book, ask: AdminRequest) -> AdminReply:
     """A key that opens nothing any more."""
-    return Reply(200, report(book, key_changes.revoke(book, ask.name, ask.now_ms), ask.now_ms))
+    return AdminReply(200, report(book, key_changes.revoke(book, ask.name, ask.now_ms), ask.now_ms))
 
 
-def rotate_key(book: Book, ask: Ask) -> Reply:
+def rotate_key(book: Book, ask: AdminRequest) -> AdminReply:
     """A key with a new secret, shown this once."""
     new = key_changes.rotate(book, ask.name, _body(ask, RotateBody).grace, ask.now_ms)
-    return Reply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
+    return AdminReply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
 
 
-def usage(book: Book, ask: Ask) -> Reply:
+def usage(book: Book, ask: AdminRequest) -> AdminReply:
     """What was used, by groups."""
     wanted = _by_id(book, read_filter(ask.query, ask.now_ms, "by"))
     by, tag = read_grouping(ask.query)
     rows = book.usage(wanted, by, tag=tag)
     dearest = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MOST]
     told = [told_usage(by, row) for row in sorted(dearest, key=lambda row: row.group)]
-    return Reply(200, {"by": by, "tag": tag or None, "usage": told, "truncated": len(rows) > MOST})
+    return AdminReply(200, {"by": by, "tag": tag or None, "usage": told, "truncated": len(rows) > MOST})
 
 
-def list_entries(book: Book, ask: Ask) -> Reply:
+def list_entries(book: Book, ask: AdminRequest) -> AdminReply:
     """A page of entries, the newest first."""
     wanted = _by_id(book, read_filter(ask.query, ask.now_ms, "limit", "before"))
     limit = read_limit(ask.query)
     found = book.entries(wanted, limit=limit + 1, before=read_place(ask.query, "before"))
     following = found[limit - 1][0] if len(found) > limit else None
-    return Reply(200, {"entries": [told_entry(entry) for _, entry in found[:limit]], "next": following})
+    return AdminReply(200, {"entries": [told_entry(entry) for _, entry in found[:limit]], "next": following})
 
 
-def show_entry(book: Book, ask: Ask) -> Reply:
+def show_entry(book: Book, ask: AdminRequest) -> AdminReply:
     """One entry."""
     found = book.entry(ask.name)
     if found is None:
         raise KeyTermsError("there is no such entry", code="entry_not_found")
-    return Reply(200, told_entry(found))
+    return AdminReply(200, told_entry(found))
 
 
-def health(book: Book, ask: Ask) -> Reply:
+def health(book: Book, ask: AdminRequest) -> AdminReply:
     """How providers' models have answered, over time."""
     since_ms, bucket_ms = read_span(ask.query, ask.now_ms)
     rows = book.health(since_ms, ask.now_ms + 1, bucket_ms)
     told = [structs.asdict(row) | {"buckets": [_bucket(bucket) for bucket in row.buckets]} for row in rows]
-    return Reply(200, {"since": since_ms, "bucket_ms": bucket_ms, "rows": told})
+    return AdminReply(200, {"since": since_ms, "bucket_ms": bucket_ms, "rows": told})
 
 
 def _bucket(bucket: HealthBucket) -> dict[str, object]:
@@ -153,7 +153,7 @@ def _by_id(book: Book, wanted: Filter) -> Filter:
     return structs.replace(wanted, keys=tuple(dict.fromkeys((*wanted.keys, *named))))
 
 
-def _body(ask: Ask, kind: type[T]) -> T:
+def _body(ask: AdminRequest, kind: type[T]) -> T:
     """The JSON of the body. What is wrong with it is told without quoting it."""
     try:
         return msgspec.json.decode(ask.body or b"{}", type=kind)

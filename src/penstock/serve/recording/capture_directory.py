@@ -1,4 +1,4 @@
-"""Shelf: a directory of captures. It holds no more bytes, and no older captures, than the settings say.
+"""CaptureDirectory: a directory of captures. It holds no more bytes, and no older captures, than the settings say.
 
 Only files that are named as the recorder names them are ever removed: who renames one keeps it.
 """
@@ -40,7 +40,7 @@ def _probe(directory: str) -> None:
     os.unlink(probe)
 
 
-class Shelf:
+class CaptureDirectory:
     """What is known of a directory of captures."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import structs
 
-from penstock.capture import CaptureHeader, CaptureRequest, CaptureWriter, Closing, How, Read
+from penstock.capture import CaptureEnd, CaptureHeader, CaptureRequest, CaptureWriter, How, Read
 from penstock.gateway.mask import Secrets
-from penstock.gateway.relay.recording import Asked, Head
+from penstock.gateway.relay.recording import RecordedHead, RecordedRequest
 from penstock.serve.recording.scrub import Scrubber, scrubbed
 
 # Response headers that help to explain a stream, and hold no secret. All others are left out.
@@ -50,12 +50,12 @@ NAMES = re.compile(r"\d{8}T\d{6}\.\d{3}Z-.+\.capture")
 class CaptureFile:
     """Gathers what a tape brings, and appends it to a file when `flush` is called. Raises `OSError`."""
 
-    def __init__(self, asked: Asked, secrets: Secrets, max_bytes: int) -> None:
+    def __init__(self, asked: RecordedRequest, secrets: Secrets, max_bytes: int) -> None:
         self._asked = asked
         self._secrets = secrets
         self._scrubber = Scrubber(secrets)
         self._writer = CaptureWriter()
-        self._unpack: _Unpacker | None = None
+        self._unpack: _BoundedDecompressor | None = None
         self._begun = False
         self._created = False
         self._how: How | None = None
@@ -65,14 +65,14 @@ class CaptureFile:
         self.size = 0
         self.written_at = time.monotonic()
 
-    def begin(self, head: Head | None) -> None:
+    def begin(self, head: RecordedHead | None) -> None:
         """The head has come, or never will."""
         self._begun = True
         asked, self._asked = self._asked, structs.replace(self._asked, body=b"")
         headers = head.headers if head is not None else {}
         coding = headers.get("content-encoding", "").lower()
         if coding in _DECODERS:
-            self._unpack = _Unpacker(_DECODERS[coding], self._max_bytes)
+            self._unpack = _BoundedDecompressor(_DECODERS[coding], self._max_bytes)
         header = CaptureHeader(
             at=_stamp(asked.at, "%Y-%m-%dT%H:%M:%S", 6),
             call=asked.call,
@@ -105,12 +105,12 @@ class CaptureFile:
         if data and self._how is None:
             self._write(self._scrubber.feed(Read(read.at_s, data)))
 
-    def end(self, closing: Closing) -> None:
+    def end(self, closing: CaptureEnd) -> None:
         """Nothing more will come."""
         if not self._begun:
             self.begin(None)
         self._write(self._scrubber.close())
-        self.buffer += self._writer.end(Closing(closing.at_s, self._how or closing.how))
+        self.buffer += self._writer.end(CaptureEnd(closing.at_s, self._how or closing.how))
 
     def flush(self) -> None:
         """Append to the file what has gathered."""
@@ -142,7 +142,7 @@ class CaptureFile:
             self.buffer += self._writer.read(read)
 
 
-class _Unpacker:
+class _BoundedDecompressor:
     """Compressed reads → what they hold, up to a limit: no bomb goes off."""
 
     def __init__(self, window: int, max_bytes: int) -> None:
@@ -164,7 +164,7 @@ class _Unpacker:
         return unpacked
 
 
-def _request(asked: Asked) -> CaptureRequest:
+def _request(asked: RecordedRequest) -> CaptureRequest:
     """Without the query, which may hold a key, and without a body that was left out."""
     body = msgspec.Raw(asked.body) if asked.body else None
     return CaptureRequest(method="POST", path=urlsplit(asked.url).path, body=body, omitted=asked.omitted)
@@ -174,7 +174,7 @@ def _is_kept(name: str) -> bool:
     return name in _KEPT or name.startswith(_KEPT_PREFIXES)
 
 
-def _name(asked: Asked, secrets: Secrets) -> str:
+def _name(asked: RecordedRequest, secrets: Secrets) -> str:
     """What the file is called: when, who, which call. In the order of time, and nobody else's."""
     model = scrubbed(asked.model.encode(), secrets).decode()  # which a client may have put anything into
     words = (f"{asked.provider}-{model[:60]}", asked.call, str(asked.attempt))

@@ -13,12 +13,12 @@ from contextlib import suppress
 import msgspec
 from msgspec import structs
 
-from penstock.capture import Closing, Read
+from penstock.capture import CaptureEnd, Read
 from penstock.gateway.config import Captures
 from penstock.gateway.mask import Secrets
-from penstock.gateway.relay.recording import Asked, Discard, Head, Item, Tape
+from penstock.gateway.relay.recording import Discarded, Item, RecordedHead, RecordedRequest, RecordingReceiver
 from penstock.http.client import Receiver
-from penstock.serve.recording.capture_directory import Shelf
+from penstock.serve.recording.capture_directory import CaptureDirectory
 from penstock.serve.recording.capture_file import CaptureFile
 
 _EVERY_S = 0.1
@@ -43,14 +43,14 @@ class Recorder:
     def __init__(self, limits: Captures, say: Callable[[str], None]) -> None:
         self.limits = limits
         self._say = say
-        self._items: deque[tuple[Tape, Item]] = deque()
+        self._items: deque[tuple[RecordingReceiver, Item]] = deque()
         # Each is written by one thread only: those by the loop's, the others by ours.
         self._put_bytes = self._overfull = 0
         self._taken_bytes = self._overfull_told = 0
         self._stopping = threading.Event()
-        self._files: dict[Tape, CaptureFile] = {}
+        self._files: dict[RecordingReceiver, CaptureFile] = {}
         self._secrets: tuple[tuple[str, ...], Secrets] = ((), Secrets(()))
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, CaptureDirectory] = {}
         self._not_kept: Counter[str] = Counter()
         self._said = -_SAY_EVERY_S
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-record")
@@ -58,23 +58,23 @@ class Recorder:
 
     # What the loop's thread calls.
 
-    def tape(self, asked: Asked, receiver: Receiver) -> Tape:
+    def tape(self, asked: RecordedRequest, receiver: Receiver) -> RecordingReceiver:
         """A tape for an attempt whose request is sent now."""
         if len(asked.body) > _MAX_BODY:
             asked = structs.replace(asked, body=b"", omitted=f"it has {len(asked.body)} bytes")
-        return Tape(asked, receiver, self._put, time.monotonic, self.limits.max_capture)
+        return RecordingReceiver(asked, receiver, self._put, time.monotonic, self.limits.max_capture)
 
     def close(self) -> None:
         """Write what is waiting, within two seconds."""
         self._stopping.set()
         self._thread.join(timeout=2.0)
 
-    def _put(self, tape: Tape, item: Item) -> bool:
+    def _put(self, tape: RecordingReceiver, item: Item) -> bool:
         size = _size(item)
-        if self._put_bytes - self._taken_bytes + size > _MAX_WAITING and not isinstance(item, Closing | Discard):
+        if self._put_bytes - self._taken_bytes + size > _MAX_WAITING and not isinstance(item, CaptureEnd | Discarded):
             self._overfull += 1
-            if not isinstance(item, Asked):
-                self._items.append((tape, Discard()))
+            if not isinstance(item, RecordedRequest):
+                self._items.append((tape, Discarded()))
                 self._put_bytes += _ITEM_BYTES
             return False
         self._put_bytes += size
@@ -99,8 +99,8 @@ class Recorder:
                     shelf.tidy(directory, self.limits)
             self._say_what_is_missing(at_once=stopping)
 
-    def _take(self, tape: Tape, item: Item) -> None:
-        if isinstance(item, Asked):
+    def _take(self, tape: RecordingReceiver, item: Item) -> None:
+        if isinstance(item, RecordedRequest):
             self._files[tape] = CaptureFile(item, self._secrets_of(item), self.limits.max_capture)
             return
         file = self._files.get(tape)
@@ -108,16 +108,16 @@ class Recorder:
             return  # it could not be written, which has been counted
         try:
             match item:
-                case Head():
+                case RecordedHead():
                     file.begin(item)
                 case Read():
                     file.add(item)
                     if len(file.buffer) >= _FLUSH_BYTES:
                         file.flush()
-                case Closing():
+                case CaptureEnd():
                     file.end(item)
                     self._store(tape, file)
-                case Discard():
+                case Discarded():
                     self._drop(tape, file)
         except (OSError, msgspec.DecodeError) as error:
             self._drop(tape, file, error)
@@ -132,20 +132,20 @@ class Recorder:
                 except OSError as error:
                     self._drop(tape, file, error)
 
-    def _store(self, tape: Tape, file: CaptureFile) -> None:
+    def _store(self, tape: RecordingReceiver, file: CaptureFile) -> None:
         file.flush()
         self._files.pop(tape, None)
-        shelf = self._shelves.setdefault(str(file.path.parent), Shelf())
+        shelf = self._shelves.setdefault(str(file.path.parent), CaptureDirectory())
         shelf.total += file.size
 
-    def _drop(self, tape: Tape, file: CaptureFile, error: Exception | None = None) -> None:
+    def _drop(self, tape: RecordingReceiver, file: CaptureFile, error: Exception | None = None) -> None:
         self._files.pop(tape, None)
         if error is not None:
             self._not_kept[getattr(error, "strerror", None) or str(error)] += 1
         with suppress(OSError):
             file.remove()
 
-    def _secrets_of(self, asked: Asked) -> Secrets:
+    def _secrets_of(self, asked: RecordedRequest) -> Secrets:
         if self._secrets[0] != asked.secrets:
             self._secrets = (asked.secrets, Secrets(asked.secrets))
         return self._secrets[1]
@@ -167,7 +167,7 @@ def _size(item: Item) -> int:
     match item:
         case Read():
             return _ITEM_BYTES + len(item.data)
-        case Asked():
+        case RecordedRequest():
             return _ITEM_BYTES + len(item.body)
         case _:
             return _ITEM_BYTES

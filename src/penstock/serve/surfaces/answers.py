@@ -8,16 +8,16 @@ from penstock.core.request import ClientRequest
 from penstock.gateway.calls.pipeline import Gateway
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, STREAM_LINES, call_headers, call_lines
-from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.surface import Surface
 
 
 class Answers(Surface[ClientRequest]):
     """The API of one dialect."""
 
-    def __init__(self, dialect: str, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None]) -> None:
+    def __init__(self, dialect: str, calls: dict[CallSession, None], over: Callable[[CallSession], None]) -> None:
         self._offered = surface_dialect(dialect)
-        super().__init__(calls, over, AnswerClient, Gateway.answer)
+        super().__init__(calls, over, AnswerSession, Gateway.answer)
         self.name = self._offered.name
         self.dialect = dialect
 
@@ -32,7 +32,7 @@ class Playground(Answers):
     tags: ClassVar[Mapping[str, str]] = {"via": "playground"}
 
 
-class AnswerClient(SurfaceClient):
+class AnswerSession(CallSession):
     """The client of one call for an answer."""
 
     def begin(self) -> None:

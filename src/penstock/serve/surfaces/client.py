@@ -1,4 +1,4 @@
-"""SurfaceClient: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
+"""CallSession: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ BROKEN = Failure(code="internal_error", message="the gateway failed")
 _GONE = Failure(code="client_gone", message="the client has left", retryable=False)
 
 
-class Carrier(Protocol):
+class Responder(Protocol):
     """What brings the answer: a relay, or a passage."""
 
     def pause(self) -> None:
@@ -34,14 +34,14 @@ class Carrier(Protocol):
         """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
 
 
-class SurfaceClient:
+class CallSession:
     """The client of one call. `over` is told when the call is settled."""
 
     attempts: Attempts | None = None
-    _carrier: Carrier | None = None
+    _carrier: Responder | None = None
     _settled = False
 
-    def __init__(self, exchange: Exchange, call: Call, over: "Callable[[SurfaceClient], None]") -> None:
+    def __init__(self, exchange: Exchange, call: Call, over: "Callable[[CallSession], None]") -> None:
         self._exchange = exchange
         self._over = over
         self.call = call
@@ -57,7 +57,7 @@ class SurfaceClient:
 
     # What the pipeline calls.
 
-    def attach(self, carrier: Carrier) -> None:
+    def attach(self, carrier: Responder) -> None:
         """What will bring the answer."""
         self._carrier = carrier
         if self._exchange.paused:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest, parse_embeddings
 from penstock.gateway.calls.pipeline import Gateway
-from penstock.gateway.relay.body_relay import Whole
+from penstock.gateway.relay.body_relay import WholeResponse
 from penstock.http.exchange import HttpRequest
 from penstock.serve.responses import JSON, call_headers
-from penstock.serve.surfaces.client import SurfaceClient
+from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.surface import Surface
 
 # What says how to read the body, and so goes with it.
@@ -19,18 +19,18 @@ class Embeddings(Surface[EmbeddingsRequest]):
 
     name = "embeddings"
 
-    def __init__(self, calls: dict[SurfaceClient, None], over: Callable[[SurfaceClient], None]) -> None:
-        super().__init__(calls, over, EmbeddingsClient, Gateway.embed)
+    def __init__(self, calls: dict[CallSession, None], over: Callable[[CallSession], None]) -> None:
+        super().__init__(calls, over, EmbeddingsSession, Gateway.embed)
 
     def read(self, body: bytes, request: HttpRequest) -> EmbeddingsRequest:  # noqa: ARG002
         """The request in a body; raises `RequestError`."""
         return parse_embeddings(body)
 
 
-class EmbeddingsClient(SurfaceClient):
+class EmbeddingsSession(CallSession):
     """The client of one request for embeddings."""
 
-    def pass_on(self, whole: Whole) -> None:
+    def pass_on(self, whole: WholeResponse) -> None:
         """Send the provider's answer."""
         self.call.status = 200
         self.call.ending = "completed"

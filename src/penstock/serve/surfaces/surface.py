@@ -16,7 +16,7 @@ from penstock.gateway.calls.trace import HEADER, new_span, trace_of
 from penstock.gateway.keys.keys import Key
 from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.responses import respond_failure
-from penstock.serve.surfaces.client import BROKEN, SurfaceClient, report
+from penstock.serve.surfaces.client import BROKEN, CallSession, report
 
 # A body of this size may take longer to read than others should wait: it is read beside the loop.
 _LARGE_BODY = 262_144
@@ -44,9 +44,9 @@ class Surface(ABC, Generic[Asked]):
 
     def __init__(
         self,
-        calls: dict[SurfaceClient, None],
-        over: Callable[[SurfaceClient], None],
-        client: type[SurfaceClient],
+        calls: dict[CallSession, None],
+        over: Callable[[CallSession], None],
+        client: type[CallSession],
         answer: Callable[[Gateway, Call, Asked, Any], Attempts | None],
     ) -> None:
         self._loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from penstock.serve.telemetry import otel_names as named
 from penstock.serve.telemetry.histograms import Histograms
-from penstock.serve.telemetry.spans import Span
+from penstock.serve.telemetry.spans import TraceSpan
 
 _KINDS = {"server": SpanKind.SERVER, "client": SpanKind.CLIENT}
 _TIMEOUT_S = 5.0
@@ -57,7 +57,7 @@ class Collector:
         self._scope = InstrumentationScope(named.SCOPE, version("penstock"))
         self._began_ns = time.time_ns()
 
-    def send(self, spans: Sequence[Span]) -> bool:
+    def send(self, spans: Sequence[TraceSpan]) -> bool:
         """Send spans; whether they were taken."""
         return self._spans.export([self._span(span) for span in spans]) is SpanExportResult.SUCCESS
 
@@ -93,7 +93,7 @@ class Collector:
         self._spans.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown()
 
-    def _span(self, span: Span) -> ReadableSpan:
+    def _span(self, span: TraceSpan) -> ReadableSpan:
         flags = TraceFlags(TraceFlags.SAMPLED)
         trace = int(span.trace, 16)
         context = SpanContext(trace, int(span.id, 16), is_remote=False, trace_flags=flags)

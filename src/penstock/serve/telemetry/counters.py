@@ -1,4 +1,4 @@
-"""Tally: the counters of one worker, in memory that outlives it.
+"""SharedCounters: the counters of one worker, in memory that outlives it.
 
     NUMBER.values   doubles: the numbers of all series, one series behind the other; mapped into the worker's memory
     NUMBER.keys     one line of JSON for each series, in the same order: its family and its labels
@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, Family
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
 from penstock.stores.preallocation import allocate
 
 Labels: TypeAlias = tuple[str, ...]
@@ -37,7 +37,7 @@ LOST = MOST_SERIES * sum(family.width for family in FAMILIES)
 _SLOTS = LOST + max(family.width for family in FAMILIES)
 
 
-class Tally:
+class SharedCounters:
     """Counts. Belongs to one thread. Without a folder, nobody else sees it and nothing outlives the process."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -56,15 +56,15 @@ class Tally:
         # Never unmapped: it is the process's own until its end, and so is the lock that the open file holds.
         self.values = memoryview(mmap.mmap(values, _SLOTS * 8)).cast("d")
 
-    def begin(self, family: Family, labels: Labels = ()) -> None:
+    def begin(self, family: MetricSpec, labels: Labels = ()) -> None:
         """A series is there, though nothing was counted yet."""
         self.place(family, labels)
 
-    def add(self, family: Family, labels: Labels = (), value: float = 1.0) -> None:
+    def add(self, family: MetricSpec, labels: Labels = (), value: float = 1.0) -> None:
         """So much more of a counter."""
         self.values[self.place(family, labels)] += value
 
-    def observe(self, family: Family, labels: Labels, value: float) -> None:
+    def observe(self, family: MetricSpec, labels: Labels, value: float) -> None:
         """One more for a histogram."""
         self.observe_at(self.place(family, labels), family.bounds, [value])
 
@@ -75,7 +75,7 @@ class Tally:
             values[place + bucket] += number
         values[place + len(bounds) + 1] += sum(observed)
 
-    def merge(self, family: Family, labels: Labels, counts: Sequence[int], total: float) -> None:
+    def merge(self, family: MetricSpec, labels: Labels, counts: Sequence[int], total: float) -> None:
         """What was counted elsewhere, for the same bounds."""
         self.merge_at(self.place(family, labels), counts, total)
 
@@ -91,7 +91,7 @@ class Tally:
         """All that was counted."""
         return {key: list(self.values[at : at + BY_NAME[key[0]].width]) for key, at in self._at.items()}
 
-    def place(self, family: Family, labels: Labels) -> int:
+    def place(self, family: MetricSpec, labels: Labels) -> int:
         """Where the numbers of a series begin, in `values`. It stays there, unless it is `LOST`."""
         slot = self._at.get((family.name, labels))
         if slot is not None:
@@ -102,7 +102,7 @@ class Tally:
             return LOST
         return self._add(family, labels)
 
-    def _add(self, family: Family, labels: Labels) -> int:
+    def _add(self, family: MetricSpec, labels: Labels) -> int:
         slot = self._at[family.name, labels] = self._next
         self._next += family.width
         self._series[family.name] = self._series.get(family.name, 0) + 1
@@ -135,7 +135,7 @@ def _read(keys: Path) -> Counts:
     return counts
 
 
-def _read_keys(path: Path) -> list[tuple[Family, Labels]]:
+def _read_keys(path: Path) -> list[tuple[MetricSpec, Labels]]:
     lines = path.read_bytes().split(b"\n")[:-1]
     found = (msgspec.json.decode(line, type=tuple[str, Labels]) for line in lines)
     return [(BY_NAME[name], labels) for name, labels in found]

@@ -8,7 +8,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from penstock.serve.telemetry.counters import Counts, Labels
-from penstock.serve.telemetry.metric_specs import FAMILIES, Family
+from penstock.serve.telemetry.metric_specs import FAMILIES, MetricSpec
 
 
 def expose(counts: Counts) -> bytes:
@@ -30,7 +30,7 @@ class _Collected(Collector):
             yield _metric(family, series.get(family.name, []))
 
 
-def _metric(family: Family, series: Iterable[tuple[Labels, list[float]]]) -> Metric:
+def _metric(family: MetricSpec, series: Iterable[tuple[Labels, list[float]]]) -> Metric:
     if family.kind == "histogram":
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         for labels, (*buckets, total) in series:

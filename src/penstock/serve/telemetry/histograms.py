@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.serve.telemetry import otel_names as named
-from penstock.serve.telemetry.label_values import Names
+from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.spans import Address, Attribute, identity
 
 Attributes: TypeAlias = tuple[tuple[str, Attribute], ...]
@@ -29,7 +29,7 @@ class Histograms:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._names = Names()
+        self._names = LabelValues()
         self._series: dict[tuple[str, Attributes], Series] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Attributes, Series]]:

@@ -1,4 +1,4 @@
-"""Names: the values that labels may have. At most a hundred for each label; whatever else there is, is `other`.
+"""LabelValues: the values that labels may have. At most a hundred for each label; whatever else there is, is `other`.
 
 Clients may ask for any model. So a name of theirs gets a value of its own only once somebody has answered to it, while
 there is room; names of the configuration have theirs beforehand. All workers of a gateway use the same names: they are
@@ -18,7 +18,7 @@ MOST = 99
 _LONGEST = 100
 
 
-class Names:
+class LabelValues:
     """The values of labels. Without a folder, those of this process alone."""
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -18,7 +18,7 @@ _MOMENTS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 
 _LAGS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
-class Family(Struct, frozen=True, kw_only=True):
+class MetricSpec(Struct, frozen=True, kw_only=True):
     """One metric. A gauge is the `sum` of what the workers say, or the `least`.
 
     `unit` is what one of it is kept as: a counter of money is kept in whole nanodollars, so that nothing is rounded.
@@ -37,16 +37,16 @@ class Family(Struct, frozen=True, kw_only=True):
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
 
 
-def _counter(name: str, help: str, *labels: str, unit: float = 1.0) -> Family:
-    return Family(name=f"penstock_{name}_total", kind="counter", help=help, labels=labels, unit=unit)
+def _counter(name: str, help: str, *labels: str, unit: float = 1.0) -> MetricSpec:
+    return MetricSpec(name=f"penstock_{name}_total", kind="counter", help=help, labels=labels, unit=unit)
 
 
-def _histogram(name: str, help: str, bounds: Sequence[float], *labels: str) -> Family:
-    return Family(name=f"penstock_{name}_seconds", kind="histogram", help=help, labels=labels, bounds=tuple(bounds))
+def _histogram(name: str, help: str, bounds: Sequence[float], *labels: str) -> MetricSpec:
+    return MetricSpec(name=f"penstock_{name}_seconds", kind="histogram", help=help, labels=labels, bounds=tuple(bounds))
 
 
-def _gauge(name: str, help: str, *labels: str, kind: Kind = "sum") -> Family:
-    return Family(name=f"penstock_{name}", kind=kind, help=help, labels=labels)
+def _gauge(name: str, help: str, *labels: str, kind: Kind = "sum") -> MetricSpec:
+    return MetricSpec(name=f"penstock_{name}", kind=kind, help=help, labels=labels)
 
 
 REQUESTS = _counter(
@@ -95,7 +95,7 @@ LOSSES = _counter(
 )
 DROPPED = _counter("telemetry_dropped", "Spans that no collector took.")
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[MetricSpec, ...] = (
     REQUESTS,
     STREAMS_OPEN,
     FIRST_CHUNK,

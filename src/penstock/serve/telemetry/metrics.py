@@ -22,13 +22,13 @@ from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs as families
-from penstock.serve.telemetry.counters import LOST, OTHER, Counts, Labels, Tally, read_all, total
-from penstock.serve.telemetry.label_values import MOST, Names
-from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, Family
-from penstock.serve.workers.peers import Siblings
+from penstock.serve.telemetry.counters import LOST, OTHER, Counts, Labels, SharedCounters, read_all, total
+from penstock.serve.telemetry.label_values import MOST, LabelValues
+from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
+from penstock.serve.workers.peers import WorkerPeers
 
 # How a worker is: by gauge, the labels of each series and its value.
-Gauges: TypeAlias = Mapping[Family, Mapping[Labels, float]]
+Gauges: TypeAlias = Mapping[MetricSpec, Mapping[Labels, float]]
 _Told: TypeAlias = dict[str, list[tuple[Labels, float]]]
 
 # The text format, in the version that every Prometheus reads.
@@ -49,7 +49,7 @@ _REASONS_BY_CODE = {
 _ALL_REASONS = {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"}
 
 
-class _Places(NamedTuple):
+class _CounterSlots(NamedTuple):
     """Where the most usual call to one model of one provider is counted."""
 
     requests: int
@@ -73,10 +73,10 @@ class Metrics:
         self._loop = asyncio.get_running_loop()
         self._gauges = gauges
         self._folder = folder
-        self.tally = Tally(folder)
-        self._names = Names(folder)
-        self._places: dict[tuple[tuple[str, str, str], bool], _Places] = {}
-        self.siblings: Siblings | None = None
+        self.tally = SharedCounters(folder)
+        self._names = LabelValues(folder)
+        self._places: dict[tuple[tuple[str, str, str], bool], _CounterSlots] = {}
+        self.siblings: WorkerPeers | None = None
         self._answering: set[asyncio.Task[None]] = set()
         self._waiting: list[tuple[Call, Entry]] = []
         self._gathering: asyncio.TimerHandle | None = None
@@ -179,7 +179,7 @@ class Metrics:
             reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
             self.tally.add(families.STREAM_END, (reason,))
 
-    def _usual_places(self, entry: Entry) -> "_Places | None":
+    def _usual_places(self, entry: Entry) -> "_CounterSlots | None":
         """Where a call is counted that is the most usual one: a stream that its first provider completed and billed."""
         (attempt,) = entry.attempts
         if entry.outcome != "completed" or not entry.stream:
@@ -201,9 +201,9 @@ class Metrics:
         names = self._names
         return names.of("route", entry.model), names.of("provider", attempt.provider), names.of("model", attempt.model)
 
-    def _place(self, route: str, provider: str, model: str, *, costs: bool) -> "_Places":
+    def _place(self, route: str, provider: str, model: str, *, costs: bool) -> "_CounterSlots":
         place = self.tally.place
-        return _Places(
+        return _CounterSlots(
             requests=place(families.REQUESTS, (route, model, provider, "2xx", "completed")),
             attempts=place(families.ATTEMPTS, (provider, "completed")),
             input=place(families.TOKENS, (provider, model, "input", "false")),
@@ -215,7 +215,7 @@ class Metrics:
             end=place(families.STREAM_END, (_REASONS["completed"],)),
         )
 
-    def _count_usual(self, places: "_Places", calls: list[tuple[Call, Entry]]) -> None:
+    def _count_usual(self, places: "_CounterSlots", calls: list[tuple[Call, Entry]]) -> None:
         """The same as what `_count_any` counts of each of them."""
         tally, values = self.tally, self.tally.values
         input, output, cost, gaps_s, first_s, overhead_s, *gaps = zip(*starmap(_figures, calls), strict=True)

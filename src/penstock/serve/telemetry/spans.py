@@ -18,7 +18,7 @@ Address: TypeAlias = Callable[[str], tuple[str, int]]
 _NS = 1_000_000_000
 
 
-class Span(Struct, frozen=True, kw_only=True):
+class TraceSpan(Struct, frozen=True, kw_only=True):
     """One span: times are in nanoseconds since 1970, ids in hexadecimal."""
 
     name: str
@@ -32,12 +32,12 @@ class Span(Struct, frozen=True, kw_only=True):
     attributes: Mapping[str, Attribute]
 
 
-def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[Span]:
+def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[TraceSpan]:
     """The spans of a call that ended then: its own first."""
     trace = call.trace
     assert trace is not None
     began_ns = ended_ns - round(call.total_s * _NS)
-    own = Span(
+    own = TraceSpan(
         name=f"POST {named.route_of(entry.surface)}",
         kind="server",
         trace=trace.id,
@@ -52,7 +52,7 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
     for number, (attempt, tried) in enumerate(zip(call.attempts, entry.attempts, strict=True)):
         start_ns = began_ns + round(attempt.began_s * _NS)
         spans.append(
-            Span(
+            TraceSpan(
                 name=f"{named.operation_of(entry.surface)} {tried.model}",
                 kind="client",
                 trace=trace.id,

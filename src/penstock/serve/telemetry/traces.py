@@ -19,7 +19,7 @@ from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Provider, TelemetrySettings
 from penstock.serve.telemetry.histograms import Histograms
-from penstock.serve.telemetry.spans import Span, spans_of
+from penstock.serve.telemetry.spans import TraceSpan, spans_of
 
 if TYPE_CHECKING:
     from penstock.serve.telemetry.collector import Collector
@@ -44,7 +44,7 @@ def require_exporter() -> None:
         raise ConfigError((Problem("", None, "telemetry.otlp", f"needs an extra: {INSTALL}"),)) from error
 
 
-class _Settled(NamedTuple):
+class _CallToExport(NamedTuple):
     call: Call
     entry: Entry
     ended_ns: int
@@ -59,7 +59,7 @@ class Traces:
         self._on_drop = on_drop
         self._say = say
         self.providers: Mapping[str, Provider] = {}
-        self._waiting: queue.Queue[_Settled | None] = queue.Queue(MAX_WAITING)
+        self._waiting: queue.Queue[_CallToExport | None] = queue.Queue(MAX_WAITING)
         self._ending = threading.Event()
         self._well = True
         self._complained: set[str] = set()
@@ -70,7 +70,7 @@ class Traces:
     def settled(self, call: Call, entry: Entry) -> None:
         """A call is over."""
         try:
-            self._waiting.put_nowait(_Settled(call, entry, time.time_ns()))
+            self._waiting.put_nowait(_CallToExport(call, entry, time.time_ns()))
         except queue.Full:
             self._on_drop(1 + len(entry.attempts))
 
@@ -92,7 +92,7 @@ class Traces:
         while True:
             gathered = self._gather()
             resting = time.monotonic() < again
-            spans: list[Span] = []
+            spans: list[TraceSpan] = []
             lost = 0
             for settled in gathered:
                 call, entry, _ = settled
@@ -138,9 +138,9 @@ class Traces:
             self._complained.add(kind)
             self._say(f"telemetry of a call is dropped: {kind}")
 
-    def _gather(self) -> list[_Settled]:
+    def _gather(self) -> list[_CallToExport]:
         """Wait for a call, and a moment for more; then take those that wait with it."""
-        found: list[_Settled] = []
+        found: list[_CallToExport] = []
         try:
             first = self._waiting.get(timeout=_LOOK_S)
             if self._waiting.qsize() < _MOST_AT_ONCE:

@@ -1,4 +1,4 @@
-"""Live: the calls of one process that are under way, as somebody who watches is told of them.
+"""LiveCalls: the calls of one process that are under way, as somebody who watches is told of them.
 
 Nothing is counted for it: it looks at what calls keep account of anyway, when it is asked, twice a second at most, and
 closely only at those that are told: a page of those that somebody looks for. While nobody asks, it does nothing.
@@ -18,8 +18,8 @@ from penstock.core.usage import Tokens
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.keys.report import money
-from penstock.gateway.relay.event_gaps import BOUNDS, Gaps
-from penstock.serve.surfaces.client import SurfaceClient
+from penstock.gateway.relay.event_gaps import BOUNDS, EventGaps
+from penstock.serve.surfaces.client import CallSession
 from penstock.serve.telemetry.otel_names import has_answers
 
 # How many calls are told at a time.
@@ -44,14 +44,14 @@ Told = dict[str, object]
 Rank: TypeAlias = tuple[int, str]
 
 
-class View(Struct, frozen=True):
+class LiveFilter(Struct, frozen=True):
     """Which calls somebody looks at: the newest of those in whose names a text is, before another one of them."""
 
     find: str = ""
     before: Rank | None = None
 
     @classmethod
-    def read(cls, find: str, before: str) -> "View":
+    def read(cls, find: str, before: str) -> "LiveFilter":
         """A view as a query says it. Raises `ValueError`."""
         at, _, id = before.partition("-")
         if before and not (at.isascii() and at.isdigit() and len(at) < _MOST_DIGITS):
@@ -70,7 +70,7 @@ class View(Struct, frozen=True):
 
 
 def place(rank: Rank) -> str:
-    """A place in the list, as `View.read` reads it."""
+    """A place in the list, as `LiveFilter.read` reads it."""
     return f"{rank[0]}-{rank[1]}"
 
 
@@ -80,7 +80,7 @@ def rank(told: Told) -> Rank:
     return (at if isinstance(at, int) else 0, str(told["id"]))
 
 
-class Over(Struct, frozen=True):
+class EndedCall(Struct, frozen=True):
     """A call that is over, and how many seconds ago."""
 
     ago_s: float
@@ -96,27 +96,27 @@ class Snapshot(Struct, frozen=True):
     found: int
     pace: float
     calls: list[Told]
-    over: list[Over]
+    over: list[EndedCall]
 
 
-class Live:
+class LiveCalls:
     """Belongs to the event loop. `calls` are those under way, in the order in which they began."""
 
-    def __init__(self, calls: dict[SurfaceClient, None], output: Callable[[Call], int]) -> None:
+    def __init__(self, calls: dict[CallSession, None], output: Callable[[Call], int]) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
         self._output = output
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenCall] = {}
         self._over: deque[tuple[float, Told]] = deque(maxlen=MOST)
         self._ended: deque[float] = deque(maxlen=10_000)
         self._looked = self._watched_until = float("-inf")
         self.watched = False
         """Whether somebody has looked of late, so that calls that are over are of interest."""
-        self._told: dict[View, tuple[int, list[Told]]] = {}
+        self._told: dict[LiveFilter, tuple[int, list[Told]]] = {}
         self.content = False
         """Whether it may be watched what calls say."""
 
-    def snapshot(self, view: View) -> Snapshot:
+    def snapshot(self, view: LiveFilter) -> Snapshot:
         """How things are now, or were less than half a second ago."""
         now = self._loop.time()
         if now >= self._watched_until:  # it is looked at for the first time in a while
@@ -135,7 +135,7 @@ class Live:
             self._told[view] = self._look(view)
         while self._ended and now - self._ended[0] > _PACE_S:
             self._ended.popleft()
-        over = [Over(now - at, told) for at, told in self._over if now - at <= _OVER_S]
+        over = [EndedCall(now - at, told) for at, told in self._over if now - at <= _OVER_S]
         found, told = self._told[view]
         return Snapshot(len(self._calls), found, len(self._ended) / _PACE_S, told, over)
 
@@ -145,7 +145,7 @@ class Live:
         self.watched = now < self._watched_until
         if not self.watched:
             return
-        seen = self._seen.pop(call.id, None) or _Seen()
+        seen = self._seen.pop(call.id, None) or _SeenCall()
         told = self._tell(call, seen) | {
             "phase": "over",
             "outcome": entry.outcome,
@@ -155,25 +155,25 @@ class Live:
         self._over.append((now, told))
         self._ended.append(now)
 
-    def find(self, id: str) -> SurfaceClient | None:
+    def find(self, id: str) -> CallSession | None:
         """A call that is under way."""
         return next((client for client in self._calls if client.call.id == id), None)
 
-    def _look(self, view: View) -> tuple[int, list[Told]]:
+    def _look(self, view: LiveFilter) -> tuple[int, list[Told]]:
         """How many calls are looked for, and a page of them."""
         find, before = view.find.lower(), view.before
         found = [client.call for client in self._calls if not find or find in _words(client.call)]
         listed = found if before is None else [call for call in found if (call.at_ms, call.id) < before]
         told = []
         for call in nlargest(MOST, listed, key=lambda call: (call.at_ms, call.id)):
-            seen = self._seen.setdefault(call.id, _Seen())
+            seen = self._seen.setdefault(call.id, _SeenCall())
             if call.attempts and seen.at != self._looked:
                 attempt = call.attempts[-1]
                 seen.note(self._looked, call.reached[0], self._output(call), attempt.gaps)
             told.append(self._tell(call, seen))
         return len(found), told
 
-    def _tell(self, call: Call, seen: "_Seen") -> Told:
+    def _tell(self, call: Call, seen: "_SeenCall") -> Told:
         attempt = call.attempts[-1] if call.attempts else None
         first, key = call.first_event_s, call.key
         phase = "draining" if call.ending is not None else "waiting" if first is None else "streaming"
@@ -201,7 +201,7 @@ class Live:
         }
 
 
-class _Seen:
+class _SeenCall:
     """What was seen of one call so far."""
 
     __slots__ = ("_counts", "_events", "_looks", "_silent_s", "at", "gaps_ms", "rates", "tokens")
@@ -219,7 +219,7 @@ class _Seen:
         """The longest gap in each of them, by the bound of its bucket; where no event came, the silence so far."""
         self.tokens = 0
 
-    def note(self, now: float, events: int, tokens: int, gaps: Gaps) -> None:
+    def note(self, now: float, events: int, tokens: int, gaps: EventGaps) -> None:
         """So far it has come by now."""
         if self._events is not None:
             self.rates.append(max(0, events - self._events))
@@ -241,7 +241,7 @@ class _Seen:
 
 
 def _words(call: Call) -> str:
-    """What a call is found by, as `View` has it."""
+    """What a call is found by, as `LiveFilter` has it."""
     target = f"{call.attempts[-1].provider}/{call.attempts[-1].model}" if call.attempts else ""
     key = f"{call.key.name} {call.key.id}" if call.key is not None else ""
     return f"{call.model} {target} {key} {call.id}".lower()
@@ -254,7 +254,7 @@ def _cost(call: Call, attempt: Attempt, tokens: int) -> int | None:
     return charge(Tokens(input=call.input_estimate, output=tokens), attempt.priced.price, attempt.tier)[0]
 
 
-def _longest_ms(before: list[int], gaps: Gaps) -> int:
+def _longest_ms(before: list[int], gaps: EventGaps) -> int:
     """About how long the longest gap was of those that were counted since."""
     counted = [place for place, number in enumerate(gaps.counts) if number > before[place]]
     if not counted:

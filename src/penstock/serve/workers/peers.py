@@ -1,4 +1,4 @@
-"""Siblings: the workers of one gateway, as one of them sees the others. Each answers the others' questions.
+"""WorkerPeers: the workers of one gateway, as one of them sees the others. Each answers the others' questions.
 
 A worker listens on a unix socket in a folder that only the gateway's user can enter, and speaks HTTP there by the same
 server as everywhere. `routes` say what it answers. Whoever asks, asks all; one that does not answer soon is left out.
@@ -22,7 +22,7 @@ WAIT_S = 0.5
 Routes: TypeAlias = Mapping[tuple[str, str], Callable[[Exchange], None]]
 
 
-class Siblings:
+class WorkerPeers:
     """This worker among the others."""
 
     def __init__(self, folder: Path, routes: Routes) -> None:
@@ -123,7 +123,7 @@ class _Following:
             self.begun.set_result(begun)
 
 
-class _Answer:
+class _PeerResponse:
     """Takes one answer whole."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ async def _ask(socket: Path, method: str, path: str, body: bytes) -> bytes | Non
             _, connection = await asyncio.get_running_loop().create_unix_connection(
                 lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), str(socket)
             )
-            answer = _Answer()
+            answer = _PeerResponse()
             head = f"{method} {path} HTTP/1.1\r\nhost: sibling\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.send(head.encode() + body, answer)
             await answer.over

@@ -1,4 +1,4 @@
-"""Overhearing: whoever may see content reads along with a call of this process.
+"""TextStreams: whoever may see content reads along with a call of this process.
 
 They are told first what was said before, as far as its transcript has it, and how many characters it has not. A reader
 who is slow is waited for, up to a point, and then dropped: a call never waits for them.
@@ -11,7 +11,7 @@ import msgspec
 from penstock.core.events import Event
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
-from penstock.gateway.relay.transcript import Piece, piece_of
+from penstock.gateway.relay.transcript import TranscriptPart, piece_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import STREAM_HEADERS
 
@@ -21,12 +21,12 @@ _HEARTBEAT_S = 10.0
 HEARTBEAT = b": penstock\n\n"
 
 
-class Overhearing:
+class TextStreams:
     """Those who read along with calls of this process. Belongs to the event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._readers: dict[str, list[_Reader]] = {}
+        self._readers: dict[str, list[_TextFollower]] = {}
         self._beating: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Overhearing:
     def join(self, call: Call, exchange: Exchange, headers: dict[str, str]) -> None:
         """Let somebody read along with a call that is under way."""
         readers = self._readers.setdefault(call.id, [])
-        reader = _Reader(exchange)
+        reader = _TextFollower(exchange)
         readers.append(reader)
         exchange.on_gone = lambda: self._leave(call, reader)
         exchange.on_resume = reader.go_on
@@ -73,7 +73,7 @@ class Overhearing:
                 if not reader.send(data):
                     self._leave(call, reader)
 
-    def _leave(self, call: Call, reader: "_Reader") -> None:
+    def _leave(self, call: Call, reader: "_TextFollower") -> None:
         readers = self._readers.get(call.id, [])
         if reader in readers:
             readers.remove(reader)
@@ -90,7 +90,7 @@ class Overhearing:
             self._beating = self._loop.call_later(_HEARTBEAT_S, self._beat)
 
 
-class _Reader:
+class _TextFollower:
     """One who reads along."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -120,7 +120,7 @@ class _Reader:
         self._exchange.end(self._waiting + last)
 
 
-def _frames(pieces: list[Piece]) -> bytes:
+def _frames(pieces: list[TranscriptPart]) -> bytes:
     """These pieces, as they are told; of a choice beside the first, with its number."""
     told = []
     for piece in pieces:

@@ -6,14 +6,14 @@ from msgspec import Struct
 
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account, book, release, settle
-from penstock.gateway.limits.admission import Answer, Demand, extend, reserve
+from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
 
 
 class Reserve(Struct, frozen=True):
     """Admit a call."""
 
     key: Key
-    demand: Demand
+    demand: Reservation
 
     @property
     def id(self) -> str:
@@ -54,14 +54,14 @@ class Booked(Struct, frozen=True):
     now: int
 
 
-class Reseed(Struct, frozen=True):
+class Invalidate(Struct, frozen=True):
     """The key is new, or has changed."""
 
     key: Key
     id: str = ""
 
 
-Operation: TypeAlias = Reserve | Extend | Settle | Release | Booked | Reseed
+Operation: TypeAlias = Reserve | Extend | Settle | Release | Booked | Invalidate
 
 
 def perform(account: Account, operation: Operation, key: Key | None = None) -> Answer | None:
@@ -77,6 +77,6 @@ def perform(account: Account, operation: Operation, key: Key | None = None) -> A
             release(account, id, now)
         case Booked(id, now):
             book(account, (id,), now)
-        case Reseed():
+        case Invalidate():
             account.stale = True
     return None

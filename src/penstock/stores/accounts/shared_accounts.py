@@ -1,8 +1,8 @@
 """SharedAccounts: accounts that several processes share. One thread asks the storage; the gateway's loop never waits.
 
-What the loop hands in waits in a queue. The thread takes all that waits, groups it by key, and has a `Participant` do
-it, in one message to the storage for each key. When the storage stops answering, the participant goes on alone, and
-another thread tries every few seconds whether it is back, so that nobody waits for that either.
+The loop puts operations into a queue. The thread takes all that are queued, groups them by key, and lets a
+`SharedAccountClient` apply them with one message to the storage per key. When the storage stops answering, the client
+continues offline, and another thread probes the storage every few seconds, so that no call waits for the probe.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import held_in, left_of_budget
 from penstock.gateway.limits.accounts import now_ms
-from penstock.gateway.limits.admission import Answer, Demand, Denial
-from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
-from penstock.stores.accounts.participant import Participant, Seed
+from penstock.gateway.limits.admission import Answer, Denial, Reservation
+from penstock.stores.accounts.client import Seed, SharedAccountClient
+from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
 from penstock.stores.accounts.storage import Storage, StorageError
 
 _RETRY_S = 2.0
@@ -70,7 +70,7 @@ class SharedAccounts:
         self._clock = clock
         self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
-        self._participant = Participant(storage, ask, share, clock)
+        self._participant = SharedAccountClient(storage, ask, share, clock)
         self._queue: SimpleQueue[_Task | _Forget | _Probed | None] = SimpleQueue()
         self._probing: threading.Timer | None = None
         self.on_change: Callable[[str, bool], None] | None = None
@@ -91,7 +91,7 @@ class SharedAccounts:
         """See `Accounts`."""
         return self._participant.degraded
 
-    def reserve(self, key: Key, demand: Demand, then: Then) -> None:
+    def reserve(self, key: Key, demand: Reservation, then: Then) -> None:
         """See `Accounts`."""
         self._queue.put(_Task(key.id, Reserve(key, demand), then))
 
@@ -115,7 +115,7 @@ class SharedAccounts:
 
     def seed(self, key: Key, spent: Spent) -> None:  # noqa: ARG002 - the ledger is asked while nobody else can write
         """See `Accounts`. The ledger is asked again when the account is used next."""
-        self._queue.put(_Task(key.id, Reseed(key)))
+        self._queue.put(_Task(key.id, Invalidate(key)))
 
     def left(self, key: Key) -> float | None:
         """See `Accounts`."""

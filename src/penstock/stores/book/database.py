@@ -17,7 +17,7 @@ def insertion(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
 
 
-class Words(Protocol):
+class SqlDialect(Protocol):
     """What the two databases have different words for. Each is put into the SQL of the schema by its name."""
 
     serial: str
@@ -34,14 +34,14 @@ class Words(Protocol):
         """Statements that have others run whenever rows of a table were removed."""
 
 
-class Reader(Protocol):
+class Queryable(Protocol):
     """Who can be asked."""
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """Run one statement; the rows that it gives."""
 
 
-class Transaction(Reader, Protocol):
+class Transaction(Queryable, Protocol):
     """Statements that take effect together, or not at all."""
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
@@ -54,15 +54,15 @@ class Transaction(Reader, Protocol):
         """Run a statement once for each row of parameters."""
 
 
-class Database(Reader, Protocol):
+class Database(Queryable, Protocol):
     """An open database. What it cannot do it says as `BookError`. What one statement reads is one snapshot."""
 
     name: str
     """As people are told; never has a password in it."""
-    words: Words
+    words: SqlDialect
     readonly: bool
 
-    def look(self, work: Callable[[Reader], T]) -> T:
+    def look(self, work: Callable[[Queryable], T]) -> T:
         """Do work that only reads, all of it in one snapshot. It may be done anew after a loss."""
 
     def write(self, work: Callable[[Transaction], T]) -> T:

@@ -1,4 +1,4 @@
-"""Health: how providers' models have answered over time, as SQL. The database counts; only its counts come back.
+"""ModelHealth: how providers' models have answered over time, as SQL. The database counts; only its counts come back.
 
 Attempts are of the time in which their call was made. Repairs are counted for a call: they are its last attempt's.
 Percentiles are those of `bins.py`.
@@ -10,8 +10,8 @@ whole slots; the rest is counted.
 from collections import defaultdict
 from typing import cast
 
-from penstock.gateway.billing.book import Health, HealthBucket
-from penstock.stores.book.database import Reader, Row, Value
+from penstock.gateway.billing.book import HealthBucket, ModelHealth
+from penstock.stores.book.database import Queryable, Row, Value
 from penstock.stores.book.summary import (
     ANSWERS,
     COARSE_MS,
@@ -20,10 +20,10 @@ from penstock.stores.book.summary import (
     GAP,
     NO_BIN,
     REPAIR,
-    Span,
+    StaleRange,
     counted,
 )
-from penstock.stores.book.time_histogram import COLUMNS, Times
+from penstock.stores.book.time_histogram import COLUMNS, TimeHistogram
 
 _GAP_NAMES = f"SELECT number FROM summed_names WHERE what = '{GAP}'"
 
@@ -57,22 +57,22 @@ FROM ({ANSWERS}) a GROUP BY 4, 5, 3, 2, 1
 """
 
 
-def health(reader: Reader, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
+def health(reader: Queryable, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
     """How each provider's models have answered in a time, in the order of their names. Reads more than once."""
-    asked = Span(since_ms, until_ms)
-    fine = Span(until_ms, until_ms) if bucket_ms % FINE_MS else asked.whole(FINE_MS)
-    coarse = Span(fine.until, fine.until) if bucket_ms % COARSE_MS else fine.whole(COARSE_MS)
+    asked = StaleRange(since_ms, until_ms)
+    fine = StaleRange(until_ms, until_ms) if bucket_ms % FINE_MS else asked.whole(FINE_MS)
+    coarse = StaleRange(fine.until, fine.until) if bucket_ms % COARSE_MS else fine.whole(COARSE_MS)
     slots: list[Value] = []
     for part, width_ms in (
-        (Span(fine.since, coarse.since), FINE_MS),
+        (StaleRange(fine.since, coarse.since), FINE_MS),
         (coarse, COARSE_MS),
-        (Span(coarse.until, fine.until), FINE_MS),
+        (StaleRange(coarse.until, fine.until), FINE_MS),
     ):
         slots += (bucket_ms, *part.slots(width_ms))
-    gathered: dict[tuple[Value, Value], _Gathered] = {}
+    gathered: dict[tuple[Value, Value], _HealthSums] = {}
 
-    def of(row: Row) -> _Gathered:
-        return gathered.setdefault((row[0], row[1]), _Gathered())
+    def of(row: Row) -> _HealthSums:
+        return gathered.setdefault((row[0], row[1]), _HealthSums())
 
     for row in reader.fetch(_SUMMED, slots):
         of(row).answered(str(row[2]), *_numbers(row[3:6]))
@@ -93,7 +93,7 @@ class _Counts:
 
     def __init__(self) -> None:
         self.outcomes: defaultdict[str, int] = defaultdict(int)
-        self.first_events = Times()
+        self.first_events = TimeHistogram()
         self.repairs: defaultdict[str, int] = defaultdict(int)
         self.usage_missing = 0
 
@@ -114,31 +114,31 @@ class _Counts:
         self.usage_missing += other.usage_missing
 
 
-class _Gathered:
+class _HealthSums:
     """What was counted of one model of a provider."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, _Counts] = {}
-        self._gaps = Times()
+        self._gaps = TimeHistogram()
 
     def answered(self, what: str, bucket: int, count: int, estimated: int) -> None:
         """So many attempts were alike."""
         if what != GAP:
             self._bucket(bucket).add(what, count, estimated)
 
-    def times(self, what: str, bucket: int) -> Times:
+    def times(self, what: str, bucket: int) -> TimeHistogram:
         """Where such times are counted. Gaps are not told by time."""
         return self._gaps if what == GAP else self._bucket(bucket).first_events
 
     def _bucket(self, number: int) -> _Counts:
         return self._buckets.setdefault(number, _Counts())
 
-    def told(self, provider: str, model: str, bucket_ms: int) -> Health:
+    def told(self, provider: str, model: str, bucket_ms: int) -> ModelHealth:
         """All of it."""
         total = _Counts()
         for counts in self._buckets.values():
             total.merge(counts)
-        return Health(
+        return ModelHealth(
             provider=provider,
             model=model,
             attempts=sum(total.outcomes.values()),

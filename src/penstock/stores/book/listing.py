@@ -8,7 +8,7 @@ summed up (`summary.py`); the few calls behind that are looked at one by one. Of
 from typing import NamedTuple
 
 from penstock.gateway.billing.book import Filter
-from penstock.stores.book.database import Reader, Value
+from penstock.stores.book.database import Queryable, Value
 from penstock.stores.book.rows import ATTEMPT, CALL, number
 from penstock.stores.book.selection import Lead, Selection, leads
 from penstock.stores.book.summary import SUMMED
@@ -40,7 +40,7 @@ SELECT {_FOUND} FROM (
 _ENOUGH = 10_000
 
 
-class Place(NamedTuple):
+class PageStart(NamedTuple):
     """Where a page goes on: behind this call."""
 
     at_ms: Value
@@ -52,7 +52,7 @@ def in_order(selection: Selection, order: str, limit: int) -> tuple[str, list[Va
     return _ENTRIES.format(where=selection.where, order=order, limit=number(limit)), selection.parameters
 
 
-def newest(reader: Reader, wanted: Filter, before: Place | None, limit: int) -> tuple[str, list[Value]]:
+def newest(reader: Queryable, wanted: Filter, before: PageStart | None, limit: int) -> tuple[str, list[Value]]:
     """A query of the newest entries that are meant, and its parameters."""
     lead = _lead(reader, wanted, before)
     if lead is None or not lead.trait:
@@ -69,7 +69,7 @@ def newest(reader: Reader, wanted: Filter, before: Place | None, limit: int) -> 
     return query, summed.parameters + since.parameters
 
 
-def _lead(reader: Reader, wanted: Filter, before: Place | None) -> Lead | None:
+def _lead(reader: Queryable, wanted: Filter, before: PageStart | None) -> Lead | None:
     """The rarest condition; None where there is none."""
     found = leads(wanted)
     if len(found) < 2:
@@ -77,7 +77,7 @@ def _lead(reader: Reader, wanted: Filter, before: Place | None) -> Lead | None:
     return min(found, key=lambda lead: _frequency(reader, lead, wanted, before))
 
 
-def _frequency(reader: Reader, lead: Lead, wanted: Filter, before: Place | None) -> int:
+def _frequency(reader: Queryable, lead: Lead, wanted: Filter, before: PageStart | None) -> int:
     """How many calls it has in the time that is meant, as far as it matters."""
     timed = Selection(Filter(since_ms=wanted.since_ms, until_ms=wanted.until_ms))
     if before is not None:

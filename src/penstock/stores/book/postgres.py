@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from penstock.errors import BookError
 from penstock.providers.secret import Secret
-from penstock.stores.book.database import Reader, Row, T, Transaction, Value, Words, insertion
+from penstock.stores.book.database import Queryable, Row, SqlDialect, T, Transaction, Value, insertion
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.book.sql_book import SqlBook
 
@@ -32,7 +32,7 @@ _CLEAR = re.compile(r"(?:(?:[\w.-]+|\[[0-9a-f:]+\])(?::\d+)?,?)+(?:/[\w.-]*)?", 
 R = TypeVar("R")
 
 
-class PostgresWords:
+class PostgresDialect:
     """PostgreSQL's own words."""
 
     serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
@@ -87,7 +87,7 @@ class PostgresDatabase:
 
     def __init__(self, url: Secret, *, readonly: bool = False, timeout_s: float = 15.0) -> None:
         self.name, self._passwords = _described(url.reveal())
-        self.words: Words = PostgresWords()
+        self.words: SqlDialect = PostgresDialect()
         self.readonly = readonly
         self._url = url
         self._timeout_s = timeout_s
@@ -106,9 +106,9 @@ class PostgresDatabase:
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """Run one statement."""
-        return self._use(lambda connection: _Transaction(connection, self._runner).fetch(sql, parameters))
+        return self._use(lambda connection: _PostgresTransaction(connection, self._runner).fetch(sql, parameters))
 
-    def look(self, work: Callable[[Reader], T]) -> T:
+    def look(self, work: Callable[[Queryable], T]) -> T:
         """Do work in one snapshot."""
         return self._use(lambda connection: self._transact(connection, work, _LOOK))
 
@@ -121,12 +121,12 @@ class PostgresDatabase:
         self._drop()
         self._runner.close()
 
-    def _transact(self, connection: Any, work: "Callable[[_Transaction], T]", begin: str, *first: str) -> T:
+    def _transact(self, connection: Any, work: "Callable[[_PostgresTransaction], T]", begin: str, *first: str) -> T:
         self._run(connection.execute(begin))
         try:
             for statement in first:
                 self._run(connection.execute(statement))
-            done = work(_Transaction(connection, self._runner))
+            done = work(_PostgresTransaction(connection, self._runner))
             self._run(connection.execute("COMMIT"))
         except BaseException:
             try:
@@ -225,7 +225,7 @@ class PostgresDatabase:
         return " ".join(reason.split())
 
 
-class _Transaction:
+class _PostgresTransaction:
     """Statements on one connection."""
 
     def __init__(self, connection: Any, runner: asyncio.Runner) -> None:

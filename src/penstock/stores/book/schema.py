@@ -22,12 +22,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError
-from penstock.stores.book.database import Database, Reader, Transaction, Words
+from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
 
-Migration: TypeAlias = Callable[[Words], Sequence[str]]
+Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 
 
-def _first(words: Words) -> Sequence[str]:
+def _first(words: SqlDialect) -> Sequence[str]:
     return (
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
         "INSERT INTO meta (name, value) VALUES ('schema', 0), ('keys', 0), ('kept', 0)",
@@ -136,7 +136,7 @@ def _first(words: Words) -> Sequence[str]:
     )
 
 
-def _second(_words: Words) -> Sequence[str]:
+def _second(_words: SqlDialect) -> Sequence[str]:
     """How long an attempt's events let wait for one another."""
     return (
         "ALTER TABLE attempts ADD COLUMN longest_gap_ms BIGINT NOT NULL DEFAULT 0",
@@ -144,7 +144,7 @@ def _second(_words: Words) -> Sequence[str]:
     )
 
 
-def _third(_words: Words) -> Sequence[str]:
+def _third(_words: SqlDialect) -> Sequence[str]:
     """A rotated key has another secret, and is no longer another key: `replaced_by` is left to those that were."""
     return (
         "ALTER TABLE keys ADD COLUMN rotated_ms BIGINT",
@@ -153,7 +153,7 @@ def _third(_words: Words) -> Sequence[str]:
     )
 
 
-def _fourth(words: Words) -> Sequence[str]:
+def _fourth(words: SqlDialect) -> Sequence[str]:
     """Sums, and traits in the order of time, in place of three indexes. They are empty: the scribe fills them."""
     bins = ", ".join(f"b{number} BIGINT NOT NULL" for number in range(83))  # as many as `bins.py` has
     return (
@@ -232,7 +232,7 @@ def _fourth(words: Words) -> Sequence[str]:
     )
 
 
-def _fifth(_words: Words) -> Sequence[str]:
+def _fifth(_words: SqlDialect) -> Sequence[str]:
     """What a cost depends on besides: audio, cache writes for an hour, the service tier; and whether it is approximate.
 
     Of calls that were booked before, these are unknown, and 0.
@@ -246,7 +246,7 @@ def _fifth(_words: Words) -> Sequence[str]:
     )
 
 
-def _sixth(_words: Words) -> Sequence[str]:
+def _sixth(_words: SqlDialect) -> Sequence[str]:
     """What translations between dialects lost, and whether a key is strict about it."""
     return (
         "ALTER TABLE calls ADD COLUMN losses TEXT NOT NULL DEFAULT '{}'",
@@ -285,7 +285,7 @@ def _step(transaction: Transaction, database: Database, migrations: Sequence[Mig
     return current + 1
 
 
-def _version(reader: Reader, database: Database) -> int:
+def _version(reader: Queryable, database: Database) -> int:
     """0 where nothing is."""
     tables = {name for (name,) in reader.fetch(database.words.tables)}
     if not tables:

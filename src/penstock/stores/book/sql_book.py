@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from penstock.gateway.billing.book import Filter, Grouping, Health, Spent, UsageRow
+from penstock.gateway.billing.book import Filter, Grouping, ModelHealth, Spent, UsageRow
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
 from penstock.stores.book.database import Database, Row, Transaction
 from penstock.stores.book.health import health
-from penstock.stores.book.listing import AS_BOOKED, Place, in_order, newest
+from penstock.stores.book.listing import AS_BOOKED, PageStart, in_order, newest
 from penstock.stores.book.rows import (
     ATTEMPT,
     CALL,
@@ -64,7 +64,7 @@ class SqlBook:
             found = self.database.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
             if not found:
                 return []
-            at = Place(found[0][0], number(before))
+            at = PageStart(found[0][0], number(before))
         return read_entries(self.database.fetch(*newest(self.database, wanted, at, limit)))
 
     def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
@@ -88,7 +88,7 @@ class SqlBook:
         """What was used, by groups, in the order of their names; all in one row if there are no groups."""
         return read_sums(by, self.database.fetch(*sums(wanted, by, tag)))
 
-    def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[Health]:
+    def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
         """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
         span = number(since_ms), number(until_ms), number(bucket_ms)
         return self.database.look(lambda reader: health(reader, *span))

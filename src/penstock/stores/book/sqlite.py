@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.entry import Entry
-from penstock.stores.book.database import Reader, Row, T, Transaction, Value, Words, insertion
+from penstock.stores.book.database import Queryable, Row, SqlDialect, T, Transaction, Value, insertion
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.book.sql_book import SqlBook
 
@@ -38,7 +38,7 @@ _UNUSABLE: dict[int, str] = {
 _FOREIGN = "SELECT 1 WHERE EXISTS (SELECT * FROM sqlite_master) AND 'meta' NOT IN (SELECT name FROM sqlite_master)"
 
 
-class SqliteWords:
+class SqliteDialect:
     """SQLite's own words."""
 
     serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
@@ -63,7 +63,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, *, readonly: bool = False, timeout_s: float = 5.0) -> None:
         self.name = str(path)
-        self.words: Words = SqliteWords()
+        self.words: SqlDialect = SqliteDialect()
         self.readonly = readonly
         self._path = path
         with self._told():
@@ -103,7 +103,7 @@ class SqliteDatabase:
         with self._told():
             self._connection.executemany(sql, rows)
 
-    def look(self, work: Callable[[Reader], T]) -> T:
+    def look(self, work: Callable[[Queryable], T]) -> T:
         """Do work in one snapshot."""
         return self._transact("BEGIN", work)
 

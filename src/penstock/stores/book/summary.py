@@ -187,25 +187,25 @@ def _numbered(transaction: Transaction, names: set[Name]) -> dict[Name, int]:
     return numbers | {cast(Name, tuple(name)): cast(int, number) for *name, number in new}
 
 
-class Span(NamedTuple):
+class StaleRange(NamedTuple):
     """A time, from a moment to another, which is not meant any more. There may be nothing in it."""
 
     since: int
     until: int
 
-    def whole(self, width_ms: int) -> "Span":
+    def whole(self, width_ms: int) -> "StaleRange":
         """The part of it that slots of such a width fill."""
         since, until = -(-self.since // width_ms) * width_ms, self.until // width_ms * width_ms
-        return Span(since, until) if since < until else Span(self.until, self.until)
+        return StaleRange(since, until) if since < until else StaleRange(self.until, self.until)
 
     def slots(self, width_ms: int) -> tuple[int, int]:
         """Of a time that slots fill: the first, and the one behind the last."""
         return self.since // width_ms, self.until // width_ms
 
 
-def span(since_ms: int | None, until_ms: int | None) -> Span:
+def span(since_ms: int | None, until_ms: int | None) -> StaleRange:
     """A time, which may have no beginning, or no end."""
-    return Span(-_FOREVER if since_ms is None else since_ms, _FOREVER if until_ms is None else until_ms)
+    return StaleRange(-_FOREVER if since_ms is None else since_ms, _FOREVER if until_ms is None else until_ms)
 
 
 # The plus keeps both databases from looking calls up by their time: they lie together, at the end of the table.
@@ -216,7 +216,7 @@ UNION ALL SELECT place, at_ms FROM calls WHERE place > {SUMMED} AND +at_ms >= ? 
 """
 
 
-def counted(asked: Span, summed: Span) -> list[Value]:
+def counted(asked: StaleRange, summed: StaleRange) -> list[Value]:
     """The parameters of `COUNTED`: calls that are counted one by one, where a part of the time is summed up.
 
     They are those before it and behind it, and of it those that were booked since.

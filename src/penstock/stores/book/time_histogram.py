@@ -38,7 +38,7 @@ def bin_of(column: str, low: int = 0, high: int = BINS) -> str:
     return f"CASE WHEN {column} < {BOUNDS[middle]} THEN {less} ELSE {more} END"
 
 
-class Times:
+class TimeHistogram:
     """Times, counted by their bins; with the least and the greatest."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Times:
         self._least, self._most = min(self._least, least), max(self._most, most)
         self._bins[bin] += count
 
-    def merge(self, other: "Times") -> None:
+    def merge(self, other: "TimeHistogram") -> None:
         """Count those too."""
         self.add(other._least, other._most, other._bins)
 

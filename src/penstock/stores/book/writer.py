@@ -1,4 +1,4 @@
-"""Scribe: books entries, many at a time, in a thread of its own; and reads the keys again whenever they change.
+"""BookWriter: books entries, many at a time, in a thread of its own; and reads the keys again whenever they change.
 
 In between it sums up what is booked, so that no view has to count it: some thousand calls at a time, once as many wait.
 
@@ -42,7 +42,7 @@ class Keys(NamedTuple):
     spent: dict[str, Spent]
 
 
-class Scribe:
+class BookWriter:
     """Writes one process's entries into the book. `on_booked` and `on_keys` are called in its event loop."""
 
     def __init__(

@@ -20,7 +20,7 @@ import re
 from typing import Any
 
 from penstock.core.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallStart
-from penstock.core.stream import Failed, Reader
+from penstock.core.stream import EventReader, Failed
 from penstock.core.wire.scan import JsonScan
 
 _CALL = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")\s*,\s*"arguments"\s*:\s*(?=\S)')
@@ -74,10 +74,10 @@ def has_system(messages: list[Any]) -> bool:
 class EmulatedToolReader:
     """Reads a stream in which calls stand as JSON text. `id` is what the ids of calls begin with."""
 
-    def __init__(self, reader: Reader, id: str) -> None:
+    def __init__(self, reader: EventReader, id: str) -> None:
         self._reader = reader
         self._id = id
-        self._scribes: dict[int, _Scribe] = {}
+        self._scribes: dict[int, _ToolCallParser] = {}
 
     @property
     def done(self) -> bool:
@@ -121,14 +121,14 @@ class EmulatedToolReader:
                 told.append(event)
         return told
 
-    def _scribe(self, choice: int) -> "_Scribe":
+    def _scribe(self, choice: int) -> "_ToolCallParser":
         scribe = self._scribes.get(choice)
         if scribe is None:
-            scribe = self._scribes[choice] = _Scribe(choice, f"{self._id}_{choice}")
+            scribe = self._scribes[choice] = _ToolCallParser(choice, f"{self._id}_{choice}")
         return scribe
 
 
-class _Scribe:
+class _ToolCallParser:
     """Follows one choice: what it has written so far decides what it is."""
 
     def __init__(self, choice: int, id: str) -> None:

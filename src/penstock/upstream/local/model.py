@@ -1,4 +1,4 @@
-"""Local: a model on this machine, in a child process; to the rest of Penstock it is one more upstream.
+"""LocalModel: a model on this machine, in a child process; to the rest of Penstock it is one more upstream.
 
 1. Who needs the model starts it: at once where nothing else answers, else at the first call for it. Of several workers
    only one does, under a lock; the others find its sockets. A child that dies is started again by whoever needs it
@@ -6,8 +6,8 @@
 2. A call takes its turn first (`child.py`, rule 3), and may wait for it as long as for a first event. It holds
    the turn until its connection is over, however that ends. Those who wait when the child dies lose nothing but time.
 3. Connections to the child serve one call each: its server closes some that it has promised to keep.
-4. The child ends with the last process of the gateway: they all hold one end of a pipe (`Home`), and it waits at the
-   other.
+4. The child ends with the last process of the gateway: all of them hold one end of a pipe (`ModelFolder`), and the
+   child waits at the other.
 5. What keeps the model from answering is an `Obstacle`, in words that say what to do about it.
 """
 
@@ -60,7 +60,7 @@ _KEPT = re.compile(r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|DYLD_\w+|PY
 _SPIN = {"GOMP_SPINCOUNT": "100"}
 
 
-class Home:
+class ModelFolder:
     """Where a gateway's children live: a private folder, made when it is needed, and the pipe that they live by.
 
     It is made before workers are forked, so that all of them share it.
@@ -123,16 +123,16 @@ class Settings(Struct, frozen=True, kw_only=True):
         return Obstacle("its weights are not there", "fetch them: penstock model pull")
 
 
-class Traits(Struct, frozen=True):
+class ModelTraits(Struct, frozen=True):
     """What the model can do, as its child says."""
 
     tools: bool = False
 
 
-class Turn:
+class ModelTurn:
     """A turn with the model, and the connection to use it on. It is given back when the connection is over."""
 
-    def __init__(self, connection: UpstreamConnection, traits: Traits) -> None:
+    def __init__(self, connection: UpstreamConnection, traits: ModelTraits) -> None:
         self.connection = connection
         self.traits = traits
 
@@ -145,11 +145,11 @@ class Turn:
         self.connection.close()
 
 
-class Local:
+class LocalModel:
     """One model on this machine."""
 
     def __init__(
-        self, settings: Settings, home: Home, environment: Mapping[str, str], say: Callable[[str], None]
+        self, settings: Settings, home: ModelFolder, environment: Mapping[str, str], say: Callable[[str], None]
     ) -> None:
         self.settings = settings
         self._home = home
@@ -173,7 +173,7 @@ class Local:
         """Start the child now, so that the first call finds it loaded."""
         self._start_once().add_done_callback(self._tell_failure)
 
-    async def turn(self, wait_s: float) -> Turn:
+    async def turn(self, wait_s: float) -> ModelTurn:
         """Wait for a turn; raises `UpstreamError` where there will be none."""
         try:
             async with asyncio.timeout(wait_s):
@@ -192,21 +192,21 @@ class Local:
 
     # Turns.
 
-    async def _take_turn(self) -> Turn | None:
+    async def _take_turn(self) -> ModelTurn | None:
         """A turn; or None where the child is not there, or has just gone, and all begins anew."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._socket("turn"))
         except OSError:
             await asyncio.shield(self._start_once())
             return None
-        turn: Turn | None = None
+        turn: ModelTurn | None = None
         try:
             said = await reader.readline()
             if said == _FULL:
                 raise self._busy(f"{self.settings.queue} calls wait for it already")
             if said.endswith(b"\n"):
                 connection = await self._connect(writer)
-                turn = Turn(connection, msgspec.json.decode(said, type=Traits))
+                turn = ModelTurn(connection, msgspec.json.decode(said, type=ModelTraits))
         except OSError:
             return None  # it has died
         finally:

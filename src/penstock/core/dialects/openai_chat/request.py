@@ -21,7 +21,7 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.json_getters import integer_of, text_of
-from penstock.core.request import ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice, Turn
+from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 
 NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]
@@ -69,16 +69,16 @@ def read_request(fields: Mapping[str, object]) -> Request:
     )
 
 
-def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Turn]]:
+def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message]]:
     system: list[Part] = []
-    turns: list[Turn] = []
+    turns: list[Message] = []
     for message in messages:
         fields = dict(message) if isinstance(message, dict) else {"content": message}
         role = fields.pop("role", None)
         if role in _SYSTEM_ROLES:
             parts = _read_content(fields.pop("content", None))
             if turns:
-                turns.append(Turn("system", tuple(parts), extras={"role": role} if role == "developer" else {}))
+                turns.append(Message("system", tuple(parts), extras={"role": role} if role == "developer" else {}))
             else:
                 system += parts
         elif role == "assistant":
@@ -87,12 +87,12 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Turn]]:
             result = _read_result(fields)
             last = turns[-1] if turns else None
             if last is not None and last.role == "user" and all(isinstance(part, ToolResult) for part in last.parts):
-                turns[-1] = Turn("user", (*last.parts, result))
+                turns[-1] = Message("user", (*last.parts, result))
             else:
-                turns.append(Turn("user", (result,)))
+                turns.append(Message("user", (result,)))
         else:
             content, name = _read_content(fields.pop("content", None)), text_of(fields.pop("name", None))
-            turns.append(Turn("user", tuple(content), name, _without_nulls(fields)))
+            turns.append(Message("user", tuple(content), name, _without_nulls(fields)))
     return system, turns
 
 
@@ -150,7 +150,7 @@ def _data_url(url: str) -> tuple[str, str]:
     return head.removeprefix("data:").removesuffix(";base64").partition(";")[0], data
 
 
-def _read_answer(fields: Json) -> Turn:
+def _read_answer(fields: Json) -> Message:
     """A turn of the assistant: its reasoning first, then what it said, then its calls."""
     parts: list[Part] = []
     for name in _REASONING_FIELDS:
@@ -169,7 +169,7 @@ def _read_answer(fields: Json) -> Turn:
     if function:
         called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
         parts.append(ToolCall(None, called, arguments, "function_call"))
-    return Turn("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
+    return Message("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
 
 
 def _read_call(call: Json) -> Part:

@@ -17,7 +17,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.openai_chat.request import AUDIO_TYPES, NAME, Json
 from penstock.core.losses import Loss
-from penstock.core.request import ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice, Turn
+from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 
 _STOP_LIMIT = 4
 
@@ -72,7 +72,7 @@ class _Writer:
             written += self._turn(turn)
         return written
 
-    def _turn(self, turn: Turn) -> list[Json]:
+    def _turn(self, turn: Message) -> list[Json]:
         if turn.role == "system":
             return [{"role": turn.extras.get("role", "system"), "content": self._content(turn.parts)}]
         if turn.role == "assistant":
@@ -87,7 +87,7 @@ class _Writer:
             written.append(message)
         return written
 
-    def _answer(self, turn: Turn) -> Json:
+    def _answer(self, turn: Message) -> Json:
         said = [part for part in turn.parts if not isinstance(part, ToolCall | ReasoningPart)]
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
         message: Json = {"role": "assistant", "content": self._content(said) if said or not calls else None}

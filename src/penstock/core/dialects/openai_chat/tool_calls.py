@@ -40,7 +40,7 @@ _OPENING = ("{", "[")
 _KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 
 
-class _Call:
+class _PendingCall:
     """One call of a choice, as far as it is known."""
 
     __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "parsed", "scan", "size", "told")
@@ -102,9 +102,9 @@ class ToolCalls:
 
     def __init__(self, choice: int) -> None:
         self._choice = choice
-        self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
-        self._by_id: dict[str, _Call] = {}
+        self._calls: list[_PendingCall] = []
+        self._by_index: dict[int, _PendingCall] = {}
+        self._by_id: dict[str, _PendingCall] = {}
         self._contested: set[int] = set()
         # The numbers of calls whose arguments are not whole, and of those that are not told.
         self._partial: set[int] = set()
@@ -152,7 +152,7 @@ class ToolCalls:
         sink.events.append(ToolCallDelta(self._choice, call.number, arguments))
         return True
 
-    def _extend(self, call: _Call, arguments: str) -> None:
+    def _extend(self, call: _PendingCall, arguments: str) -> None:
         call.add(arguments)
         if call.whole:
             self._partial.discard(call.number)
@@ -194,7 +194,7 @@ class ToolCalls:
             if finished is not None and call.broken:
                 sink.events.append(Repair("tool-arguments-broken", *finished, call.name))
 
-    def _owner(self, index: int | None, id: str, name: str, arguments: str, sink: Sink) -> _Call | _Owner:
+    def _owner(self, index: int | None, id: str, name: str, arguments: str, sink: Sink) -> _PendingCall | _Owner:
         """The call that the piece belongs to, as the table above says."""
         at_index = self._by_index.get(index) if index is not None else None
         known = self._by_id.get(id)
@@ -214,8 +214,8 @@ class ToolCalls:
         return last
 
     def _owner_of_known_id(
-        self, known: _Call, index: int | None, name: str, arguments: str, sink: Sink
-    ) -> _Call | _Owner:
+        self, known: _PendingCall, index: int | None, name: str, arguments: str, sink: Sink
+    ) -> _PendingCall | _Owner:
         again = name == known.name and known.says(arguments)
         elsewhere = index is not None and index not in self._by_index
         other = elsewhere and name != known.name
@@ -226,7 +226,9 @@ class ToolCalls:
             sink.repair("tool-index-drifting", str(index))
         return known
 
-    def _owner_of_taken_index(self, call: _Call, id: str, name: str, arguments: str, sink: Sink) -> _Call | _Owner:
+    def _owner_of_taken_index(
+        self, call: _PendingCall, id: str, name: str, arguments: str, sink: Sink
+    ) -> _PendingCall | _Owner:
         if id and call.id is None and not call.told and name in ("", call.name):
             return call  # its id comes late
         contested = call.index in self._contested
@@ -254,10 +256,10 @@ class ToolCalls:
         self.tell_held(sink)
         sink.fault(code, message)
 
-    def _open(self, index: int | None, kind: ToolKind, sink: Sink) -> _Call:
+    def _open(self, index: int | None, kind: ToolKind, sink: Sink) -> _PendingCall:
         if self._calls and not self._calls[-1].told:
             self._tell(self._calls[-1], sink)
-        call = _Call(len(self._calls), index, kind)
+        call = _PendingCall(len(self._calls), index, kind)
         self._calls.append(call)
         self._partial.add(call.number)
         self._untold.add(call.number)
@@ -267,7 +269,7 @@ class ToolCalls:
             self._by_index[index] = call
         return call
 
-    def _identify(self, call: _Call, id: str, name: str, sink: Sink) -> bool:
+    def _identify(self, call: _PendingCall, id: str, name: str, sink: Sink) -> bool:
         """Set the call's id and name, each once; returns whether they fit what was told."""
         if id:
             if call.id is None and not call.told:
@@ -288,7 +290,7 @@ class ToolCalls:
             sink.repair("tool-name-repeated", name)
         return True
 
-    def _add(self, call: _Call, arguments: str, extras: dict[str, object], sink: Sink) -> None:
+    def _add(self, call: _PendingCall, arguments: str, extras: dict[str, object], sink: Sink) -> None:
         if arguments:
             self._extend(call, arguments)
         if call.told:
@@ -304,7 +306,7 @@ class ToolCalls:
         if (known and call.arguments) or full:
             self._tell(call, sink)
 
-    def _tell(self, call: _Call, sink: Sink) -> None:
+    def _tell(self, call: _PendingCall, sink: Sink) -> None:
         self._untold.discard(call.number)
         if not call.name:
             call.told = True

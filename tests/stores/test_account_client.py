@@ -3,10 +3,10 @@
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.admission import Answer, Demand, Denial, Grant
+from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
 from penstock.gateway.limits.period import span
-from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reseed, Reserve, Settle
-from penstock.stores.accounts.participant import Participant
+from penstock.stores.accounts.client import SharedAccountClient
+from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant
 
 LIMITED = key(budget=1000)
@@ -14,10 +14,10 @@ LASTS = NOW + 3_600_000
 
 
 def reserve(id: str, cost: int, limited: Key = LIMITED) -> Operation:
-    return Reserve(limited, Demand(id, cost, 0, NOW, LASTS))
+    return Reserve(limited, Reservation(id, cost, 0, NOW, LASTS))
 
 
-def ask(process: Participant, id: str, cost: int, limited: Key = LIMITED) -> Answer:
+def ask(process: SharedAccountClient, id: str, cost: int, limited: Key = LIMITED) -> Answer:
     answer = process.apply(KEY, [reserve(id, cost, limited)])[0]
     assert answer
     return answer
@@ -71,13 +71,13 @@ def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls(
         asked.append(since)
         return Spent(total=0, recent=frozenset())
 
-    process = Participant(Door(shelf), ask_ledger, 0.25, ledger.clock)
+    process = SharedAccountClient(Door(shelf), ask_ledger, 0.25, ledger.clock)
     december = span("month", NOW).until
     assert december
     ledger.now = december - 1
-    process.apply(KEY, [Reserve(LIMITED, Demand("old", 1000, 0, ledger.now, LASTS + december))])
+    process.apply(KEY, [Reserve(LIMITED, Reservation("old", 1000, 0, ledger.now, LASTS + december))])
     ledger.now = december
-    process.apply(KEY, [Reserve(LIMITED, Demand("new", 1000, 0, ledger.now, LASTS + december))])
+    process.apply(KEY, [Reserve(LIMITED, Reservation("new", 1000, 0, ledger.now, LASTS + december))])
     process.apply(KEY, [Settle("old", 900, 0, december), Booked("old", december)])
     account = shelf.account()
     assert account
@@ -120,7 +120,7 @@ def test_what_another_let_go_of_too_early_is_put_back() -> None:
     process, _ = participant(shelf, ledger)
     ahead, _ = participant(shelf, Ledger())
     ask(process, "a", 10)
-    ahead.apply(KEY, [Reserve(LIMITED, Demand("b", 10, 0, LASTS + 1, LASTS + 2))])
+    ahead.apply(KEY, [Reserve(LIMITED, Reservation("b", 10, 0, LASTS + 1, LASTS + 2))])
     account = shelf.account()
     assert account
     assert set(account.held) == {"b"}, "its clock is an hour ahead"
@@ -138,7 +138,7 @@ def test_without_the_ledger_nobody_can_tell_what_is_left_of_a_budget() -> None:
             raise BookError("locked")
         return ledger.ask(asked, since, recent)
 
-    process = Participant(Door(Shelf()), ask_ledger, 0.25, ledger.clock)
+    process = SharedAccountClient(Door(Shelf()), ask_ledger, 0.25, ledger.clock)
     denial = ask(process, "a", 1)
     assert isinstance(denial, Denial)
     assert (denial.limit, denial.code, denial.retry_after_s) == ("ledger", "ledger_unavailable", 5)
@@ -148,7 +148,7 @@ def test_without_the_ledger_nobody_can_tell_what_is_left_of_a_budget() -> None:
     ledger.now += 1000
     assert isinstance(ask(process, "b", 1), Grant)
     fails.append(True)
-    process.apply(KEY, [Reseed(LIMITED)])
+    process.apply(KEY, [Invalidate(LIMITED)])
     assert isinstance(ask(process, "c", 1), Grant), "the sum that is known will do"
 
 

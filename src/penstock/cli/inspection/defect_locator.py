@@ -1,4 +1,4 @@
-"""Spots: the very bytes that a defect is about, found in the event that it was met in.
+"""DefectLocator: the very bytes that a defect is about, found in the event that it was met in.
 
 The reader says in which event, and on which line, a defect stands: to know more would cost every stream. Whoever shows
 a stream to a person looks for the rest here, afterwards: by the bytes, for defects that every dialect may have, and by
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from penstock import Fault, Repair, RepairCount
-from penstock.cli.inspection.json_spans import Member, end_of_line, leads, members_of
+from penstock.cli.inspection.json_spans import JsonSpan, end_of_line, leads, members_of
 from penstock.core.dialects.dialect import DefectPlaces, JsonPath
 from penstock.core.dialects.registry import find_dialect
 
@@ -34,7 +34,7 @@ _AT_THE_END = frozenset(("no-done", "no-final-blank-line", "no-final-newline", "
 _FAR = 65_536
 
 
-class Spot(Struct, frozen=True):
+class DefectSpan(Struct, frozen=True):
     """So many bytes, if that is known, from where, on which line."""
 
     offset: int
@@ -42,7 +42,7 @@ class Spot(Struct, frozen=True):
     line: int
 
 
-class Spots:
+class DefectLocator:
     """Where in a stream its defects are."""
 
     def __init__(self, data: bytes, dialect: str) -> None:
@@ -50,17 +50,17 @@ class Spots:
         self._places = find_dialect(dialect).places or DefectPlaces(paths={})
         # The values of the event that was looked at last, and those of them that were looked for.
         self._offset = -1
-        self._members: dict[JsonPath, Member] = {}
-        self._led: dict[JsonPath, list[Member]] = {}
+        self._members: dict[JsonPath, JsonSpan] = {}
+        self._led: dict[JsonPath, list[JsonSpan]] = {}
 
-    def spot(self, found: Repair | RepairCount | Fault) -> Spot:
+    def spot(self, found: Repair | RepairCount | Fault) -> DefectSpan:
         """Where one is."""
         data, offset = self._data, found.offset
         start, end = self._find(found) or (offset, end_of_line(data, offset))
         lines = len(_LINE_START.findall(data, min(start, offset), max(start, offset)))
         if start == len(data) > offset and data.endswith((b"\r", b"\n")):
             lines -= 1  # behind the last line end there is no line
-        return Spot(start, end - start, found.line + (lines if start >= offset else -lines))
+        return DefectSpan(start, end - start, found.line + (lines if start >= offset else -lines))
 
     def _find(self, found: Repair | RepairCount | Fault) -> tuple[int, int] | None:
         code, offset, data = found.code, found.offset, self._data
@@ -79,7 +79,7 @@ class Spots:
                 return best.start, best.end
         return None
 
-    def _leading(self, offset: int, path: JsonPath) -> list[Member]:
+    def _leading(self, offset: int, path: JsonPath) -> list[JsonSpan]:
         """The values of an event to which a path leads."""
         if offset != self._offset:
             self._offset, self._led = offset, {}
@@ -88,7 +88,7 @@ class Spots:
             self._led[path] = [member for member in self._members.values() if leads(path, member.path)]
         return self._led[path]
 
-    def _near(self, member: Member) -> bytes:
+    def _near(self, member: JsonSpan) -> bytes:
         """What a detail may be about: the value, or the item of the group that it is in."""
         group = self._places.group
         if group and group in member.path:

@@ -1,7 +1,7 @@
-"""Participant: one process among those that share accounts. It has no threads: `shared_accounts.py` gives it one.
+"""SharedAccountClient: how one of several processes changes shared accounts. `shared_accounts.py` runs it in a thread.
 
 It loads an account, does what is to be done, and swaps it in; if another process was faster, it begins again with what
-that one left. It remembers its own holds (`View.mine`) until they are booked, because a storage may lose them:
+that one left. It remembers its own holds (`AccountView.mine`) until they are booked, because a storage may lose them:
 
 | what it finds | what it does |
 |---|---|
@@ -33,7 +33,7 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import SEED_IDS_MS, Account, Hold, rehold, seed, touch, unhold, wants_seed
 from penstock.gateway.limits.admission import Answer, Denial, portion
 from penstock.gateway.limits.period import span
-from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reseed, Reserve, perform
+from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, perform
 from penstock.stores.accounts.storage import Found, Storage, StorageError
 
 # Asks the ledger for a key's sum since a time, and for the ids of its calls that ended after another: `Book.spent`.
@@ -50,14 +50,14 @@ _WAIT_S = 5.0
 _MOST_WATCHED = 200
 
 
-class Alone(Struct):
+class OfflineState(Struct):
     """What a process goes by while it cannot reach the storage: the last it saw, and what it did since."""
 
     base: Account
     own: Account
 
 
-class View(Struct):
+class AccountView(Struct):
     """What this process knows of one account."""
 
     key: Key | None = None
@@ -69,10 +69,10 @@ class View(Struct):
     """Calls that may be held in the storage since an outage. They have no place there unless they are in `mine`."""
     outage: int = 0
     """The last outage after which it was put right."""
-    alone: Alone | None = None
+    alone: OfflineState | None = None
 
 
-class Participant:
+class SharedAccountClient:
     """Does operations on shared accounts, and goes on without the storage if it must."""
 
     def __init__(self, storage: Storage, ask: Seed, share: float, clock: Callable[[], int]) -> None:
@@ -80,7 +80,7 @@ class Participant:
         self._ask = ask
         self._share = share
         self._clock = clock
-        self._views: dict[str, View] = {}
+        self._views: dict[str, AccountView] = {}
         # Keys in whose account something was held when it was seen last; first who was not looked at for longest.
         self._holding: dict[str, None] = {}
         self._outages = 0
@@ -93,9 +93,9 @@ class Participant:
         """Do these, in their order, and say what came of each."""
         view = self._views.get(key_id)
         if view is None:
-            view = self._views[key_id] = View(outage=self._outages)
+            view = self._views[key_id] = AccountView(outage=self._outages)
         for operation in operations:
-            if isinstance(operation, Reserve | Extend | Reseed):
+            if isinstance(operation, Reserve | Extend | Invalidate):
                 view.key = operation.key
         if not self.degraded:
             try:
@@ -169,7 +169,7 @@ class Participant:
         if account is not None and account.held:
             self._holding[key_id] = None
 
-    def _together(self, key_id: str, view: View, operations: Sequence[Operation]) -> list[Answer | None]:
+    def _together(self, key_id: str, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
         found = view.found or self._storage.load(key_id)
         for tried in range(_TRIES):
             account = self._read(found)
@@ -200,7 +200,7 @@ class Participant:
             return None
 
     def _attempt(
-        self, view: View, account: Account, operations: Sequence[Operation]
+        self, view: AccountView, account: Account, operations: Sequence[Operation]
     ) -> tuple[dict[str, Hold], list[Answer | None]]:
         suspect = view.outage != self._outages
         lost = suspect or account.generation != view.generation
@@ -240,7 +240,7 @@ class Participant:
         message = "the ledger does not say what is left of this key's budget: try again in a few seconds"
         return Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_WAIT_S)
 
-    def _go_alone(self, view: View, operations: Sequence[Operation]) -> list[Answer | None]:
+    def _go_alone(self, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
         if view.alone is None:
             seen = self._read(view.found)
             base = seen if seen is not None else Account()
@@ -248,10 +248,10 @@ class Participant:
             self._seed(base, view.key)
             if seen is None:
                 rehold(base, view.mine)
-            view.alone, view.found = Alone(base, Account()), None
+            view.alone, view.found = OfflineState(base, Account()), None
         return [self._do_alone(view, view.alone, operation) for operation in operations]
 
-    def _do_alone(self, view: View, alone: Alone, operation: Operation) -> Answer | None:
+    def _do_alone(self, view: AccountView, alone: OfflineState, operation: Operation) -> Answer | None:
         id, answer = operation.id, None
         account = alone.base if id in alone.base.held else alone.own
         if isinstance(operation, Reserve) and account is alone.own:
