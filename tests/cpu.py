@@ -297,7 +297,7 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
         if how == "embeddings":
             embeddings = parse_embeddings(data)
             of_embeddings(embeddings)
-            embeddings.for_target("n", {})
+            embeddings.members.edited(_DESTINATION.members)
         else:
             chat = _SURFACE.read_request(data, {}, _SURFACE.path)
             wish = of_request(chat, _UPSTREAM.limits(chat, _DESTINATION))

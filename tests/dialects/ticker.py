@@ -275,7 +275,7 @@ class TickerUpstream:
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         if request.dialect == NAME:
-            return OutgoingRequest(request.members.edited({"model": msgspec.json.encode(destination.model)}))
+            return OutgoingRequest(request.members.edited(destination.members))
         losses: list[Loss] = []
         fields = write_fields(request.read(), losses) | {"model": destination.model, **destination.overrides}
         return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))

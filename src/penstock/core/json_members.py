@@ -70,12 +70,15 @@ class JsonMembers:
         counts = Counter(member.name for member in self.members)
         return {name for name, count in counts.items() if count > 1}
 
-    def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
+    def edited(self, changes: Mapping[str, Raw | None]) -> bytes:
         """The body with these values in place of what it has, or without the member where the value is None."""
         if self.compact:
-            values = self.values | {name: Raw(value) for name, value in changes.items() if value is not None}
-            for name in [name for name, value in changes.items() if value is None]:
-                values.pop(name, None)
+            if changes.items() <= self.values.items():  # it has them already
+                return self.body
+            values = {**self.values, **changes}
+            for name, change in changes.items():
+                if change is None:
+                    del values[name]
             return msgspec.json.encode(values)
         body = self.body
         pieces: list[bytes] = []

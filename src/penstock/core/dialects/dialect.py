@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import force_setattr
 
 from penstock.core.completion import Completion
 from penstock.core.events import Event
@@ -67,6 +69,13 @@ class Destination(Struct, frozen=True, kw_only=True):
     """Whether to ask for a stream, whatever the client wants; None to ask for what the client wants."""
     settings: Mapping[str, object] = MappingProxyType({})
     """Further capabilities of the provider, by the names that its dialect gives them."""
+    members: dict[str, Raw] = {}
+    """`overrides` and `model` as JSON, encoded once for many requests."""
+
+    def __post_init__(self) -> None:
+        members = {**self.overrides, "model": self.model}
+        encoded = {name: Raw(msgspec.json.encode(value)) for name, value in members.items()}
+        force_setattr(self, "members", encoded)
 
 
 class OutgoingRequest(Struct, frozen=True):

@@ -3,10 +3,8 @@
 (Requests for answers are read by the dialects: `core/dialects/`.)
 """
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-import msgspec
 from msgspec import Struct
 
 from penstock.core.dialects.bodies import FIELDS, decode_members, refused
@@ -24,11 +22,6 @@ class EmbeddingsRequest(Struct, frozen=True):
     model: str
     members: JsonMembers
     stream: ClassVar[bool] = False
-
-    def for_target(self, model: str, overrides: Mapping[str, object]) -> bytes:
-        """The body for a provider."""
-        changes = {name: msgspec.json.encode(value) for name, value in overrides.items()}
-        return self.members.edited({**changes, "model": msgspec.json.encode(model)})
 
 
 def parse_embeddings(body: bytes) -> EmbeddingsRequest:

@@ -528,7 +528,7 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
 
     def _send(self, passage: BodyRelay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
         passage.attach(connection)
-        body = self._request.for_target(self._plan.model, self._plan.destination.overrides)
+        body = self._request.members.edited(self._plan.destination.members)
         connection.send(self._traced(endpoint.request(body)), passage)
 
     def _on_whole(self, outcome: Failure | WholeResponse) -> None:

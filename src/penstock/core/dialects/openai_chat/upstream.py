@@ -1,6 +1,7 @@
 """The OpenAI chat dialect, as an API to call."""
 
 import msgspec
+from msgspec import Raw
 
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
@@ -14,7 +15,7 @@ from penstock.core.sink import Sink
 _CAPS = ("max_completion_tokens", "max_tokens")
 _LIMITS = frozenset((*_CAPS, "n", "service_tier"))
 _NO_LIMITS = RequestLimits()
-_WITH_USAGE = b'{"include_usage":true}'
+_WITH_USAGE = Raw(b'{"include_usage":true}')
 
 
 class OpenAIChatUpstream:
@@ -45,14 +46,11 @@ class OpenAIChatUpstream:
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing, the route and the provider's data demand."""
-        changes: dict[str, bytes | None] = {
-            name: msgspec.json.encode(value) for name, value in destination.overrides.items()
-        }
-        changes["model"] = msgspec.json.encode(destination.model)
+        changes: dict[str, Raw | None] = {**destination.members}
         stream = request.stream
         if destination.stream is not None and destination.stream != stream:
             stream = destination.stream
-            changes["stream"] = b"true" if stream else b"false"
+            changes["stream"] = Raw(b"true" if stream else b"false")
         losses: tuple[Loss, ...] = ()
         if stream and destination.include_usage:
             changes["stream_options"] = _with_usage(request)
@@ -96,13 +94,13 @@ class OpenAIChatUpstream:
         return ProviderError(_message(parsed), body if isinstance(parsed.get("error"), dict) else b"")
 
 
-def _with_usage(request: ClientRequest) -> bytes:
+def _with_usage(request: ClientRequest) -> Raw:
     """The client's `stream_options`, with usage asked for."""
     written = request.members.values.get("stream_options")
     if written is None or written == _WITH_USAGE:
         return _WITH_USAGE
     options = msgspec.json.decode(written)
-    return msgspec.json.encode((options if isinstance(options, dict) else {}) | {"include_usage": True})
+    return Raw(msgspec.json.encode((options if isinstance(options, dict) else {}) | {"include_usage": True}))
 
 
 def _count(value: object) -> int | None:
