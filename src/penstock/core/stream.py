@@ -6,10 +6,12 @@ from typing import Literal, NamedTuple, Protocol, Self
 import msgspec
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.dialect import AnswerFacts, FrameReader
+from penstock.core.dialects.dialect import AnswerFacts, AnswerWriter, FrameReader
 from penstock.core.dialects.registry import find_dialect, surface_dialect, upstream_dialect
 from penstock.core.events import ChoiceStart, Event, Fault, Repair, Start
+from penstock.core.failure import Failure
 from penstock.core.grammar import Grammar
+from penstock.core.losses import Loss
 from penstock.core.passthrough import PassThrough
 from penstock.core.passthrough_format import FastFrameReader, FastResult, StreamTrailer, TextEvent
 from penstock.core.sink import Sink
@@ -427,15 +429,32 @@ class StreamWriter:
 
     def _use(self, dialect: str, facts: AnswerFacts) -> None:
         self.dialect = dialect
+        self._surface = surface_dialect(dialect)
         self._facts = facts
-        self._include_usage = facts.include_usage
-        self._writer = surface_dialect(dialect).writer(facts)
-        self.losses = self._writer.losses
+        self._noted: list[Iterable[Event]] = []
+        self._made: AnswerWriter | None = None
+
+    @property
+    def _writer(self) -> AnswerWriter:
+        """The dialect's own writer, made when it is needed first: most answers are forwarded as they came."""
+        if self._made is None:
+            self._made = self._surface.writer(self._facts)
+            for events in self._noted:
+                self._made.note(events)
+        return self._made
+
+    @property
+    def losses(self) -> list[Loss]:
         """What the client's dialect cannot express of the events written so far."""
-        self.heartbeat = self._writer.heartbeat
+        return self._made.losses if self._made is not None else []
+
+    def heartbeat(self) -> bytes:
         """Bytes that keep a client waiting; may be empty."""
-        self.fail = self._writer.fail
+        return self._writer.heartbeat()
+
+    def fail(self, failure: Failure) -> bytes:
         """The last bytes of a stream that has begun and cannot be completed, by the failure that says why."""
+        return self._writer.fail(failure)
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events; whole, so that they can be sent at once."""
@@ -443,7 +462,7 @@ class StreamWriter:
 
     def write_body(self, completion: Completion) -> bytes:
         """The body of the same answer, unstreamed."""
-        return surface_dialect(self.dialect).write_body(completion, self._facts, self.losses)
+        return self._surface.write_body(completion, self._facts, self._writer.losses)
 
     def write_end(self, trailer: StreamTrailer | None, events: Iterable[Event]) -> bytes:
         """The bytes that tell the last events; those of a usual ending as it came, where that will do."""
@@ -451,11 +470,14 @@ class StreamWriter:
 
     def forward(self, trailer: StreamTrailer) -> bytes:
         """The bytes of a usual ending as it came; empty where they will not do."""
-        return trailer.write(include_usage=self._include_usage)
+        return trailer.write(include_usage=self._facts.include_usage)
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""
-        self._writer.note(events)
+        if self._made is None:
+            self._noted.append(events)
+        else:
+            self._made.note(events)
 
 
 def _has_odd_line_ends(data: bytes) -> bool:

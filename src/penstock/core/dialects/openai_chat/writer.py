@@ -79,7 +79,6 @@ class OpenAIChatWriter:
         }
         self._include_usage = include_usage
         self._kinds: dict[tuple[int, int], ToolKind] = {}
-        self._noted: list[Iterable[Event]] = []
         self._out: list[bytes] = []
         self._extras: dict[str, object] = {}
         self._hidden_calls: set[tuple[int, int]] = set()
@@ -89,8 +88,6 @@ class OpenAIChatWriter:
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes that tell these events."""
-        while self._noted:
-            self._heed(self._noted.pop(0))
         for event in events:
             self._write(event)
         self._flush()
@@ -107,9 +104,6 @@ class OpenAIChatWriter:
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets by other means: what is written later goes with them."""
-        self._noted.append(events)  # of most answers nothing else is written
-
-    def _heed(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is Start:
                 self._name(event)
