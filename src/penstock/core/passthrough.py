@@ -282,7 +282,7 @@ class PassThrough:
             return None
         self._use_opening(opening)
         if text:
-            opening = opening._replace(chars=self.feed(text))
+            opening.chars = self.feed(text)
             if not opening.chars:
                 self.drop()
                 return None

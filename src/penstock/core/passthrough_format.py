@@ -153,7 +153,7 @@ class DeltaTemplate(NamedTuple):
         return sum(map(len, self.before)) + len(self.behind) + sum(len(literal) for _, literal in self.slots)
 
 
-class Opening(NamedTuple):
+class Opening(Struct, eq=False):
     """The opening of an answer, read by its bytes: its events, its size, the template of the text that should follow.
 
     `fields` are those of the stream, which change as it goes on. In place of the template's own literal, text deltas

@@ -126,6 +126,8 @@ STANDARD = ServiceTier()
 
 def charge(tokens: Tokens, price: Price, tier: ServiceTier = STANDARD) -> tuple[int, bool]:
     """What a call costs in nanodollars, and whether that is approximate (rules 5 and 6)."""
+    if not tier.name and not tokens.cache_write_1h:  # nearly always
+        return cost_of(tokens, price), False
     prices = tier.prices(price)
     cost = max([cost_of(tokens, each) for each in prices])
     approximate = bool(tier.name) and (not tier.reported or price.in_tier(tier.name) is None)

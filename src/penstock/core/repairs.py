@@ -402,6 +402,8 @@ def level_of(code: str) -> Level:
 
 def by_level(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
     """Counts by code, apart: those of repairs, and those of notices."""
+    if not counts:  # nearly always
+        return {}, {}
     repairs = {code: count for code, count in counts.items() if code not in NOTICES}
     return repairs, {code: count for code, count in counts.items() if code in NOTICES}
 

@@ -36,8 +36,8 @@ FIELDS = msgspec.json.Decoder(float_hook=_float)
 
 def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
     """The members of a body as they are written, of which none of `once` may stand twice; raises `RequestError`."""
-    most = _NANOSECONDS_PER_MB * max(len(body), 1_000_000) // 1_000_000
     counted = len(body) > _UNCOUNTED
+    most = _NANOSECONDS_PER_MB * max(len(body), 1_000_000) // 1_000_000 if counted else 0
     if counted and may_be_costly(body, most) and outline_of(body, most).is_costly():
         raise refused(_TOO_COMPLEX, code="request_too_complex")
     try:

@@ -16,13 +16,17 @@ from penstock.core.input_estimate import (
 
 # Looked at: so many of a message's parts.
 _MAX_PARTS = 20
+_TEXTS = ("input", "prompt")
 _SCHEMAS = ("tools", "functions", "response_format")
+_BESIDE_MESSAGES = frozenset((*_TEXTS, *_SCHEMAS))
 
 
 def estimate_input(fields: Mapping[str, object]) -> int:
     """About how many tokens a chat request, or one for embeddings, has."""
     tokens = estimate_messages(fields.get("messages"))
-    for name in ("input", "prompt"):
+    if _BESIDE_MESSAGES.isdisjoint(fields):
+        return tokens
+    for name in _TEXTS:
         if name in fields:
             tokens += _content(fields[name])
     for name in _SCHEMAS:
