@@ -17,6 +17,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -162,7 +163,12 @@ def _batches(lines: list[bytes], most: int) -> Iterator[list[bytes]]:
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return _written(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _written(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def _message(message: str, level: Level, *, pretty: bool) -> bytes:
