@@ -159,8 +159,8 @@ class Call(Struct, eq=False):
     @property
     def reached(self) -> tuple[int, int]:
         """How far the last attempt has come: events and characters."""
-        attempt, reader = self.attempts[-1], self.control.reader if self.control is not None else None
-        return (reader.frames if reader is not None else attempt.events), attempt.said
+        attempt, running = self.attempts[-1], self.control.running if self.control is not None else None
+        return (running.frames if running is not None else attempt.events), attempt.said
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""

@@ -116,11 +116,11 @@ class Reservations:
         if left > least or not said:
             control.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
         elif call.used_up:
-            if control.stop is not None:
-                control.stop(_USED_UP, "truncated")
+            if control.running is not None:
+                control.running.stop(_USED_UP, "truncated")
         elif call.asking:
-            if control.pause is not None:
-                control.pause(True)
+            if control.running is not None:
+                control.running.halt(True)
         else:
             call.asking = True
             more = _dearest(prices, Tokens(output=_USUAL_OUTPUT))
@@ -131,8 +131,9 @@ class Reservations:
 
     def _extended(self, call: Call, answer: Answer) -> None:
         control = call.control
+        running = control.running if control is not None else None
         call.asking = False
-        if control is None or control.stop is None:
+        if control is None or running is None:
             return  # it is over
         if isinstance(answer, Denial):
             call.used_up = True
@@ -143,8 +144,8 @@ class Reservations:
         else:
             # It is not known just now: ask again.
             control.limit = call.attempts[-1].said + _LEAST_OUTPUT * _SHORTEST_TOKEN
-        if control.pause is not None and not call.asking:
-            control.pause(False)
+        if not call.asking:
+            running.halt(False)
 
 
 _USED_UP = Failure(

@@ -1,6 +1,6 @@
 """AttemptControl: the handle on an attempt that is under way. `Attempt` is what is known of it; this acts on it.
 
-The relay gives it what stops and pauses the provider. Budgets set a limit on the characters that the model may send,
+The relay registers itself here while the answer comes. Budgets set a limit on the characters that the model may send,
 and are called when it is reached. The admin page's transcript is kept here, too. Both are looked at when the attempt
 has sent `check_at` characters: so the relay compares one number for each event.
 """
@@ -15,12 +15,18 @@ from penstock.gateway.relay.transcript import TURN, Transcript, size_of
 NO_LIMIT = 1 << 60
 
 
-class FrameCounter(Protocol):
-    """What reads an answer, as far as it is asked how far it has come."""
+class RunningAnswer(Protocol):
+    """What brings an answer, while it comes: a relay."""
 
     @property
     def frames(self) -> int:
         """How many events there were so far."""
+
+    def stop(self, failure: Failure, ending: Ending) -> None:
+        """End the answer, and tell the client why."""
+
+    def halt(self, halted: bool) -> None:
+        """Make the provider wait, or let it go on."""
 
 
 class TextCounter(Protocol):
@@ -35,12 +41,8 @@ class AttemptControl:
 
     on_limit: Callable[[], None] | None = None
     """Called once when the limit is reached."""
-    reader: FrameCounter | None = None
-    """What reads the answer, while it comes."""
-    stop: Callable[[Failure, Ending], None] | None = None
-    """Ends the answer, while it comes, and tells the client why."""
-    pause: Callable[[bool], None] | None = None
-    """Makes the provider wait, while the answer comes, or go on."""
+    running: RunningAnswer | None = None
+    """What brings the answer, while it comes."""
     transcript: Transcript | None = None
     """What was said, where it may be read along."""
     _limit = NO_LIMIT
@@ -90,6 +92,6 @@ class AttemptControl:
 
     def release(self) -> None:
         """The attempt has ended: let go of everything that takes part in it."""
-        self.reader = self.on_limit = self.stop = self.pause = None
+        self.running = self.on_limit = None
         if self.transcript is not None:
             self.drop_transcript()

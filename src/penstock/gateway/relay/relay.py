@@ -129,8 +129,7 @@ class Relay:
         self._attempt = attempt
         self._control = control
         self._count_text = control.count_text
-        control.reader = reader
-        control.stop, control.pause = self.stop, self.halt
+        control.running = self
         self._client = client
         self._reader = reader
         self._writer = writer
@@ -398,17 +397,6 @@ class Relay:
         """Stop: the client has gone, or the gateway is going."""
         self._fail(failure, ending=ending)
 
-    def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
-        """Stop: the gateway, or who runs it, does not want more of it."""
-        self._fail(failure, ending=ending)
-
-    def halt(self, halted: bool) -> None:
-        """Whether the provider must wait until it is known how much more it may say."""
-        if halted:
-            self.pause(_LIMIT)
-        elif self._watchdog.paused & _LIMIT:
-            self.resume(_LIMIT)
-
     def leave(self, on_left: Callable[[], None]) -> bool:
         """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
         if not self._patience.drain_s or not self._attempt.sent or self._phase == "over":
@@ -424,6 +412,24 @@ class Relay:
             self.resume()
         watchdog.arm()  # it ends sooner now
         return True
+
+    # What is called through the attempt's control.
+
+    @property
+    def frames(self) -> int:
+        """How many events there were so far."""
+        return self._reader.frames
+
+    def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
+        """Stop: the gateway, or who runs it, does not want more of it."""
+        self._fail(failure, ending=ending)
+
+    def halt(self, halted: bool) -> None:
+        """Whether the provider must wait until it is known how much more it may say."""
+        if halted:
+            self.pause(_LIMIT)
+        elif self._watchdog.paused & _LIMIT:
+            self.resume(_LIMIT)
 
     # What the watchdog calls.
 

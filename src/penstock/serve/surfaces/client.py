@@ -93,8 +93,8 @@ class CallSession:
     def stop(self, failure: Failure) -> None:
         """Who runs the gateway wants no more of it. What was said stands; the client is told why nothing follows."""
         control = self.call.control
-        if self.call.first_event_s is not None and control is not None and control.stop is not None:
-            control.stop(failure, "cancelled")
+        if self.call.first_event_s is not None and control is not None and control.running is not None:
+            control.running.stop(failure, "cancelled")
         else:
             self.call.ending = self.call.ending or "cancelled"
             self.cut(failure)
