@@ -72,7 +72,7 @@ class Grammar:
         return self.fault is None and bool(self._choices) and None not in self._choices.values()
 
     @property
-    def held(self) -> int:
+    def pending(self) -> int:
         """How many finishes, and the usage, are known and will be told at the end."""
         return len(self._finish_places) + (self.usage is not None)
 

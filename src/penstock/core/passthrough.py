@@ -241,12 +241,12 @@ class PassThrough:
         self.fields = fields
         self._expect(template, counts)
 
-    def learn(self, event: bytes, said: TextEvent, fields: dict[str, object]) -> None:
+    def learn(self, event: bytes, delta: TextEvent, fields: dict[str, object]) -> None:
         """Learn the template of this event, which the slow path has read; no template if it cannot be proved."""
         self.drop()
-        found = learn_template(self.format, event, said)
-        if found is not None:
-            self.use(found[0], fields, found[1])
+        template = learn_template(self.format, event, delta)
+        if template is not None:
+            self.use(template[0], fields, template[1])
 
     def learn_opening(self, first: bytes, events: list[Event]) -> None:
         """Remember for later streams how this one was opened, with this event, if its template is that of its text."""

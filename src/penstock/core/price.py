@@ -45,18 +45,18 @@ class Rates(Struct, frozen=True, gc=False, array_like=True):
         if not tokens.divided:
             return tokens.input * self.input + tokens.output * self.output
         fresh = max(tokens.input - tokens.cached - tokens.cache_write, 0)
-        heard = min(tokens.audio_input, fresh)
+        audio_input = min(tokens.audio_input, fresh)
         reasoning = min(tokens.reasoning, tokens.output)
-        spoken = min(tokens.audio_output, tokens.output - reasoning)
+        audio_output = min(tokens.audio_output, tokens.output - reasoning)
         return (
-            (fresh - heard) * self.input
-            + heard * self.audio_input
+            (fresh - audio_input) * self.input
+            + audio_input * self.audio_input
             + tokens.cached * self.cached
             + (tokens.cache_write - tokens.cache_write_1h) * self.cache_write
             + tokens.cache_write_1h * self._hour
-            + (tokens.output - reasoning - spoken) * self.output
+            + (tokens.output - reasoning - audio_output) * self.output
             + reasoning * self.reasoning
-            + spoken * self.audio_output
+            + audio_output * self.audio_output
         )
 
     @property

@@ -143,7 +143,7 @@ class StreamReader:
     def pending(self) -> int:
         """How much is known that is told at the end only: a finish for each choice, the usage."""
         trailer = self.trailer
-        return (self._grammar.held if self._ready else 0) + (trailer.frames if trailer is not None else 0)
+        return (self._grammar.pending if self._ready else 0) + (trailer.frames if trailer is not None else 0)
 
     @property
     def framing(self) -> str:
@@ -194,8 +194,8 @@ class StreamReader:
         fast.forwardable = healthy and not _has_odd_line_ends(data)
         if not healthy:
             fast.drop()
-        elif isinstance(said := events[-1], TextEvent) and (fast.is_stale or self._framed % _LEARN_EVERY == 0):
-            self._learn(fast, data, items[-1], said)
+        elif isinstance(delta := events[-1], TextEvent) and (fast.is_stale or self._framed % _LEARN_EVERY == 0):
+            self._learn(fast, data, items[-1], delta)
         return events
 
     def close(self) -> list[Event]:
@@ -274,7 +274,7 @@ class StreamReader:
             self._seen.line = self._out.line = line - template.lines
             self._framed += frames
 
-    def _learn(self, fast: PassThrough, data: bytes, item: Framed, said: TextEvent) -> None:
+    def _learn(self, fast: PassThrough, data: bytes, item: Framed, delta: TextEvent) -> None:
         """Learn the template of the last event of a healthy read."""
         if not isinstance(item, Frame):
             return
@@ -282,10 +282,10 @@ class StreamReader:
         event = b"%bdata:%b\n" % (name, item.data)
         path = fast.format.block_path
         if not data.endswith(event) or (
-            path is not None and not self._grammar.has_block(said.choice, value_at(_JSON.decode(item.data), path))
+            path is not None and not self._grammar.has_block(delta.choice, value_at(_JSON.decode(item.data), path))
         ):
             return
-        fast.learn(event, said, self._fast.fields if self._fast is not None else {})
+        fast.learn(event, delta, self._fast.fields if self._fast is not None else {})
         if self._first and self._framed == self._plain + 1:
             fast.learn_opening(self._first, self._opened)
 

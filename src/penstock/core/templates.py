@@ -100,7 +100,7 @@ class _Part(NamedTuple):
 
 
 def learn_template(
-    format: PassThroughFormat, event: bytes, said: TextEvent
+    format: PassThroughFormat, event: bytes, delta: TextEvent
 ) -> tuple[DeltaTemplate, dict[str, int]] | None:
     """The template of an event that says this, and its next counters; None where it cannot be proved."""
     line = _ONE_LINE.fullmatch(event) if len(event) <= _MAX_LEARNED else None
@@ -110,7 +110,7 @@ def learn_template(
         value = _JSON.decode(line[1])
     except ValueError:
         return None
-    parts = _parts(format, event, value, said)
+    parts = _parts(format, event, value, delta)
     if not parts or not _is_proved(event, parts):
         return None
     literals = _literals(event, parts)
@@ -120,8 +120,8 @@ def learn_template(
     slots = [part.slot for part in parts[text + 1 :] if part.slot is not None]
     if not b"".join(literals).isascii() or any(slot.kind != "counter" for slot in counters):
         return None
-    rest = {name: getattr(said, name) for name in said.__struct_fields__ if name not in ("choice", "text")}
-    make: Callable[[str], TextEvent] = partial(type(said), said.choice, **rest)
+    rest = {name: getattr(delta, name) for name in delta.__struct_fields__ if name not in ("choice", "text")}
+    make: Callable[[str], TextEvent] = partial(type(delta), delta.choice, **rest)
     counts = {
         part.slot.name: int(event[part.start : part.end]) + 1
         for part in parts
@@ -138,10 +138,10 @@ def learn_template(
     return template, counts
 
 
-def _parts(format: PassThroughFormat, event: bytes, value: object, said: TextEvent) -> list[_Part]:
+def _parts(format: PassThroughFormat, event: bytes, value: object, delta: TextEvent) -> list[_Part]:
     """What varies in an event, in the order of its bytes; nothing if it is not where it should be."""
-    path = format.text_path(said)
-    parts = [_part(event, path, b'"%b"' % said.text.encode(), said.text + ".", None)]
+    path = format.text_path(delta)
+    parts = [_part(event, path, b'"%b"' % delta.text.encode(), delta.text + ".", None)]
     for slot in format.slots:
         found = value_at(value, slot.path)
         if found is _MISSING:

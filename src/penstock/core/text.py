@@ -14,16 +14,16 @@ class SurrogateJoiner:
     """
 
     def __init__(self) -> None:
-        self.held: dict[tuple[int, str], str] = {}
+        self.halves: dict[tuple[int, str], str] = {}
 
     def join(self, key: tuple[int, str], text: str, sink: Sink) -> str:
         """The text with its halves joined; a first half at its end is held back for the next call with this key."""
-        before = self.held.pop(key, "")
+        before = self.halves.pop(key, "")
         if before and "\udc00" <= text[:1] <= "\udfff":
             sink.repair("split-surrogate")
         text = before + text
         if "\ud800" <= text[-1:] <= "\udbff":
-            self.held[key] = text[-1]
+            self.halves[key] = text[-1]
             text = text[:-1]
         return whole(text, sink)
 

@@ -210,15 +210,15 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
         if input is None or output is None or (total is not None and total != input + output):
             return None
         cached, written, reasoning = usage.cached or 0, usage.cache_write or 0, usage.reasoning or 0
-        heard, spoken, hour = usage.audio_input or 0, usage.audio_output or 0, usage.cache_write_1h or 0
+        audio_input, audio_output, hour = usage.audio_input or 0, usage.audio_output or 0, usage.cache_write_1h or 0
         sound = (
             0 < input + output < ABSURD_TOKENS
             and cached + written <= input
             and reasoning <= output
-            and heard <= input
-            and spoken <= output
+            and audio_input <= input
+            and audio_output <= output
             and hour <= written
-            and min(input, output, cached, written, reasoning, heard, spoken, hour) >= 0
+            and min(input, output, cached, written, reasoning, audio_input, audio_output, hour) >= 0
         )
         if not sound:
             return None
@@ -228,8 +228,8 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
             cached=cached,
             cache_write=written,
             reasoning=reasoning,
-            audio_input=heard,
-            audio_output=spoken,
+            audio_input=audio_input,
+            audio_output=audio_output,
             cache_write_1h=hour,
         )
 

@@ -40,7 +40,7 @@ class Sniffer:
 
     def __init__(self, max_event: int) -> None:
         self._max_event = max_event
-        self._held = b""
+        self._buffered = b""
         self._framer: Framer | None = None
 
     @property
@@ -70,7 +70,7 @@ class Sniffer:
         """Take in bytes; return the frames that they complete."""
         if self._framer is not None:
             return self._framer.feed(data)
-        self._held += data
+        self._buffered += data
         return self._decide(final=False)
 
     def close(self) -> list[Framed]:
@@ -80,26 +80,26 @@ class Sniffer:
 
     def _decide(self, *, final: bool) -> list[Framed]:
         """Choose the framer if the bytes held suffice for it, and hand them over."""
-        held = self._held
-        if _USUAL.match(held):
-            self._held = b""
+        buffered = self._buffered
+        if _USUAL.match(buffered):
+            self._buffered = b""
             self._framer = SseReader(self._max_event)
-            return self._framer.feed(held)
-        if not final and held == _BOM[: len(held)]:
+            return self._framer.feed(buffered)
+        if not final and buffered == _BOM[: len(buffered)]:
             return []
         items: list[Framed] = []
         start = 0
-        if held.startswith(_BOM):
+        if buffered.startswith(_BOM):
             items.append(Repair("bom", 0, 1))
             start = len(_BOM)
-        window = held[start:_MAX_UNDECIDED]
+        window = buffered[start:_MAX_UNDECIDED]
         body = window.lstrip(_WHITE_SPACE)
         telling = body[:_TELLING_BYTES].split(b"\n")[0]
         undecided = (len(telling) == len(body) < _TELLING_BYTES) or body.strip(_WHITE_SPACE) == b"["
-        if not final and len(held) < _MAX_UNDECIDED and undecided:
+        if not final and len(buffered) < _MAX_UNDECIDED and undecided:
             return []
         at = start + len(window) - len(body)
-        line = 1 + held.count(b"\n", 0, at)
+        line = 1 + buffered.count(b"\n", 0, at)
         if body[:1] == b"[" and body[1:].lstrip(_WHITE_SPACE)[:1] in (b"{", b"[", b"]"):
             items.append(Repair("json-array", at, line))
             self._framer = JsonArrayReader(self._max_event, offset=at + 1, line=line)
@@ -112,8 +112,8 @@ class Sniffer:
             start = at
         else:
             self._framer = SseReader(self._max_event, offset=start)
-        self._held = b""
-        return items + self._framer.feed(held[start:])
+        self._buffered = b""
+        return items + self._framer.feed(buffered[start:])
 
 
 def _is_text(data: bytes) -> bool:

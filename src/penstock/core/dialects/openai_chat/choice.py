@@ -165,10 +165,10 @@ class ChoiceReader:
         else:
             self._sink.events.append(ReasoningDelta(self.index, text, field))
 
-    def tell_held(self) -> None:
+    def emit_pending(self) -> None:
         """Tell the tool calls that were held: nothing more of them will come, or be heard."""
         if self._calls is not None:
-            self._calls.tell_held(self._sink)
+            self._calls.emit_pending(self._sink)
 
     def close(self) -> None:
         """No more chunks will come: tell what was held."""
@@ -180,7 +180,7 @@ class ChoiceReader:
 
     def fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
         """The stream has failed here; what came before still counts."""
-        self.tell_held()
+        self.emit_pending()
         self._sink.fault(code, message, provider)
 
     def _substitute(self, choice: dict[str, object], delta: object, message: object) -> dict[str, object]:
@@ -372,15 +372,15 @@ class ChoiceReader:
         elif reason != finish:
             self._sink.repair("finish-mapped", finish)
             native = native or finish
-        self.tell_held()
+        self.emit_pending()
         self._tell_halves()
         self._finished = (self._sink.offset, self._sink.line)
         self._sink.events.append(Finish(self.index, reason, native if isinstance(native, str) else None))
 
     def _tell_halves(self) -> None:
         """Tell halves of characters whose other half never came."""
-        for field in TEXT_FIELDS if self._joiner.held else ():
-            if self._joiner.held.pop((self.index, field), ""):
+        for field in TEXT_FIELDS if self._joiner.halves else ():
+            if self._joiner.halves.pop((self.index, field), ""):
                 self._sink.repair("lone-surrogate")
                 self.speak(field, "\N{REPLACEMENT CHARACTER}")
 

@@ -191,7 +191,7 @@ class OpenAIChatReader:
     def flush(self) -> None:
         """Emit the tool calls that were held back: nothing more of them will be read."""
         for choice in self._callers.values():
-            choice.tell_held()
+            choice.emit_pending()
         self._callers.clear()
 
     def close(self) -> None:

@@ -88,9 +88,9 @@ class _Writer:
         return written
 
     def _answer(self, turn: Message) -> Json:
-        said = [part for part in turn.parts if not isinstance(part, ToolCall | ReasoningPart)]
+        content = [part for part in turn.parts if not isinstance(part, ToolCall | ReasoningPart)]
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
-        message: Json = {"role": "assistant", "content": self._content(said) if said or not calls else None}
+        message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
         reasoning = [part for part in turn.parts if isinstance(part, ReasoningPart)]
         text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
         if text and self._reasoning_field:

@@ -31,10 +31,10 @@ from penstock.core.wire.scan import JsonScan
 _Owner: TypeAlias = Literal["new call", "unknown"]
 
 # A call whose id never comes is not held forever, nor are the arguments of one that is told.
-_MAX_HELD_CHARACTERS = 16_384
+_MAX_BUFFERED_CHARACTERS = 16_384
 # Far above what any model calls at once; bounds what one stream may hold in memory.
 _MAX_CALLS = 1000
-_MAX_HELD_EXTRAS = 8
+_MAX_BUFFERED_EXTRAS = 8
 _OPENING = ("{", "[")
 # What a piece may hold besides extras; an extra that has such a name is told under another.
 _KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
@@ -43,7 +43,7 @@ _KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 class _PendingCall:
     """One call of a choice, as far as it is known."""
 
-    __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "parsed", "scan", "size", "told")
+    __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "parsed", "reported", "scan", "size")
 
     def __init__(self, number: int, index: int | None, kind: ToolKind) -> None:
         self.number = number
@@ -52,7 +52,7 @@ class _PendingCall:
         self.id: str | None = None
         self.name = ""
         self.scan = JsonScan()
-        self.told = False
+        self.reported = False
         self.arguments: list[str] = []
         self.size = 0
         self.parsed: tuple[int, object] | None = None
@@ -74,20 +74,20 @@ class _PendingCall:
         """Whether its arguments are not JSON. None at all is how some say that there are none."""
         if not self.scan.started or self.kind == "custom":
             return False
-        if self.size <= _MAX_HELD_CHARACTERS:
+        if self.size <= _MAX_BUFFERED_CHARACTERS:
             return not is_json("".join(self.arguments).encode(errors="replace"))
         return not self.scan.whole or self.scan.closed > 1
 
     def add(self, arguments: str) -> None:
         """More arguments."""
         self.size += len(arguments)
-        if self.size <= _MAX_HELD_CHARACTERS or not self.told:
+        if self.size <= _MAX_BUFFERED_CHARACTERS or not self.reported:
             self.arguments.append(arguments)
         self.scan.feed(arguments.encode(errors="replace"))
 
     def says(self, arguments: str) -> bool:
         """Whether these are the whole arguments that it has already."""
-        if not self.scan.whole or self.size > _MAX_HELD_CHARACTERS:
+        if not self.scan.whole or self.size > _MAX_BUFFERED_CHARACTERS:
             return False
         known = "".join(self.arguments)
         if arguments == known:
@@ -108,7 +108,7 @@ class ToolCalls:
         self._contested: set[int] = set()
         # The numbers of calls whose arguments are not whole, and of those that are not told.
         self._partial: set[int] = set()
-        self._untold: set[int] = set()
+        self._unreported: set[int] = set()
 
     def read(self, piece: dict[str, object], sink: Sink) -> None:
         """Take in one item of `tool_calls`."""
@@ -144,7 +144,7 @@ class ToolCalls:
     def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
         """The common case: more arguments of a call that is known and told. Otherwise nothing, and False."""
         call = self._by_index.get(index)
-        if not arguments or call is None or not call.told or call.kind != "function":
+        if not arguments or call is None or not call.reported or call.kind != "function":
             return False
         if call.scan.whole or index in self._contested:
             return False
@@ -177,9 +177,9 @@ class ToolCalls:
             return
         self._add(call, arguments, _extras(piece), sink)
 
-    def tell_held(self, sink: Sink) -> None:
+    def emit_pending(self, sink: Sink) -> None:
         """Tell the calls that were held, if they have a name."""
-        for number in sorted(self._untold):
+        for number in sorted(self._unreported):
             if self._calls[number].name:
                 self._tell(self._calls[number], sink)
 
@@ -189,7 +189,7 @@ class ToolCalls:
         `finished` is where the choice was finished, if it was.
         """
         for call in self._calls:
-            if not call.told:
+            if not call.reported:
                 self._tell(call, sink)
             if finished is not None and call.broken:
                 sink.events.append(Repair("tool-arguments-broken", *finished, call.name))
@@ -229,7 +229,7 @@ class ToolCalls:
     def _owner_of_taken_index(
         self, call: _PendingCall, id: str, name: str, arguments: str, sink: Sink
     ) -> _PendingCall | _Owner:
-        if id and call.id is None and not call.told and name in ("", call.name):
+        if id and call.id is None and not call.reported and name in ("", call.name):
             return call  # its id comes late
         contested = call.index in self._contested
         if not name or not call.name:
@@ -253,16 +253,16 @@ class ToolCalls:
 
     def _fail(self, code: str, message: str, sink: Sink) -> None:
         """The stream has failed here; what came before still counts."""
-        self.tell_held(sink)
+        self.emit_pending(sink)
         sink.fault(code, message)
 
     def _open(self, index: int | None, kind: ToolKind, sink: Sink) -> _PendingCall:
-        if self._calls and not self._calls[-1].told:
+        if self._calls and not self._calls[-1].reported:
             self._tell(self._calls[-1], sink)
         call = _PendingCall(len(self._calls), index, kind)
         self._calls.append(call)
         self._partial.add(call.number)
-        self._untold.add(call.number)
+        self._unreported.add(call.number)
         if index is not None:
             if index != call.number and index not in self._by_index:
                 sink.repair("tool-index-renumbered", f"{index} is {call.number}")
@@ -272,7 +272,7 @@ class ToolCalls:
     def _identify(self, call: _PendingCall, id: str, name: str, sink: Sink) -> bool:
         """Set the call's id and name, each once; returns whether they fit what was told."""
         if id:
-            if call.id is None and not call.told:
+            if call.id is None and not call.reported:
                 call.id = id
                 self._by_id.setdefault(id, call)
             else:
@@ -281,7 +281,7 @@ class ToolCalls:
             call.name = name
         elif name:
             if name != call.name:
-                if call.told:
+                if call.reported:
                     self._fail(
                         "tool-call-ambiguous", f"the name of a call changes from {call.name!r} to {name!r}", sink
                     )
@@ -293,7 +293,7 @@ class ToolCalls:
     def _add(self, call: _PendingCall, arguments: str, extras: dict[str, object], sink: Sink) -> None:
         if arguments:
             self._extend(call, arguments)
-        if call.told:
+        if call.reported:
             if extras:
                 sink.events.append(Extra("tool", extras, self._choice, call.number))
             if arguments:
@@ -302,14 +302,14 @@ class ToolCalls:
         if extras:
             call.extras.append(extras)
         known = call.name and (call.id or call.kind == "function_call")
-        full = call.size > _MAX_HELD_CHARACTERS or len(call.extras) > _MAX_HELD_EXTRAS
+        full = call.size > _MAX_BUFFERED_CHARACTERS or len(call.extras) > _MAX_BUFFERED_EXTRAS
         if (known and call.arguments) or full:
             self._tell(call, sink)
 
     def _tell(self, call: _PendingCall, sink: Sink) -> None:
-        self._untold.discard(call.number)
+        self._unreported.discard(call.number)
         if not call.name:
-            call.told = True
+            call.reported = True
             sink.fault("tool-call-unnamed", f"tool call {call.number} has no name: {shown(''.join(call.arguments))}")
             return
         if call.id is None and call.kind != "function_call":
@@ -319,9 +319,9 @@ class ToolCalls:
         call.extras.clear()
         if call.arguments:
             sink.events.append(ToolCallDelta(self._choice, call.number, "".join(call.arguments)))
-        if call.size > _MAX_HELD_CHARACTERS:
+        if call.size > _MAX_BUFFERED_CHARACTERS:
             call.arguments.clear()
-        call.told = True
+        call.reported = True
 
 
 def _index(value: object, sink: Sink) -> int | None:

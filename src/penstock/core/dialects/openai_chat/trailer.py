@@ -102,12 +102,17 @@ class TrailerUsage(Struct, forbid_unknown_fields=True, gc=False):
         read, written = self.prompt_tokens_details or _NO_INPUT, self.completion_tokens_details or _NO_OUTPUT
         if read == _NO_INPUT and written == _NO_OUTPUT:  # most are so
             return Tokens(input=input, output=output)
-        cached, heard = read.cached_tokens, read.audio_tokens
-        reasoning, spoken = written.reasoning_tokens, written.audio_tokens
-        if max(cached, heard) > input or max(reasoning, spoken) > output:
+        cached, audio_input = read.cached_tokens, read.audio_tokens
+        reasoning, audio_output = written.reasoning_tokens, written.audio_tokens
+        if max(cached, audio_input) > input or max(reasoning, audio_output) > output:
             return None
         return Tokens(
-            input=input, output=output, cached=cached, reasoning=reasoning, audio_input=heard, audio_output=spoken
+            input=input,
+            output=output,
+            cached=cached,
+            reasoning=reasoning,
+            audio_input=audio_input,
+            audio_output=audio_output,
         )
 
 
@@ -186,17 +191,17 @@ class ChatTrailer:
 
     def events(self) -> list[Event]:
         """What it comes to, when it is done."""
-        told: list[Event] = []
+        events: list[Event] = []
         padding = self._extras.get("obfuscation")
         for chunk in filter(None, (self._finish, self._report)):
             new = _PADDED_CHUNK.decode(chunk).obfuscation
             if new is not UNSET and new != padding:  # another one is told
                 padding = new
-                told.append(Extra("chunk", {"obfuscation": padding}))
-        told.append(Finish(self._choice, self.finish_reason))
+                events.append(Extra("chunk", {"obfuscation": padding}))
+        events.append(Finish(self._choice, self.finish_reason))
         if self._report:
-            told.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report).usage, Sink())))
-        return [*told, End("completed")]
+            events.append(UsageReport(read_usage(_ANY_USAGE_CHUNK.decode(self._report).usage, Sink())))
+        return [*events, End("completed")]
 
     def write(self, *, include_usage: bool) -> bytes:
         """The same ending for a client, as it came; empty where the client is promised more."""
