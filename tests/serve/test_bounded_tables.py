@@ -115,9 +115,9 @@ def label_values(folder: Path) -> Table:
 
 
 def series(folder: Path) -> Table:
-    tally = SharedCounters(folder)
+    counters = SharedCounters(folder)
     labels = ("acme", "acme", "2xx", "completed")
-    return Table(lambda name: tally.add(REQUESTS, (name, *labels)), lambda: len(tally.counts()), MOST_SERIES)
+    return Table(lambda name: counters.add(REQUESTS, (name, *labels)), lambda: len(counters.counts()), MOST_SERIES)
 
 
 def places(_: Path) -> Table:
@@ -127,7 +127,7 @@ def places(_: Path) -> Table:
         call = _call(name)
         metrics.settled(call, entry_of(call, lambda *_: 5))
 
-    return Table(use, lambda: len(metrics._places), 2 * MOST)
+    return Table(use, lambda: len(metrics._common), 2 * MOST)
 
 
 def histograms(_: Path) -> Table:

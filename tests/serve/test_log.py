@@ -53,11 +53,11 @@ def writes() -> int:
 def test_lines_are_written_in_batches_without_waking_a_thread_for_each(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
         log = Log(file.fileno(), pretty=False)
-        log.say("first")
+        log.write("first")
         time.sleep(0.2)
         switched, written, began = switches(), writes(), time.monotonic()
         for number in range(500):
-            log.say(f"line {number}")
+            log.write(f"line {number}")
             time.sleep(0.001)
         took = time.monotonic() - began
         switched, written = switches() - switched, writes() - written
@@ -76,7 +76,7 @@ def test_a_log_that_was_idle_is_written_soon(tmp_path: Path) -> None:
         waited = switches()
         time.sleep(0.3)
         assert switches() == waited  # it sleeps
-        log.say("after a while")
+        log.write("after a while")
         deadline = time.monotonic() + 5
         while not messages(tmp_path / "log"):
             assert time.monotonic() < deadline
@@ -89,13 +89,13 @@ def test_a_full_pipe_holds_nothing_up_and_what_is_dropped_is_counted(pipe: tuple
     log = Log(writing, pretty=False)
     used = time.process_time()
     for number in range(40_000):
-        log.say(f"line {number}")
+        log.write(f"line {number}")
     assert time.process_time() - used < 10
     found: list[str] = []
     reader = threading.Thread(target=lambda: found.extend(read_until("the last one", reading)), daemon=True)
     reader.start()
     time.sleep(1)  # until there is room in the queue again
-    log.say("the last one")
+    log.write("the last one")
     reader.join(10)
     assert found
     log.close()
@@ -109,7 +109,7 @@ def test_a_full_pipe_holds_nothing_up_and_what_is_dropped_is_counted(pipe: tuple
 def test_a_pipe_that_nobody_reads_does_not_hold_up_the_end(pipe: tuple[int, int]) -> None:
     log = Log(pipe[1], pretty=False)
     for number in range(5_000):
-        log.say(f"line {number}")
+        log.write(f"line {number}")
     began = time.monotonic()
     log.close()
     assert time.monotonic() - began < 5
@@ -122,14 +122,14 @@ import resource, signal, sys, time
 from penstock.serve.telemetry.log import Log
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = Log(sys.stderr.fileno(), pretty=False)
-log.say("before")
+log.write("before")
 time.sleep(0.2)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 for number in range(7):
-    log.say("while it is full, which makes this a line that does not fit")
+    log.write("while it is full, which makes this a line that does not fit")
 time.sleep(0.2)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-log.say("after")
+log.write("after")
 log.close()
 """
     with (tmp_path / "log").open("wb") as file:
@@ -146,7 +146,7 @@ import sys
 from penstock.serve.telemetry.log import Log
 log = Log(int(sys.argv[1]), pretty=False)
 for number in range(3000):
-    log.say(f"{sys.argv[2]} {number} " + "x" * (number % 700))
+    log.write(f"{sys.argv[2]} {number} " + "x" * (number % 700))
 log.close()
 """
     workers = [
@@ -168,7 +168,7 @@ import sys, time
 from penstock.serve.telemetry.log import Log
 log = Log(sys.stderr.fileno(), pretty=False)
 while True:
-    log.say(repr(time.time()))
+    log.write(repr(time.time()))
     print(flush=True)
     time.sleep(0.001)
 """

@@ -271,16 +271,16 @@ def test_a_hundred_thousand_models_stay_few(tmp_path: Path, answered: bool, shar
 
 
 def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
-    tally = SharedCounters(tmp_path)
+    counters = SharedCounters(tmp_path)
     for number in range(3 * MOST_SERIES):
-        tally.add(BY_NAME["penstock_repairs_total"], (f"p{number}", "code"))
-        tally.observe(BY_NAME["penstock_chunk_gap_seconds"], (f"p{number}",), 0.5)
+        counters.add(BY_NAME["penstock_repairs_total"], (f"p{number}", "code"))
+        counters.observe(BY_NAME["penstock_chunk_gap_seconds"], (f"p{number}",), 0.5)
     (counts,) = read_all(tmp_path)
     repairs = {labels: numbers for (name, labels), numbers in counts.items() if name == "penstock_repairs_total"}
     assert len(repairs) == MOST_SERIES
     assert repairs[OTHER, OTHER] == [2 * MOST_SERIES + 1]
     assert sum(map(sum, repairs.values())) == 3 * MOST_SERIES
-    assert counts == tally.counts()
+    assert counts == counters.counts()
 
 
 def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
@@ -305,17 +305,17 @@ def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
 def _count_without_room(folder: Path) -> None:
     """Count in a process whose files may not grow, for a while."""
     family = BY_NAME["penstock_fallbacks_total"]
-    tally, names = SharedCounters(folder), LabelValues(folder)
-    tally.add(family, (names.of("route", "a"),))
+    counters, names = SharedCounters(folder), LabelValues(folder)
+    counters.add(family, (names.of("route", "a"),))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for room in (0, 10):  # nothing of a line, and half of one
         resource.setrlimit(resource.RLIMIT_FSIZE, ((folder / "0.keys").stat().st_size + room, hard))
-        tally.add(family, ("lost",))
-        tally.add(family, (names.of("route", "a"),))
+        counters.add(family, ("lost",))
+        counters.add(family, (names.of("route", "a"),))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
-    tally.add(family, (names.of("route", "b"),))
+    counters.add(family, (names.of("route", "b"),))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    tally.add(family, (names.of("route", "c"),), 5)
+    counters.add(family, (names.of("route", "c"),), 5)
 
 
 def test_a_full_disk_costs_a_series_and_no_call(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_call_of_which_nothing_can_be_told_costs_its_own_spans_and_no_others()
     with Collector() as collector:
         asyncio.run(run(collector))
     assert sum(dropped) == 4  # two calls, each with an attempt
-    assert [words for words in said if "Error" in words] == ["telemetry of a call is dropped: AttributeError"]
+    assert [words for words in said if "Error" in words] == ["the telemetry of a call was dropped: AttributeError"]
 
 
 class Strange:

@@ -13,7 +13,7 @@ import pytest
 from penstock.gateway.calls.trace import trace_of
 from penstock.gateway.relay.event_gaps import BOUNDS
 from penstock.serve.telemetry import otel_names as conventions
-from penstock.serve.telemetry.traces import MAX_WAITING
+from penstock.serve.telemetry.traces import MAX_QUEUED
 from tests.faults.client import AUTHORIZED, RawClient, Response, body, post
 from tests.faults.gateway import CANARIES, Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, unstreamed, whole
@@ -228,7 +228,7 @@ def test_a_dead_collector_costs_spans_and_nothing_else(tmp_path: Path, upstream:
             assert ask(gateway, "main/good").done
         waits(gateway, 2)  # after some tries; the others still wait
         assert dropped(gateway) <= 10
-    assert "takes none" in (tmp_path / "log").read_text()
+    assert "does not accept spans" in (tmp_path / "log").read_text()
 
 
 def test_a_collector_that_refuses_too(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
@@ -246,7 +246,7 @@ def test_a_collector_that_refuses_too(tmp_path: Path, upstream: Upstream, collec
             time.sleep(0.3)
         assert dropped(gateway) + len(collector.spans) <= 2 * asked
         waits(gateway, 4)
-    assert "takes them again" in (tmp_path / "log").read_text()
+    assert "accepts spans again" in (tmp_path / "log").read_text()
 
 
 @prompt
@@ -264,7 +264,7 @@ def test_a_collector_that_hangs_slows_nobody(tmp_path: Path, upstream: Upstream)
             traces = gateway.app._traces
             assert traces is not None
             (settled,) = itertools.islice(_waiting(traces), 1)
-            for _ in range(MAX_WAITING + 50):  # as if so many calls had come
+            for _ in range(MAX_QUEUED + 50):  # as if so many calls had come
                 traces.settled(settled.call, settled.entry)
             assert dropped(gateway) >= 50
             stopping = time.monotonic()
@@ -272,7 +272,7 @@ def test_a_collector_that_hangs_slows_nobody(tmp_path: Path, upstream: Upstream)
 
 
 def _waiting(traces: Any) -> Any:
-    return list(traces._waiting.queue)
+    return list(traces._queue.queue)
 
 
 @prompt

@@ -111,7 +111,7 @@ class App:
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.overhearing = TextStreams()
         self.siblings = WorkerPeers(folder, self._routes()) if folder is not None else None
-        self.metrics.siblings = self.siblings
+        self.metrics.peers = self.siblings
         if self._books is not None:
             self._books.watch(self.metrics.committed, self.metrics.limits_store_changed)
             for store in self._books.limits_store:

@@ -99,7 +99,7 @@ class ReplayApp:
         def found(played: PlayedCapture) -> None:
             stage.name = played.name
             status = 404 if played.playback.refusal else played.playback.status or "no head"
-            self._log.say(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
+            self._log.write(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
 
         connection = ReplayConnection(partial(self._replay.ask, dialect, exchange.request.path))
         connection.on_found = found

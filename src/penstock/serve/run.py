@@ -161,7 +161,7 @@ async def _serve(
         divert(log, loop)
         alive = told if isinstance(told, int) else None
         if REMARK:
-            log.say(REMARK)
+            log.write(REMARK)
         app = App(config, environment, log, home)
         signals: asyncio.Queue[int] = asyncio.Queue()
         for wanted in _SIGNALS:
@@ -180,7 +180,7 @@ async def _serve(
             await admin.listen()
         if not isinstance(told, int):
             for words in told(bound):
-                log.say(words)
+                log.write(words)
         elif doors.begun is not None:
             os.write(doors.begun, b".")
         gc.collect()
@@ -196,7 +196,7 @@ async def _serve(
         if app.open_calls:
             calls = "1 call" if app.open_calls == 1 else f"{app.open_calls} calls"
             window = f"up to {app.config.server.drain_s:g} s"
-            log.say(f"penstock waits {window} for {calls} to finish; Ctrl-C or SIGTERM once more ends it at once")
+            log.write(f"penstock waits {window} for {calls} to finish; Ctrl-C or SIGTERM once more ends it at once")
         draining = loop.create_task(app.drain(app.config.server.drain_s))
         again = loop.create_task(_another(signals))
         await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
@@ -238,7 +238,7 @@ async def _reload(app: App, load: Callable[[], Config], started: Config, log: Lo
         return False
     waiting = ", ".join(waiting_for_restart(started, app.config))
     but = f"; what changed in {waiting} needs a restart" if waiting else ""
-    log.say(f"the configuration was reloaded from {app.config.source}{but}")
+    log.write(f"the configuration was reloaded from {app.config.source}{but}")
     return True
 
 

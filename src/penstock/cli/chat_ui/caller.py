@@ -93,7 +93,7 @@ class Caller:
         server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, CHAT)))
         self._wait(self._listen(structs.replace(config, server=server)))
         assert self._notes is not None
-        self._till = CostReader(config, self._environment, self._notes.say)
+        self._till = CostReader(config, self._environment, self._notes.write)
 
     def ask(self, model: str, messages: list[dict[str, str]]) -> "PendingAnswer":
         """Ask; the answer begins to come."""

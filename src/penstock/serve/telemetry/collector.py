@@ -1,6 +1,7 @@
-"""Collector: spans and histograms, sent to whoever collects them by OTLP over HTTP. Needs the extra `otel`.
+"""Collector: exports spans and histograms to an OpenTelemetry collector by OTLP over HTTP. Needs the extra `otel`.
 
-Imported by the thread that sends: it is heavy. Nothing here raises for what a collector does.
+The export thread imports this module, because the OpenTelemetry SDK is slow to load. The methods return False when the
+collector refuses the data or cannot be reached.
 """
 
 import logging
@@ -38,12 +39,12 @@ _TIMEOUT_S = 5.0
 
 
 class Collector:
-    """Where spans and histograms are sent to. `url` is that of the collector, without a path of its own."""
+    """The client of one collector. `url` is the base URL; the paths `/v1/traces` and `/v1/metrics` are appended."""
 
     def __init__(self, url: str) -> None:
         quiet = logging.getLogger("opentelemetry")
         quiet.addHandler(logging.NullHandler())
-        quiet.propagate = False  # what fails is counted and told by us
+        quiet.propagate = False  # `Traces` counts and logs failed exports
         base = url.rstrip("/")
         self._spans = OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=_TIMEOUT_S)
         self._metrics = OTLPMetricExporter(endpoint=f"{base}/v1/metrics", timeout=_TIMEOUT_S)
@@ -58,11 +59,11 @@ class Collector:
         self._began_ns = time.time_ns()
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:
-        """Send spans; whether they were taken."""
+        """Export spans. Returns whether the collector accepted them."""
         return self._spans.export([self._span(span) for span in spans]) is SpanExportResult.SUCCESS
 
     def send_histograms(self, histograms: Histograms) -> bool:
-        """Send all that was counted since the start; whether it was taken."""
+        """Export the histograms, cumulative since the start. Returns whether the collector accepted them."""
         points: dict[str, list[HistogramDataPoint]] = {}
         now_ns = time.time_ns()
         for name, attributes, series in histograms:
@@ -81,15 +82,15 @@ class Collector:
         if not points:
             return True
         metrics = [
-            Metric(name, named.DESCRIPTIONS[name], named.UNITS[name], _cumulative(found))
-            for name, found in points.items()
+            Metric(name, named.DESCRIPTIONS[name], named.UNITS[name], _cumulative(series))
+            for name, series in points.items()
         ]
         scoped = ScopeMetrics(self._scope, metrics, named.SCHEMA_URL)
         data = MetricsData([ResourceMetrics(self._resource, [scoped], named.SCHEMA_URL)])
         return self._metrics.export(data) is MetricExportResult.SUCCESS
 
     def close(self) -> None:
-        """Send no more, and wait no longer."""
+        """Abort exports in progress and accept no more."""
         self._spans.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown()
 

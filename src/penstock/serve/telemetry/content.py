@@ -1,6 +1,6 @@
-"""Content: what was asked and answered, as OpenTelemetry's conventions write messages. Only for who has asked for it.
+"""Content: the messages of a request and of its answer in OpenTelemetry's format, if `[telemetry] content` is set.
 
-Text, reasoning and tool calls are told as they are; of anything else, an image perhaps, only what kind it is.
+Text, reasoning and tool calls are exported as they are. Of any other part, such as an image, only the type is exported.
 """
 
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ from penstock.core.content import (
 )
 from penstock.core.request import Request
 
-# Longer messages are left out: a collector is no archive.
-LONGEST = 32_768
+# Longer content is omitted: a trace collector is not an archive.
+MAX_CHARS = 32_768
 
 
 def messages_in(request: Request | None) -> str:
-    """The client's messages, as JSON; empty where there are none, or too many."""
+    """The client's messages as JSON; empty if there are none or if they are too long."""
     if request is None:
         return ""
     messages: list[object] = []
@@ -35,14 +35,14 @@ def messages_in(request: Request | None) -> str:
         results = [part for part in turn.parts if isinstance(part, ToolResult)]
         messages += [{"role": "tool", "parts": _parts([result])} for result in results]
         if not results or len(results) < len(turn.parts):
-            said = [part for part in turn.parts if not isinstance(part, ToolResult)]
-            messages.append({"role": turn.role, "parts": _parts(said)})
+            others = [part for part in turn.parts if not isinstance(part, ToolResult)]
+            messages.append({"role": turn.role, "parts": _parts(others)})
     return _json(messages)
 
 
 def messages_out(completion: Completion) -> str:
-    """The model's, one for each choice."""
-    found: list[object] = []
+    """The model's messages as JSON, one for each choice; empty if they are too long."""
+    messages: list[object] = []
     for choice in completion.choices:
         parts: list[object] = []
         if choice.reasoning:
@@ -53,8 +53,8 @@ def messages_out(completion: Completion) -> str:
             {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
             for call in choice.tool_calls
         )
-        found.append({"role": choice.role, "parts": parts, "finish_reason": choice.finish_reason or ""})
-    return _json(found)
+        messages.append({"role": choice.role, "parts": parts, "finish_reason": choice.finish_reason or ""})
+    return _json(messages)
 
 
 def _parts(parts: Iterable[Part]) -> list[object]:
@@ -82,4 +82,4 @@ def _json(messages: list[object]) -> str:
     if not messages:
         return ""
     encoded = msgspec.json.encode(messages).decode()
-    return encoded if len(encoded) <= LONGEST else ""
+    return encoded if len(encoded) <= MAX_CHARS else ""

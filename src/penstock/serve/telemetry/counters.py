@@ -1,11 +1,27 @@
-"""SharedCounters: the counters of one worker, in memory that outlives it.
+"""SharedCounters: the counters and histograms of one worker, in a memory-mapped file that outlives the worker.
 
-    NUMBER.values   doubles: the numbers of all series, one series behind the other; mapped into the worker's memory
-    NUMBER.keys     one line of JSON for each series, in the same order: its family and its labels
+    N.values   doubles: the numbers of all series, one series after the other, mapped into the worker's memory
+    N.keys     one line of JSON per series, in the same order: the metric's name and its label values
 
-To count is to add to a mapped number: no system call, and `kill -9` takes nothing back. Whoever holds the lock of the
-values is their worker. A worker that starts goes on with a tally that nobody holds, if there is one, so that what was
-counted stays counted, and there are never more tallies than there were workers at a time.
+Why a mapped file. Prometheus computes rates from counters that must not go down, and a scrape can reach any worker. So
+every worker must be able to report the counts of all workers, including those that were killed. With a mapped file an
+increment is an addition in memory: no system call, no lock, no message to another process. The pages belong to the
+kernel, so `kill -9` loses nothing that was counted. (A crash of the machine may, but then the gateway itself restarts
+and its counters start at zero, which Prometheus handles as a counter reset.)
+
+Why it is correct:
+
+1. One writer. The worker holds an exclusive `flock` on its `.values` file for as long as it lives. The kernel releases
+   the lock when the process dies, however it dies.
+2. No loss and no growth. A worker that starts takes over the first pair of files without a lock and continues its
+   numbers. So counts never go down, and there are never more pairs than there were workers at the same time.
+   (`prometheus_client`'s multiprocess mode adds files for every process id, and they accumulate with restarts.)
+3. Readers need no lock. The key of a series is appended before its numbers are first written, and `_read` reads the
+   keys before the values. So every number that a reader sees has a key; a series that is added in between is
+   reported by the next scrape. Numbers of one scrape may be some microseconds apart from each other.
+4. The layout only grows. The position of a series follows from the lines before its own, so lines are never removed.
+5. A full disk costs a series, not a call. The values file is allocated in full at the start, because a write to a hole
+   in a mapped file raises SIGBUS when the disk is full. A key that cannot be appended is counted in `LOST_SLOT`.
 """
 
 import fcntl
@@ -26,98 +42,101 @@ from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
 from penstock.stores.preallocation import allocate
 
 Labels: TypeAlias = tuple[str, ...]
-# What was counted, by family and labels: as many numbers as the family is wide.
+# The numbers of each series, by metric name and label values. There are `MetricSpec.width` numbers per series.
 Counts: TypeAlias = dict[tuple[str, Labels], list[float]]
 
 OTHER = "other"
-# A family with more series than this counts what is new under `other`.
+# Per metric and worker. Further series are counted together, with the label values `other`.
 MOST_SERIES = 1_000
-# Where that is counted of which no series can be told, because the disk is full.
-LOST = MOST_SERIES * sum(family.width for family in FAMILIES)
-_SLOTS = LOST + max(family.width for family in FAMILIES)
+# The position for counts of series whose key cannot be written because the disk is full. It is never reported.
+LOST_SLOT = MOST_SERIES * sum(family.width for family in FAMILIES)
+_SLOTS = LOST_SLOT + max(family.width for family in FAMILIES)
 
 
 class SharedCounters:
-    """Counts. Belongs to one thread. Without a folder, nobody else sees it and nothing outlives the process."""
+    """Counters and histograms of one worker. Used by one thread.
+
+    Without a folder they are in private memory: no other process sees them and they end with this one.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Raises `OSError` where the folder has no room."""
-        self._at: dict[tuple[str, Labels], int] = {}
-        self._series: dict[str, int] = {}
-        self._next = 0
+        """Raises `OSError` if the folder's disk has no room."""
+        self._slots: dict[tuple[str, Labels], int] = {}
+        self._series_count: dict[str, int] = {}
+        self._next_slot = 0
         self._keys: int | None = None
         if folder is None:
             self.values = memoryview(bytearray(_SLOTS * 8)).cast("d")
             return
         values, keys = _claim(folder)
         for family, labels in _read_keys(keys):
-            self._add(family, labels)
+            self._add_series(family, labels)
         self._keys = os.open(keys, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        # Never unmapped: it is the process's own until its end, and so is the lock that the open file holds.
+        # Neither unmapped nor closed: both the mapping and the lock of the open file last until the process ends.
         self.values = memoryview(mmap.mmap(values, _SLOTS * 8)).cast("d")
 
-    def begin(self, family: MetricSpec, labels: Labels = ()) -> None:
-        """A series is there, though nothing was counted yet."""
-        self.place(family, labels)
+    def create(self, family: MetricSpec, labels: Labels = ()) -> None:
+        """Create a series with the value zero, so that it is reported before its first count."""
+        self.slot(family, labels)
 
     def add(self, family: MetricSpec, labels: Labels = (), value: float = 1.0) -> None:
-        """So much more of a counter."""
-        self.values[self.place(family, labels)] += value
+        """Add to a counter."""
+        self.values[self.slot(family, labels)] += value
 
     def observe(self, family: MetricSpec, labels: Labels, value: float) -> None:
-        """One more for a histogram."""
-        self.observe_at(self.place(family, labels), family.bounds, [value])
+        """Add one observation to a histogram."""
+        self.observe_at(self.slot(family, labels), family.bounds, [value])
 
-    def observe_at(self, place: int, bounds: Sequence[float], observed: Sequence[float]) -> None:
-        """The same, of several, where their place is known."""
+    def observe_at(self, slot: int, bounds: Sequence[float], observed: Sequence[float]) -> None:
+        """Add observations to the histogram at a known slot."""
         values = self.values
         for bucket, number in Counter(map(partial(bisect_left, bounds), observed)).items():
-            values[place + bucket] += number
-        values[place + len(bounds) + 1] += sum(observed)
+            values[slot + bucket] += number
+        values[slot + len(bounds) + 1] += sum(observed)
 
     def merge(self, family: MetricSpec, labels: Labels, counts: Sequence[int], total: float) -> None:
-        """What was counted elsewhere, for the same bounds."""
-        self.merge_at(self.place(family, labels), counts, total)
+        """Add the bucket counts and the sum of another histogram with the same bounds."""
+        self.merge_at(self.slot(family, labels), counts, total)
 
-    def merge_at(self, place: int, counts: Sequence[int], total: float) -> None:
-        """The same, where its place is known."""
+    def merge_at(self, slot: int, counts: Sequence[int], total: float) -> None:
+        """Add the bucket counts and the sum of another histogram to the one at a known slot."""
         values = self.values
-        for slot, number in enumerate(counts, place):
+        for position, number in enumerate(counts, slot):
             if number:
-                values[slot] += number
-        values[place + len(counts)] += total
+                values[position] += number
+        values[slot + len(counts)] += total
 
     def counts(self) -> Counts:
-        """All that was counted."""
-        return {key: list(self.values[at : at + BY_NAME[key[0]].width]) for key, at in self._at.items()}
+        """A copy of all numbers of this worker."""
+        return {key: list(self.values[slot : slot + BY_NAME[key[0]].width]) for key, slot in self._slots.items()}
 
-    def place(self, family: MetricSpec, labels: Labels) -> int:
-        """Where the numbers of a series begin, in `values`. It stays there, unless it is `LOST`."""
-        slot = self._at.get((family.name, labels))
+    def slot(self, family: MetricSpec, labels: Labels) -> int:
+        """The index in `values` of a series' first number; creates the series. Constant, unless it is `LOST_SLOT`."""
+        slot = self._slots.get((family.name, labels))
         if slot is not None:
             return slot
-        if self._series.get(family.name, 0) >= MOST_SERIES - 1 and labels != (OTHER,) * len(labels):
-            return self.place(family, (OTHER,) * len(labels))
+        if self._series_count.get(family.name, 0) >= MOST_SERIES - 1 and labels != (OTHER,) * len(labels):
+            return self.slot(family, (OTHER,) * len(labels))
         if self._keys is not None and not _append(self._keys, msgspec.json.encode((family.name, labels)) + b"\n"):
-            return LOST
-        return self._add(family, labels)
+            return LOST_SLOT
+        return self._add_series(family, labels)
 
-    def _add(self, family: MetricSpec, labels: Labels) -> int:
-        slot = self._at[family.name, labels] = self._next
-        self._next += family.width
-        self._series[family.name] = self._series.get(family.name, 0) + 1
+    def _add_series(self, family: MetricSpec, labels: Labels) -> int:
+        slot = self._slots[family.name, labels] = self._next_slot
+        self._next_slot += family.width
+        self._series_count[family.name] = self._series_count.get(family.name, 0) + 1
         return slot
 
 
 def read_all(folder: Path) -> list[Counts]:
-    """What all workers have counted, those that are gone too."""
+    """The counts of all workers, including those that have ended."""
     return [_read(path) for path in sorted(folder.glob("*.keys"))]
 
 
-def total(tallies: Sequence[Counts]) -> Counts:
-    """What they come to together."""
+def total(workers: Sequence[Counts]) -> Counts:
+    """The sum of several workers' counts."""
     sums: Counts = {}
-    for counts in tallies:
+    for counts in workers:
         for key, numbers in counts.items():
             before = sums.get(key)
             sums[key] = numbers if before is None else [a + b for a, b in zip(before, numbers, strict=True)]
@@ -125,24 +144,24 @@ def total(tallies: Sequence[Counts]) -> Counts:
 
 
 def _read(keys: Path) -> Counts:
-    known = _read_keys(keys)
+    series = _read_keys(keys)  # before the values: see rule 3
     values = memoryview(keys.with_suffix(".values").read_bytes()).cast("d")
     counts: Counts = {}
-    at = 0
-    for family, labels in known:
-        counts[family.name, labels] = list(values[at : at + family.width])
-        at += family.width
+    slot = 0
+    for family, labels in series:
+        counts[family.name, labels] = list(values[slot : slot + family.width])
+        slot += family.width
     return counts
 
 
 def _read_keys(path: Path) -> list[tuple[MetricSpec, Labels]]:
     lines = path.read_bytes().split(b"\n")[:-1]
-    found = (msgspec.json.decode(line, type=tuple[str, Labels]) for line in lines)
-    return [(BY_NAME[name], labels) for name, labels in found]
+    keys = (msgspec.json.decode(line, type=tuple[str, Labels]) for line in lines)
+    return [(BY_NAME[name], labels) for name, labels in keys]
 
 
 def _append(file: int, line: bytes) -> bool:
-    """Write a line, or nothing of it where there is no room: no call fails because it cannot be counted."""
+    """Append the whole line, or nothing if the disk is full. Never raises: a call must not fail because of a metric."""
     size = os.fstat(file).st_size
     with suppress(OSError):
         if os.write(file, line) == len(line):
@@ -153,7 +172,7 @@ def _append(file: int, line: bytes) -> bool:
 
 
 def _claim(folder: Path) -> tuple[int, Path]:
-    """The first values that nobody holds, open and locked, and the path of their keys."""
+    """Open and lock the first values file that no live worker has locked. Returns it and the path of its keys."""
     for number in count():
         path = folder / f"{number}.values"
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -162,8 +181,7 @@ def _claim(folder: Path) -> tuple[int, Path]:
         except BlockingIOError:
             os.close(file)
             continue
-        # All of it is taken now: a full disk would end a process that writes to a mapped hole.
-        allocate(file, _SLOTS * 8)
+        allocate(file, _SLOTS * 8)  # in full: see rule 5
         keys = path.with_suffix(".keys")
         keys.touch(mode=0o600)
         return file, keys

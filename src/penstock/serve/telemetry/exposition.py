@@ -1,4 +1,4 @@
-"""Exposition: metrics as Prometheus reads them. Imported when they are first asked for: what it needs is heavy."""
+"""Exposition: formats metrics as Prometheus text. Imported at the first scrape: prometheus_client is slow to load."""
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
@@ -12,7 +12,7 @@ from penstock.serve.telemetry.metric_specs import FAMILIES, MetricSpec
 
 
 def expose(counts: Counts) -> bytes:
-    """The text of a scrape."""
+    """Format the body of a scrape response."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(counts))
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Histograms: what OpenTelemetry's metrics say of attempts, counted until a collector asks. Belongs to one thread."""
+"""Histograms: the OpenTelemetry GenAI histograms of attempts, accumulated from the start. Used by one thread."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -13,12 +13,12 @@ from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.spans import Address, Attribute, identity
 
 Attributes: TypeAlias = tuple[tuple[str, Attribute], ...]
-# What a series beyond these would tell is in none of them.
-_MOST = 2_000
+# Bounds the memory. Observations of further series are discarded.
+_MAX_SERIES = 2_000
 
 
 class Series(Struct):
-    """One series: how many were in each bucket, and the sum."""
+    """One series: the count of each bucket, and the sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(named.TIME_BOUNDS) + 1))
     total: float = 0.0
@@ -29,7 +29,7 @@ class Histograms:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._names = LabelValues()
+        self._label_values = LabelValues()
         self._series: dict[tuple[str, Attributes], Series] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Attributes, Series]]:
@@ -37,12 +37,12 @@ class Histograms:
             yield name, attributes, series
 
     def settled(self, call: Call, entry: Entry) -> None:
-        """A call is over."""
+        """Count the attempts of a settled call."""
         for attempt, tried in zip(call.attempts, entry.attempts, strict=True):
-            told = identity(entry, tried, self._address)
+            named_attributes = identity(entry, tried, self._address)
             answered = tried.outcome == "completed" or tried.first_event_ms is not None
-            told[named.REQUEST_MODEL] = self._names.of("model", tried.model, deserves=answered)
-            attributes = tuple(told.items())
+            named_attributes[named.REQUEST_MODEL] = self._label_values.of("model", tried.model, may_add=answered)
+            attributes = tuple(named_attributes.items())
             self._add(named.DURATION, attributes, attempt.seconds, named.TIME_BOUNDS)
             if entry.stream and attempt.first_event_s is not None:
                 self._add(named.FIRST_CHUNK, attributes, attempt.first_event_s, named.TIME_BOUNDS)
@@ -60,9 +60,9 @@ class Histograms:
         series.total += value
 
     def _of(self, name: str, attributes: Attributes) -> Series:
-        found = self._series.get((name, attributes))
-        if found is None:
-            found = Series()
-            if len(self._series) < _MOST:
-                self._series[name, attributes] = found
-        return found
+        series = self._series.get((name, attributes))
+        if series is None:
+            series = Series()
+            if len(self._series) < _MAX_SERIES:
+                self._series[name, attributes] = series
+        return series

@@ -1,8 +1,9 @@
-"""LabelValues: the values that labels may have. At most a hundred for each label; whatever else there is, is `other`.
+"""LabelValues: bounds the values of each metric label to a hundred. All further values are reported as `other`.
 
-Clients may ask for any model. So a name of theirs gets a value of its own only once somebody has answered to it, while
-there is room; names of the configuration have theirs beforehand. All workers of a gateway use the same names: they are
-lines of a file for each label, which whoever adds one holds alone.
+A client can send any model name, so unbounded labels would let a client exhaust memory and flood Prometheus. Names of
+the configuration are registered in advance. Any other name becomes a label value only after a provider has answered a
+call with it, and only while there is room. All workers of a gateway use the same values: there is one file per label
+with a value per line, and a worker locks the file to add one.
 """
 
 import fcntl
@@ -13,25 +14,25 @@ from pathlib import Path
 
 from penstock.serve.telemetry.counters import OTHER
 
-# One hundred, with `other`.
+# A hundred, together with `other`.
 MOST = 99
-_LONGEST = 100
+_MAX_CHARS = 100
 
 
 class LabelValues:
-    """The values of labels. Without a folder, those of this process alone."""
+    """The known values of each label. Without a folder they are private to this process."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._known: dict[str, set[str]] = {}
 
-    def expect(self, label: str, values: Iterable[str]) -> None:
-        """These will be asked for."""
+    def register(self, label: str, values: Iterable[str]) -> None:
+        """Add values that are known in advance, while there is room."""
         for value in values:
             self.of(label, value)
 
-    def of(self, label: str, value: str, *, deserves: bool = True) -> str:
-        """What to call a value. One that is new gets a name only if it deserves one."""
+    def of(self, label: str, value: str, *, may_add: bool = True) -> str:
+        """The label value for a name: the name itself if it is known or can be added, otherwise `other`."""
         known = self._known.setdefault(label, set())
         if value in known:
             return value
@@ -40,18 +41,18 @@ class LabelValues:
         value = _plain(value)
         if value in known:
             return value
-        if not deserves or len(known) >= MOST:
+        if not may_add or len(known) >= MOST:
             return OTHER
         if self._folder is None:
             known.add(value)
         else:
-            with suppress(OSError):  # the disk is full: it may get its name later
+            with suppress(OSError):  # the disk is full: a later call may add it
                 self._known[label] = known = _share(self._folder / f"{label}.names", value)
         return value if value in known else OTHER
 
 
 def _share(path: Path, value: str) -> set[str]:
-    """Put a value beside those that others have put there, if there is room; all of them."""
+    """Add a value to the file of a label, if there is room. Returns all values of the file."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(file, "r+b") as names:
         fcntl.flock(names, fcntl.LOCK_EX)
@@ -63,5 +64,5 @@ def _share(path: Path, value: str) -> set[str]:
 
 
 def _plain(value: str) -> str:
-    """On one line, not too long, and in any encoding."""
-    return "".join(character if character.isprintable() else "?" for character in value[:_LONGEST])
+    """Make a name safe for a label: printable characters only, truncated."""
+    return "".join(character if character.isprintable() else "?" for character in value[:_MAX_CHARS])

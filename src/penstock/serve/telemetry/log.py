@@ -1,12 +1,12 @@
 """Log: one line per call and per message, on standard error. Never content, never secrets.
 
-The fields are an allow-list. A line is JSON, or text for people. Lines are collected and written by a thread of their
-own every 50 ms: a line wakes no thread unless the log has been idle for a second, and a crash loses no more than the
-last of them. Nothing that holds up standard error (a terminal that is halted, a pipe that is full) holds up a stream:
-lines that find the queue full are dropped, and a line says how many.
+The fields are an allow-list. A line is JSON, or text for people. A separate thread writes the queued lines every 50 ms.
+A new line wakes that thread only if the log has been idle for a second, so logging costs the event loop no system call
+under load; a crash loses at most the lines of the last 50 ms. Standard error can block (a stopped terminal, a full
+pipe) without blocking a stream: lines that do not fit the bounded queue are dropped, and a later line reports how many.
 
-Several workers write to the same pipe or file. Up to PIPE_BUF bytes are written in one piece, so batches for a pipe are
-no longer than that and hold whole lines.
+Several workers write to the same pipe or file. The kernel writes up to PIPE_BUF bytes atomically, so batches for a pipe
+are no longer than that and contain whole lines; lines of different workers do not interleave.
 """
 
 import os
@@ -29,11 +29,11 @@ from penstock.gateway.calls.call import Call
 Level: TypeAlias = Literal["info", "warning", "error"]
 _LEVELS: dict[Outcome, Level] = {"truncated": "warning", "failed": "warning", "timed_out": "warning"}
 _BATCH_S = 0.05
-# The thread waits to be woken after so many batches without a line.
+# After so many empty batches the thread sleeps until a line wakes it.
 _IDLE_BATCHES = 20
-_MAX_WAITING = 10_000
+_MAX_QUEUED = 10_000
 _MAX_FILE_BATCH = 65_536
-# A client chooses the name of a model, and could send megabytes.
+# A client chooses the model name, and could send megabytes.
 _MAX_NAME = 200
 _CLOSE_S = 1.0
 
@@ -44,15 +44,15 @@ def is_pretty(setting: str, descriptor: int) -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Of which kind an error is and where it was raised, not in its own words: those may quote content or secrets."""
+    """The type of an error and where it was raised. Not its message, which may contain content or secrets."""
     places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)]
     return f"{type(error).__name__} at {' > '.join(places)}"
 
 
 def write_now(descriptor: int, message: str, level: Level = "info", *, pretty: bool) -> None:
-    """Write one line at once: for a process that has no `Log`, because it forks, or does not serve.
+    """Write one line at once: for a process without a `Log`, because it forks or does not serve.
 
-    Drops the line where the descriptor takes nothing for a second.
+    Drops the line if the descriptor is not writable within a second.
     """
     _, writable, _ = select.select([], [descriptor], [], _CLOSE_S)
     if writable:
@@ -60,18 +60,18 @@ def write_now(descriptor: int, message: str, level: Level = "info", *, pretty: b
 
 
 class Log:
-    """Writes lines to a file descriptor that may be slow. Not to a buffered stream: its lock would hold up the exit.
+    """Writes lines to a file descriptor that may block. A buffered stream's lock could block the exit of the process.
 
-    All methods but `close` may be called from any thread.
+    All methods except `close` are thread-safe.
     """
 
     def __init__(self, descriptor: int, *, pretty: bool, enabled: bool = True) -> None:
         self._descriptor = descriptor
         self._pretty = pretty
         self.enabled = enabled
-        """Whether there is a line for each call."""
+        """Whether each call is logged."""
         self._max_batch = _MAX_FILE_BATCH if stat.S_ISREG(os.fstat(descriptor).st_mode) else select.PIPE_BUF
-        self._waiting: deque[bytes] = deque()
+        self._queue: deque[bytes] = deque()
         self._dropped = 0
         self._idle = False
         self._wake = threading.Event()
@@ -80,44 +80,44 @@ class Log:
         self._thread.start()
 
     def call(self, call: Call, entry: Entry, client: str) -> None:
-        """One line for a call that is over, where such lines are wanted. `client` is the address of its client."""
+        """Log a settled call. `client` is the client's address. The caller checks `enabled`."""
         fields = _fields(call, entry, client)
         self._put(_pretty_line(fields) if self._pretty else _json_line(fields))
 
-    def say(self, message: str, level: Level = "info") -> None:
-        """One line about the gateway itself."""
+    def write(self, message: str, level: Level = "info") -> None:
+        """Log a message about the gateway itself."""
         self._put(_message(message, level, pretty=self._pretty))
 
     def warning(self, message: str) -> None:
-        """One line about something that does not work as it should."""
-        self.say(message, "warning")
+        """Log a message about something that does not work."""
+        self.write(message, "warning")
 
     def close(self) -> None:
-        """Write what is waiting, within a second."""
+        """Write the queued lines, for at most a second."""
         self._closing.set()
         self._wake.set()
         self._thread.join(timeout=_CLOSE_S)
 
     def _put(self, line: bytes) -> None:
-        if len(self._waiting) >= _MAX_WAITING:
+        if len(self._queue) >= _MAX_QUEUED:
             self._dropped += 1
             return
-        self._waiting.append(line)
+        self._queue.append(line)
         if self._idle:
             self._wake.set()
 
     def _run(self) -> None:
-        missing = told = idle_batches = 0
+        missing = reported = idle_batches = 0
         while True:
             self._closing.wait(_BATCH_S)
-            closing = self._closing.is_set()  # what is queued after that may be lost
-            lines = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            missing += self._write(lines) + self._dropped - told
-            told = self._dropped
+            closing = self._closing.is_set()  # lines that are queued later may be lost
+            lines = [self._queue.popleft() for _ in range(len(self._queue))]
+            missing += self._write_lines(lines) + self._dropped - reported
+            reported = self._dropped
             if missing and lines:
-                words = f"{missing} lines of the log were dropped: standard error did not take them in time"
-                missing *= self._write([_message(words, "warning", pretty=self._pretty)])
-            if closing and not self._waiting:
+                message = f"{missing} lines of the log were dropped: standard error did not accept them in time"
+                missing *= self._write_lines([_message(message, "warning", pretty=self._pretty)])
+            if closing and not self._queue:
                 return
             idle_batches = 0 if lines else idle_batches + 1
             if idle_batches == _IDLE_BATCHES:
@@ -125,15 +125,19 @@ class Log:
                 idle_batches = 0
 
     def _sleep(self) -> None:
-        """Wait for the next line. Who queues one looks at `_idle` afterwards, so that none is overlooked."""
+        """Wait for the next line.
+
+        No wake-up is missed: `_put` appends a line before it reads `_idle`; this sets `_idle` before
+        it reads the queue.
+        """
         self._wake.clear()
         self._idle = True
-        if not self._waiting and not self._closing.is_set():
+        if not self._queue and not self._closing.is_set():
             self._wake.wait()
         self._idle = False
 
-    def _write(self, lines: list[bytes]) -> int:
-        """Write lines; returns how many could not be written."""
+    def _write_lines(self, lines: list[bytes]) -> int:
+        """Write lines. Returns how many could not be written."""
         lost = 0
         for batch in _batches(lines, self._max_batch):
             rest = memoryview(b"".join(batch))
@@ -149,7 +153,7 @@ class Log:
 
 
 def _batches(lines: list[bytes], most: int) -> Iterator[list[bytes]]:
-    """Lines, in order, so many at a time as fit. A longer line is one by itself."""
+    """Group lines into batches of at most `most` bytes, in order. A longer line is a batch of its own."""
     batch: list[bytes] = []
     size = 0
     for line in lines:

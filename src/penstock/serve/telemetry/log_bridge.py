@@ -1,7 +1,7 @@
-"""Sends to the log what Python and other packages would print on standard error themselves, so that it is one format.
+"""Sends to the log what Python and other packages would print on standard error, so that all output has one format.
 
-That is what the event loop reports (an exception in a callback or a task), threads that end by an exception, exceptions
-that Python cannot raise, warnings, and what packages write with `logging` at the level of a warning or above.
+These are exceptions that the event loop reports (of a callback or a task), uncaught exceptions of threads, exceptions
+that Python cannot raise (`sys.unraisablehook`), warnings, and `logging` records of level WARNING or above.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from penstock.serve.telemetry.log import Level, Log, where
 
 
 def divert(log: Log, loop: asyncio.AbstractEventLoop) -> None:
-    """Send all that to a log, from now on, in this process."""
+    """Install the handlers in this process."""
 
     def in_loop(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        log.say(_joined(context.get("message") or "an error in the event loop", error), "error")
+        log.write(_joined(context.get("message") or "an error in the event loop", error), "error")
 
     def in_thread(args: threading.ExceptHookArgs) -> None:
         name = args.thread.name if args.thread is not None else "a thread"
-        log.say(_joined(f"the thread {name} has failed", args.exc_value), "error")
+        log.write(_joined(f"the thread {name} has failed", args.exc_value), "error")
 
     def unraisable(args: "sys.UnraisableHookArgs") -> None:
-        log.say(_joined(args.err_msg or "an exception was ignored", args.exc_value), "error")
+        log.write(_joined(args.err_msg or "an exception was ignored", args.exc_value), "error")
 
     loop.set_exception_handler(in_loop)
     threading.excepthook = in_thread
@@ -42,7 +42,7 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         level: Level = "error" if record.levelno >= logging.ERROR else "warning"
-        self._log.say(_joined(f"{record.name}: {record.getMessage()}", error), level)
+        self._log.write(_joined(f"{record.name}: {record.getMessage()}", error), level)
 
 
 def _joined(message: str, error: BaseException | None) -> str:

@@ -1,7 +1,7 @@
-"""Families: every metric that Penstock tells, with its labels and what it means. Docs and dashboard are held to this.
+"""MetricSpecs: every Prometheus metric family that Penstock reports, with its labels and help text.
 
-Counters and histograms only ever grow, over the whole life of a gateway, whichever of its workers come and go. Gauges
-are asked of the workers that are there.
+Tests compare docs/metrics.md and the dashboard with this table. Counters and histograms never go down while the gateway
+runs, even if workers are restarted. Gauges are requested from the live workers at each scrape.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,16 @@ from penstock.gateway.relay.event_gaps import BOUNDS
 
 Kind: TypeAlias = Literal["counter", "histogram", "sum", "least"]
 
-_WAITS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
-_MOMENTS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-_LAGS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+# Bucket bounds in seconds: for providers' answers, for the gateway's own work, and for the lag of the event loop.
+_ANSWER_BOUNDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
+_WORK_BOUNDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+_LAG_BOUNDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
 class MetricSpec(Struct, frozen=True, kw_only=True):
-    """One metric. A gauge is the `sum` of what the workers say, or the `least`.
+    """One metric family. The kinds `sum` and `least` are gauges: the sum or the minimum of the workers' values.
 
-    `unit` is what one of it is kept as: a counter of money is kept in whole nanodollars, so that nothing is rounded.
+    `unit` converts the stored number into the reported one. Cost is stored in whole nanodollars: sums are exact.
     """
 
     name: str
@@ -33,7 +34,7 @@ class MetricSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def width(self) -> int:
-        """How many numbers one series has: for a histogram, its buckets, the one beyond them, and the sum."""
+        """How many numbers a series has: one, or for a histogram its buckets, the `+Inf` bucket and the sum."""
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
 
 
@@ -51,49 +52,57 @@ def _gauge(name: str, help: str, *labels: str, kind: Kind = "sum") -> MetricSpec
 
 REQUESTS = _counter(
     "requests",
-    "Calls that are over, by the name that was asked for and by who answered last.",
+    "Settled calls, by requested model (route) and by the provider and model of the last attempt.",
     *("route", "model", "provider", "status_class", "outcome"),
 )
-STREAMS_OPEN = _gauge("streams_open", "Streamed calls that are under way.")
+STREAMS_OPEN = _gauge("streams_open", "Streamed calls in progress.")
 FIRST_CHUNK = _histogram(
-    "time_to_first_chunk", "From a whole request to the first chunk of its stream.", _WAITS, "provider"
+    "time_to_first_chunk",
+    "Time from the complete request to the first chunk of its stream.",
+    _ANSWER_BOUNDS,
+    "provider",
 )
 CHUNK_GAP = _histogram(
-    "chunk_gap", "Between two reads of events, while the client did not hold the provider up.", BOUNDS, "provider"
+    "chunk_gap",
+    "Time between two reads of events, without the time in which a slow client paused the provider.",
+    BOUNDS,
+    "provider",
 )
 OVERHEAD = _histogram(
     "gateway_overhead",
-    "From a whole request to its first attempt: reading it, limits, the choice of a target.",
-    _MOMENTS,
+    "Time from the complete request to its first attempt: parsing, limits, the choice of a target.",
+    _WORK_BOUNDS,
 )
-ATTEMPTS = _counter("upstream_attempts", "Tries at one provider, by how each ended.", "provider", "result")
-FALLBACKS = _counter("fallbacks", "Tries beyond the first of their calls.", "route")
-STREAM_END = _counter("stream_end", "Streams that had begun, by how they ended.", "reason")
-TOKENS = _counter("tokens", "Tokens, by whose count they are.", "provider", "model", "direction", "estimated")
-COST = _counter("cost_usd", "What calls cost, as far as prices are known.", "provider", "model", unit=1e-9)
-LEDGER_QUEUE = _gauge("ledger_queue", "Calls that are over, and not in the book yet.")
-LEDGER_SPOOLED = _gauge("ledger_spooled", "Those that wait because the book cannot be written.")
-LEDGER_COMMIT = _histogram("ledger_commit", "To write entries into the book, many at a time.", _MOMENTS)
-BUDGET = _gauge("budget_remaining_ratio", "What is left of a key's budget, from 1 to 0.", "key", kind="least")
+ATTEMPTS = _counter("upstream_attempts", "Attempts at a provider, by result.", "provider", "result")
+FALLBACKS = _counter("fallbacks", "Attempts after the first attempt of their call.", "route")
+STREAM_END = _counter("stream_end", "Streams that had started, by the reason of their end.", "reason")
+TOKENS = _counter(
+    "tokens", "Tokens, reported by the provider or estimated.", "provider", "model", "direction", "estimated"
+)
+COST = _counter("cost_usd", "Cost of calls in US dollars, as far as prices are known.", "provider", "model", unit=1e-9)
+LEDGER_QUEUE = _gauge("ledger_queue", "Settled calls that are not yet written to the ledger.")
+LEDGER_SPOOLED = _gauge("ledger_spooled", "Settled calls that wait because the ledger cannot be written.")
+LEDGER_COMMIT = _histogram("ledger_commit", "Time to write a batch of entries to the ledger.", _WORK_BOUNDS)
+BUDGET = _gauge("budget_remaining_ratio", "Remaining part of a key's budget, from 1 to 0.", "key", kind="least")
 LIMITS_STORE_UP = _gauge(
     "limits_store_up",
-    "1 while the store answers through which processes share keys' limits, 0 while each goes by its own share of them.",
+    "1 while the store for shared limits responds, 0 while a process uses its own share of the limits.",
     "store",
     kind="least",
 )
 LIMITS_STORE_CHANGES = _counter(
-    "limits_store_changes", "Times that a worker found this store down, or up again.", "store", "to"
+    "limits_store_changes", "Times that a worker found the store for shared limits down, or up again.", "store", "to"
 )
-LOOP_LAG = _histogram("loop_lag", "How late the event loop was, looked at once a second.", _LAGS)
-REPAIRS = _counter("repairs", "Defects of providers' streams that were repaired.", "provider", "code")
-NOTICES = _counter("notices", "Harmless habits met in providers' streams.", "provider", "code")
+LOOP_LAG = _histogram("loop_lag", "Delay of a timer of the event loop, measured once a second.", _LAG_BOUNDS)
+REPAIRS = _counter("repairs", "Repaired defects in providers' streams.", "provider", "code")
+NOTICES = _counter("notices", "Harmless deviations in providers' streams.", "provider", "code")
 LOSSES = _counter(
     "losses",
-    "What translations between the client's API and the provider's dropped or approximated.",
+    "Fields that a translation between the client's API and the provider's dropped or approximated.",
     "provider",
     "code",
 )
-DROPPED = _counter("telemetry_dropped", "Spans that no collector took.")
+DROPPED = _counter("telemetry_dropped", "Spans that were not exported.")
 
 FAMILIES: tuple[MetricSpec, ...] = (
     REQUESTS,

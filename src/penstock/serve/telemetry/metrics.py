@@ -1,8 +1,20 @@
-"""Metrics: what a gateway has done and how it is, for Prometheus. Told once for each call, when it is over.
+"""Metrics: counts settled calls and reports metrics to Prometheus, for all workers of a gateway.
 
-Calls that end one soon after another are counted together: within a tenth of a second, and before anything is told.
-Counters lie where they outlive a worker (`tally.py`), and gauges are asked of the workers that are there
-(`siblings.py`): a scrape of any worker tells of all of them.
+A call is counted once, after it has been settled; nothing here runs while it streams. Counters and histograms are in
+memory that outlives a worker (`counters.py`). Gauges are requested from the live workers (`workers/peers.py`). So a
+scrape of any worker reports all workers.
+
+Why calls are counted in batches. Counting a call means about ten dictionary lookups by label values, on the event loop
+that also relays streams. Settled calls therefore wait up to 0.1 s (`_BATCH_S`), or until `_MAX_BATCH` of them wait, and
+are counted together. Every reader of metrics counts the waiting calls first, so a scrape is always complete. The price:
+`kill -9` can lose the metrics of at most one batch; the ledger does not depend on them.
+
+Why there are two ways to count. Nearly all calls are alike: one attempt, streamed, completed, with usage reported by
+the provider and without repairs. Calls of a batch that are alike in everything that selects a series are summed first
+and added to slots that are cached per (model, provider, cost known), see `_CounterSlots`. Every other call takes
+`_count_any`. Both count the same: the conditions of `_common_slots` are exactly those under which `_count_any` would
+use these series and no others (`test_the_most_usual_call_is_counted_as_any_other`). The cache is bounded, because only
+names that are label values of their own are cached, and slots never move (`counters.py`, rule 4).
 """
 
 import asyncio
@@ -22,22 +34,22 @@ from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs as families
-from penstock.serve.telemetry.counters import LOST, OTHER, Counts, Labels, SharedCounters, read_all, total
+from penstock.serve.telemetry.counters import LOST_SLOT, OTHER, Counts, Labels, SharedCounters, read_all, total
 from penstock.serve.telemetry.label_values import MOST, LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
 from penstock.serve.workers.peers import WorkerPeers
 
-# How a worker is: by gauge, the labels of each series and its value.
+# The state of one worker: by gauge, the label values of each series and its value.
 Gauges: TypeAlias = Mapping[MetricSpec, Mapping[Labels, float]]
-_Told: TypeAlias = dict[str, list[tuple[Labels, float]]]
+_GaugeSeries: TypeAlias = dict[str, list[tuple[Labels, float]]]
 
-# The text format, in the version that every Prometheus reads.
+# The text format 0.0.4, which every version of Prometheus reads.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_LOOK_S = 1.0
-# Calls that are over are counted together: so many of them, or those of so many seconds. `kill -9` may take as many.
-_MOST_WAITING = 64
-_GATHER_S = 0.1
-# How a stream ended, by the ending of its call; where a code says more, by that.
+_LAG_INTERVAL_S = 1.0
+# A batch of settled calls is counted when it has so many calls, or after so many seconds.
+_MAX_BATCH = 64
+_BATCH_S = 0.1
+# The label `reason` of a stream's end: by error code if it is listed, otherwise by the outcome of the call.
 _REASONS = {"completed": "done", "cancelled": "client_gone", "timed_out": "idle", "truncated": "truncated"}
 _REASONS_BY_CODE = {
     "client_gone": "client_gone",
@@ -50,7 +62,7 @@ _ALL_REASONS = {*_REASONS.values(), *_REASONS_BY_CODE.values(), "failed"}
 
 
 class _CounterSlots(NamedTuple):
-    """Where the most usual call to one model of one provider is counted."""
+    """The slots of all series in which a common call (see the top) to one model of one provider is counted."""
 
     requests: int
     attempts: int
@@ -64,75 +76,77 @@ class _CounterSlots(NamedTuple):
 
 
 class Metrics:
-    """The metrics of one worker, and through it those of its gateway. Belongs to the event loop.
+    """Counts the calls of one worker and reports the metrics of all workers. Used by the event loop's thread.
 
-    `folder` is where the workers of a gateway meet; None where there is only one.
+    `folder` is the directory that the workers of a gateway share, or None if there is only one worker.
     """
 
     def __init__(self, gauges: Callable[[], Gauges], folder: Path | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._gauges = gauges
         self._folder = folder
-        self.tally = SharedCounters(folder)
-        self._names = LabelValues(folder)
-        self._places: dict[tuple[tuple[str, str, str], bool], _CounterSlots] = {}
-        self.siblings: WorkerPeers | None = None
+        self.counters = SharedCounters(folder)
+        self._label_values = LabelValues(folder)
+        self._common: dict[tuple[tuple[str, str, str], bool], _CounterSlots] = {}
+        self.peers: WorkerPeers | None = None
         self._answering: set[asyncio.Task[None]] = set()
-        self._waiting: list[tuple[Call, Entry]] = []
-        self._gathering: asyncio.TimerHandle | None = None
-        self._looking: asyncio.TimerHandle | None = None
-        self._look_at = 0.0
-        self._begin()
+        self._settled: list[tuple[Call, Entry]] = []
+        self._batch_timer: asyncio.TimerHandle | None = None
+        self._lag_timer: asyncio.TimerHandle | None = None
+        self._lag_due = 0.0
+        self._create_known()
 
     def use(self, config: Config) -> None:
-        """Know the names of this configuration."""
+        """Register the routes, providers and models of a configuration as label values."""
         targets = [target for route in config.routes.values() for target in route.targets if not route.is_pattern]
-        self._names.expect("route", config.models())
-        self._names.expect("provider", [target.provider.name for target in targets])
-        self._names.expect("provider", config.providers)
-        self._names.expect("model", [target.model for target in targets])
-        self._names.expect("model", [model for provider in config.providers.values() for model in provider.models])
+        self._label_values.register("route", config.models())
+        self._label_values.register("provider", [target.provider.name for target in targets])
+        self._label_values.register("provider", config.providers)
+        self._label_values.register("model", [target.model for target in targets])
+        self._label_values.register(
+            "model", [model for provider in config.providers.values() for model in provider.models]
+        )
 
     def start(self) -> None:
-        """Look at the loop now and then."""
-        self._look_at = self._loop.time() + _LOOK_S
-        self._looking = self._loop.call_at(self._look_at, self._look)
+        """Start to measure the lag of the event loop, once a second."""
+        self._lag_due = self._loop.time() + _LAG_INTERVAL_S
+        self._lag_timer = self._loop.call_at(self._lag_due, self._measure_lag)
 
     def close(self) -> None:
-        """Look no more; all that is over is counted."""
-        if self._looking is not None:
-            self._looking.cancel()
-        if self._gathering is not None:
-            self._gathering.cancel()
-        self._catch_up()
+        """Count the calls that wait, and stop the timers."""
+        if self._lag_timer is not None:
+            self._lag_timer.cancel()
+        if self._batch_timer is not None:
+            self._batch_timer.cancel()
+        self._on_batch_timer()
 
-    # What is counted.
+    # Counting.
 
-    def _begin(self) -> None:
-        """Begin the series that are known beforehand: in one that appears with its first count, nobody sees a rise."""
+    def _create_known(self) -> None:
+        """Create the series that are known in advance, at zero: `rate()` misses the first count of a new series."""
         for family in FAMILIES:
             if not family.labels and family.kind in ("counter", "histogram"):
-                self.tally.begin(family)
+                self.counters.create(family)
         for reason in sorted(_ALL_REASONS):
-            self.tally.begin(families.STREAM_END, (reason,))
+            self.counters.create(families.STREAM_END, (reason,))
 
     def settled(self, call: Call, entry: Entry) -> None:
-        """A call is over. It is counted soon."""
-        self._waiting.append((call, entry))
-        if self._gathering is None:
-            self._gathering = self._loop.call_later(_GATHER_S, self._catch_up)
-        elif len(self._waiting) >= _MOST_WAITING:
+        """Count a settled call, with the next batch."""
+        self._settled.append((call, entry))
+        if self._batch_timer is None:
+            self._batch_timer = self._loop.call_later(_BATCH_S, self._on_batch_timer)
+        elif len(self._settled) >= _MAX_BATCH:
             self._count_all()
 
-    def _catch_up(self) -> None:
-        self._gathering = None
+    def _on_batch_timer(self) -> None:
+        self._batch_timer = None
         self._count_all()
 
     def _count_all(self) -> None:
-        """Count the calls that wait for it."""
-        waiting, self._waiting = self._waiting, []
+        """Count the calls that wait. Groups those that count in the same series."""
+        batch, self._settled = self._settled, []
         alike: defaultdict[tuple[object, ...], list[tuple[Call, Entry]]] = defaultdict(list)
-        for settled in waiting:
+        for settled in batch:
             call, entry = settled
             attempts = entry.attempts
             if len(attempts) != 1 or call.repairs or call.losses:
@@ -152,96 +166,96 @@ class Metrics:
             )
             alike[kind].append(settled)
         for calls in alike.values():
-            places = self._usual_places(calls[0][1])
-            if places is not None:
-                self._count_usual(places, calls)
+            slots = self._common_slots(calls[0][1])
+            if slots is not None:
+                self._count_common(slots, calls)
             else:
                 for call, entry in calls:
                     self._count_any(call, entry)
 
     def _count_any(self, call: Call, entry: Entry) -> None:
-        """Count a call, whatever became of it."""
-        observe = self.tally.observe
+        """Count any call."""
+        observe = self.counters.observe
         provider = self._count(entry)
         for tried in call.attempts:
-            name = self._names.of("provider", tried.provider)
+            name = self._label_values.of("provider", tried.provider)
             for code, count in tried.repairs.items():
                 family = families.REPAIRS if level_of(code) == "repair" else families.NOTICES
-                self.tally.add(family, (name, code), count)
+                self.counters.add(family, (name, code), count)
             if any(tried.gaps.counts):
-                self.tally.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
+                self.counters.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
         for code, count in entry.losses.items():
-            self.tally.add(families.LOSSES, (provider, code), count)
+            self.counters.add(families.LOSSES, (provider, code), count)
         if call.overhead_s is not None:
             observe(families.OVERHEAD, (), call.overhead_s)
         if entry.stream and call.first_event_s is not None:
             observe(families.FIRST_CHUNK, (provider,), call.first_event_s)
             reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
-            self.tally.add(families.STREAM_END, (reason,))
+            self.counters.add(families.STREAM_END, (reason,))
 
-    def _usual_places(self, entry: Entry) -> "_CounterSlots | None":
-        """Where a call is counted that is the most usual one: a stream that its first provider completed and billed."""
+    def _common_slots(self, entry: Entry) -> "_CounterSlots | None":
+        """The slots of a common call: a stream that its first provider completed, with usage. None for others."""
         (attempt,) = entry.attempts
         if entry.outcome != "completed" or not entry.stream:
             return None
         if attempt.measure != "reported" or entry.first_event_ms is None or entry.status != 200:
             return None
         names = (entry.model, attempt.provider, attempt.model)
-        costs = bool(attempt.cost)
-        places = self._places.get((names, costs))
-        if places is None and self._told_as(entry) == names:  # so there are no more than there are names
-            places = self._place(*names, costs=costs)
-            if LOST not in places:
-                self._places[names, costs] = places
-        return places
+        has_cost = bool(attempt.cost)
+        slots = self._common.get((names, has_cost))
+        if slots is None and self._labels_of(entry) == names:  # which bounds the cache by the number of label values
+            slots = self._find_slots(*names, has_cost=has_cost)
+            if LOST_SLOT not in slots:
+                self._common[names, has_cost] = slots
+        return slots
 
-    def _told_as(self, entry: Entry) -> tuple[str, str, str]:
-        """What the model that was asked for, and who answered, are called."""
+    def _labels_of(self, entry: Entry) -> tuple[str, str, str]:
+        """The label values of the requested model and of the provider and model that answered."""
         attempt = entry.attempts[-1]
-        names = self._names
-        return names.of("route", entry.model), names.of("provider", attempt.provider), names.of("model", attempt.model)
+        of = self._label_values.of
+        return of("route", entry.model), of("provider", attempt.provider), of("model", attempt.model)
 
-    def _place(self, route: str, provider: str, model: str, *, costs: bool) -> "_CounterSlots":
-        place = self.tally.place
+    def _find_slots(self, route: str, provider: str, model: str, *, has_cost: bool) -> "_CounterSlots":
+        slot = self.counters.slot
         return _CounterSlots(
-            requests=place(families.REQUESTS, (route, model, provider, "2xx", "completed")),
-            attempts=place(families.ATTEMPTS, (provider, "completed")),
-            input=place(families.TOKENS, (provider, model, "input", "false")),
-            output=place(families.TOKENS, (provider, model, "output", "false")),
-            cost=place(families.COST, (provider, model)) if costs else None,
-            gaps=place(families.CHUNK_GAP, (provider,)),
-            first=place(families.FIRST_CHUNK, (provider,)),
-            overhead=place(families.OVERHEAD, ()),
-            end=place(families.STREAM_END, (_REASONS["completed"],)),
+            requests=slot(families.REQUESTS, (route, model, provider, "2xx", "completed")),
+            attempts=slot(families.ATTEMPTS, (provider, "completed")),
+            input=slot(families.TOKENS, (provider, model, "input", "false")),
+            output=slot(families.TOKENS, (provider, model, "output", "false")),
+            cost=slot(families.COST, (provider, model)) if has_cost else None,
+            gaps=slot(families.CHUNK_GAP, (provider,)),
+            first=slot(families.FIRST_CHUNK, (provider,)),
+            overhead=slot(families.OVERHEAD, ()),
+            end=slot(families.STREAM_END, (_REASONS["completed"],)),
         )
 
-    def _count_usual(self, places: "_CounterSlots", calls: list[tuple[Call, Entry]]) -> None:
-        """The same as what `_count_any` counts of each of them."""
-        tally, values = self.tally, self.tally.values
+    def _count_common(self, slots: "_CounterSlots", calls: list[tuple[Call, Entry]]) -> None:
+        """Count calls that are alike. The result is the same as of `_count_any` for each of them."""
+        counters, values = self.counters, self.counters.values
         input, output, cost, gaps_s, first_s, overhead_s, *gaps = zip(*starmap(_figures, calls), strict=True)
-        for place in (places.requests, places.attempts, places.end):
-            values[place] += len(calls)
-        values[places.input] += sum(input)
-        values[places.output] += sum(output)
-        if places.cost is not None:
-            values[places.cost] += sum(cost)
-        tally.merge_at(places.gaps, list(map(sum, gaps)), sum(gaps_s))
-        tally.observe_at(places.first, families.FIRST_CHUNK.bounds, first_s)
-        tally.observe_at(places.overhead, families.OVERHEAD.bounds, overhead_s)
+        for slot in (slots.requests, slots.attempts, slots.end):
+            values[slot] += len(calls)
+        values[slots.input] += sum(input)
+        values[slots.output] += sum(output)
+        if slots.cost is not None:
+            values[slots.cost] += sum(cost)
+        counters.merge_at(slots.gaps, list(map(sum, gaps)), sum(gaps_s))
+        counters.observe_at(slots.first, families.FIRST_CHUNK.bounds, first_s)
+        counters.observe_at(slots.overhead, families.OVERHEAD.bounds, overhead_s)
 
     def orphaned(self, entry: Entry) -> None:
-        """A call was left open by a worker that died."""
+        """Count a call that a worker left open when it died, as the ledger has settled it."""
         self._count(entry)
 
     def _count(self, entry: Entry) -> str:
-        """What an entry alone tells; the provider that answered last."""
-        add = self.tally.add
+        """Count what a ledger entry contains. Returns the label value of the last provider."""
+        add = self.counters.add
         answered = entry.outcome == "completed" or entry.first_event_ms is not None
-        route = self._names.of("route", entry.model, deserves=answered)
+        route = self._label_values.of("route", entry.model, may_add=answered)
         provider = model = ""
         for attempt in entry.attempts:
-            provider = self._names.of("provider", attempt.provider)
-            model = self._names.of("model", attempt.model, deserves=answered)
+            provider = self._label_values.of("provider", attempt.provider)
+            model = self._label_values.of("model", attempt.model, may_add=answered)
             add(families.ATTEMPTS, (provider, attempt.outcome))
             estimated = "true" if attempt.measure == "estimated" else "false"
             if attempt.tokens.input:
@@ -256,69 +270,69 @@ class Metrics:
         return provider
 
     def committed(self, seconds: float) -> None:
-        """The book has taken entries."""
-        self.tally.observe(families.LEDGER_COMMIT, (), seconds)
+        """Count one commit of the ledger, which took so long."""
+        self.counters.observe(families.LEDGER_COMMIT, (), seconds)
 
     def limits_store(self, store: str) -> None:
-        """Keys' limits are shared through this store."""
+        """Create the series of a store through which limits are shared."""
         for to in ("down", "up"):
-            self.tally.begin(families.LIMITS_STORE_CHANGES, (store, to))
+            self.counters.create(families.LIMITS_STORE_CHANGES, (store, to))
 
     def limits_store_changed(self, store: str, up: bool) -> None:
-        """The store does not answer any more, or does again."""
-        self.tally.add(families.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
+        """Count a change of the store's availability."""
+        self.counters.add(families.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
 
     def dropped(self, spans: int) -> None:
-        """No collector took these."""
-        self.tally.add(families.DROPPED, (), spans)
+        """Count spans that were not exported."""
+        self.counters.add(families.DROPPED, (), spans)
 
-    def _look(self) -> None:
+    def _measure_lag(self) -> None:
         now = self._loop.time()
-        self.tally.observe(families.LOOP_LAG, (), max(0.0, now - self._look_at))
-        self._look_at = now + _LOOK_S
-        self._looking = self._loop.call_at(self._look_at, self._look)
+        self.counters.observe(families.LOOP_LAG, (), max(0.0, now - self._lag_due))
+        self._lag_due = now + _LAG_INTERVAL_S
+        self._lag_timer = self._loop.call_at(self._lag_due, self._measure_lag)
 
-    # What is told.
+    # Reporting.
 
     async def text(self) -> bytes:
-        """What Prometheus is told, of all workers of this gateway."""
-        told = [self._told()]
-        if self.siblings is not None:
-            for answer in await self.siblings.ask("GET", "/gauges"):
-                with suppress(msgspec.MsgspecError):  # not a worker's
-                    told.append(_decode(answer))
-        return await self._loop.run_in_executor(None, self._text, self.tally.counts(), told)
+        """The metrics of all workers in the text format of Prometheus."""
+        gauges = [self._gauge_series()]
+        if self.peers is not None:
+            for answer in await self.peers.ask("GET", "/gauges"):
+                with suppress(msgspec.MsgspecError):  # not from a worker of this version
+                    gauges.append(_decode(answer))
+        return await self._loop.run_in_executor(None, self._text, self.counters.counts(), gauges)
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer a scrape."""
+        """Respond to a scrape."""
         task = self._loop.create_task(self._answer(exchange))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
     def handle_gauges(self, exchange: Exchange) -> None:
-        """Answer a sibling: only the gauges. Counters it finds by itself."""
-        respond_json(exchange, 200, self._told())
+        """Respond to another worker with this worker's gauges. It reads the counters from the shared folder."""
+        respond_json(exchange, 200, self._gauge_series())
 
     async def _answer(self, exchange: Exchange) -> None:
         try:
             status, text = 200, await self.text()
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever scrapes is answered
-            status, text = 500, f"the metrics cannot be told: {type(error).__name__}\n".encode()
+        except Exception as error:  # noqa: BLE001 - the scrape must get a response
+            status, text = 500, f"the metrics cannot be collected: {type(error).__name__}\n".encode()
         exchange.respond(status, {"content-type": CONTENT_TYPE}, text)
 
-    def _told(self) -> _Told:
-        self._count_all()  # whoever asks for the gauges reads the counters next
+    def _gauge_series(self) -> _GaugeSeries:
+        self._count_all()  # the worker that requests the gauges reads the counters next
         return {family.name: list(series.items()) for family, series in self._gauges().items()}
 
-    def _text(self, own: Counts, told: list[_Told]) -> bytes:
+    def _text(self, own: Counts, gauges: list[_GaugeSeries]) -> bytes:
         from penstock.serve.telemetry.exposition import expose  # noqa: PLC0415 - heavy, and needed only here
 
         counts = own if self._folder is None else total(read_all(self._folder))
-        return expose(counts | _together(told))
+        return expose(counts | _merge_gauges(gauges))
 
 
 def _figures(call: Call, entry: Entry) -> tuple[float, ...]:
-    """What is counted of a usual call: tokens and cost, times, and the gaps of its only attempt by their bounds."""
+    """The numbers of a common call: tokens, cost, times, and the bucket counts of the gaps of its only attempt."""
     attempt, gaps = entry.attempts[0], call.attempts[0].gaps
     tokens = attempt.tokens
     return (
@@ -336,15 +350,15 @@ def _status_class(status: int) -> str:
     return f"{status // 100}xx" if status else ""
 
 
-def _decode(answer: bytes) -> _Told:
-    return msgspec.json.decode(answer, type=_Told)
+def _decode(answer: bytes) -> _GaugeSeries:
+    return msgspec.json.decode(answer, type=_GaugeSeries)
 
 
-def _together(told: list[_Told]) -> Counts:
-    """The gauges of all workers: sums, or the least of what they say."""
+def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
+    """The gauges of all workers together: the sum or the minimum, by the kind of the gauge."""
     gauges: Counts = {}
-    for each in told:
-        for name, series in each.items():
+    for worker in workers:
+        for name, series in worker.items():
             for labels, value in series:
                 before = gauges.get((name, labels))
                 if before is None:
@@ -356,9 +370,9 @@ def _together(told: list[_Told]) -> Counts:
 
 
 def bounded(ratios: Mapping[str, float]) -> dict[Labels, float]:
-    """A value for each key; what is beyond a hundred is told by the least of it."""
-    found: dict[Labels, float] = {}
+    """One value per key, for at most a hundred keys. The minimum of all others is reported as `other`."""
+    result: dict[Labels, float] = {}
     for number, (key, ratio) in enumerate(ratios.items()):
         label = (key,) if number < MOST else (OTHER,)
-        found[label] = min(ratio, found.get(label, ratio))
-    return found
+        result[label] = min(ratio, result.get(label, ratio))
+    return result

@@ -1,7 +1,7 @@
-"""Conventions: the names that OpenTelemetry has for calls of language models, as constants of ours.
+"""OtelNames: attribute and metric names of the OpenTelemetry semantic conventions for generative AI, as constants.
 
-They are *in development*: they may change, and stand here alone so that they change in one place. What a gateway knows
-and they have no name for begins with `penstock.`.
+The conventions have the status *development* and may change, so all names are in this module and only here. Attributes
+that the conventions do not define have the prefix `penstock.`.
 """
 
 from penstock.core.dialects.registry import DIALECTS
@@ -33,11 +33,11 @@ SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 TOKEN_TYPE = "gen_ai.token.type"
 
-# Content, which is told only where somebody has asked for it.
+# Content; exported only if `[telemetry] content` is set.
 INPUT_MESSAGES = "gen_ai.input.messages"
 OUTPUT_MESSAGES = "gen_ai.output.messages"
 
-# The fields of a request that say how to answer, and what each is called.
+# Sampling parameters of a request, and the attribute of each.
 PARAMETERS = {
     "max_tokens": "gen_ai.request.max_tokens",
     "max_completion_tokens": "gen_ai.request.max_tokens",
@@ -49,7 +49,7 @@ PARAMETERS = {
     "frequency_penalty": "gen_ai.request.frequency_penalty",
     "presence_penalty": "gen_ai.request.presence_penalty",
 }
-# What they call a provider, where it is not what we do.
+# Provider names of the conventions, where they differ from ours.
 PROVIDERS = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -70,13 +70,13 @@ TIME_BOUNDS = tuple(round(0.01 * 2**power, 2) for power in range(14))
 TOKEN_BOUNDS = tuple(float(4**power) for power in range(14))
 UNITS = {DURATION: "s", FIRST_CHUNK: "s", PER_CHUNK: "s", TOKEN_USAGE: "{token}"}
 DESCRIPTIONS = {
-    DURATION: "How long an attempt at a provider took.",
-    FIRST_CHUNK: "From an attempt's beginning to the first chunk of its stream.",
-    PER_CHUNK: "Between two chunks of a stream.",
-    TOKEN_USAGE: "Tokens that an attempt consumed.",
+    DURATION: "Duration of an attempt at a provider.",
+    FIRST_CHUNK: "Time from the start of an attempt to the first chunk of its stream.",
+    PER_CHUNK: "Time between two chunks of a stream.",
+    TOKEN_USAGE: "Tokens used by an attempt.",
 }
 
-# Ours.
+# Attributes of Penstock.
 REQUEST_ID = "penstock.request.id"
 ROUTE = "penstock.route"
 KEY = "penstock.key.id"
@@ -94,16 +94,16 @@ LOSSES = "penstock.losses"
 
 
 def has_answers(surface: str) -> bool:
-    """Whether models are asked for answers there, and not for embeddings."""
+    """Whether calls of a surface generate answers, as opposed to embeddings."""
     return surface != _EMBEDDINGS
 
 
 def operation_of(surface: str) -> str:
-    """What the calls of a surface are, as the conventions name it."""
+    """The operation name of the conventions for calls of a surface."""
     return "chat" if has_answers(surface) else "embeddings"
 
 
 def route_of(surface: str) -> str:
-    """Where the requests of a surface are posted."""
+    """The HTTP path of a surface."""
     paths = {dialect.surface.name: dialect.surface.path for dialect in DIALECTS.values() if dialect.surface is not None}
     return f"/v1{paths.get(surface, '/embeddings')}"

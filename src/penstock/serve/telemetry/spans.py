@@ -1,4 +1,4 @@
-"""Spans: a settled call as a trace tells of it: a span for the call, and one for each attempt under it."""
+"""Spans: a settled call as trace spans: one for the call, and one child span for each attempt."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
@@ -13,13 +13,13 @@ from penstock.serve.telemetry import otel_names as named
 from penstock.serve.telemetry.content import messages_in, messages_out
 
 Attribute: TypeAlias = str | bool | int | float | tuple[str, ...]
-# Where a provider is asked: host and port; port 0 where nobody is.
+# Maps a provider's name to its host and port; an empty host and port 0 if it has no address.
 Address: TypeAlias = Callable[[str], tuple[str, int]]
 _NS = 1_000_000_000
 
 
 class TraceSpan(Struct, frozen=True, kw_only=True):
-    """One span: times are in nanoseconds since 1970, ids in hexadecimal."""
+    """One span. Times are in nanoseconds since the Unix epoch, ids in hexadecimal."""
 
     name: str
     kind: Literal["server", "client"]
@@ -33,7 +33,7 @@ class TraceSpan(Struct, frozen=True, kw_only=True):
 
 
 def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[TraceSpan]:
-    """The spans of a call that ended then: its own first."""
+    """The spans of a call that ended at `ended_ns`; the call's own span is the first."""
     trace = call.trace
     assert trace is not None
     began_ns = ended_ns - round(call.total_s * _NS)
@@ -74,22 +74,22 @@ def spans_of(call: Call, entry: Entry, ended_ns: int, address: Address) -> list[
 
 
 def identity(entry: Entry, tried: AttemptEntry, address: Address) -> dict[str, Attribute]:
-    """What tells attempts apart, in spans and in histograms."""
-    found: dict[str, Attribute] = {
+    """The attributes that identify an attempt, in spans and in histograms."""
+    attributes: dict[str, Attribute] = {
         named.OPERATION: named.operation_of(entry.surface),
         named.PROVIDER: named.PROVIDERS.get(tried.provider, tried.provider),
         named.REQUEST_MODEL: tried.model,
     }
     host, port = address(tried.provider)
     if host:
-        found |= {named.SERVER_ADDRESS: host, named.SERVER_PORT: port}
+        attributes |= {named.SERVER_ADDRESS: host, named.SERVER_PORT: port}
     if tried.outcome != "completed":
-        found[named.ERROR_TYPE] = tried.code or tried.outcome
-    return found
+        attributes[named.ERROR_TYPE] = tried.code or tried.outcome
+    return attributes
 
 
 def _of_call(entry: Entry) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {
+    attributes: dict[str, Attribute] = {
         named.HTTP_METHOD: "POST",
         named.HTTP_ROUTE: named.route_of(entry.surface),
         named.HTTP_STATUS: entry.status,
@@ -100,56 +100,56 @@ def _of_call(entry: Entry) -> dict[str, Attribute]:
         named.COST: entry.priced / NANODOLLARS,
     }
     if entry.key:
-        found[named.KEY] = entry.key
+        attributes[named.KEY] = entry.key
     if entry.code:
-        found |= {named.CODE: entry.code, named.ERROR_TYPE: entry.code}
+        attributes |= {named.CODE: entry.code, named.ERROR_TYPE: entry.code}
     for name, counts in zip((named.REPAIRS, named.NOTICES), by_level(entry.repairs), strict=True):
         if counts:
-            found[name] = sum(counts.values())
+            attributes[name] = sum(counts.values())
     if entry.losses:
-        found[named.LOSSES] = tuple(entry.losses)
-    return found
+        attributes[named.LOSSES] = tuple(entry.losses)
+    return attributes
 
 
 def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {named.OUTCOME: tried.outcome, named.MEASURE: tried.measure}
+    attributes: dict[str, Attribute] = {named.OUTCOME: tried.outcome, named.MEASURE: tried.measure}
     if named.has_answers(entry.surface):
-        found[named.REQUEST_STREAM] = entry.stream
+        attributes[named.REQUEST_STREAM] = entry.stream
     if tried.status:
-        found[named.HTTP_STATUS] = tried.status
+        attributes[named.HTTP_STATUS] = tried.status
     if attempt.response_id:
-        found[named.RESPONSE_ID] = attempt.response_id
+        attributes[named.RESPONSE_ID] = attempt.response_id
     if attempt.response_model:
-        found[named.RESPONSE_MODEL] = attempt.response_model
+        attributes[named.RESPONSE_MODEL] = attempt.response_model
     if attempt.finishes:
-        found[named.FINISH_REASONS] = tuple(attempt.finishes)
+        attributes[named.FINISH_REASONS] = tuple(attempt.finishes)
     if entry.stream and attempt.first_event_s is not None:
-        found[named.TIME_TO_FIRST_CHUNK] = attempt.first_event_s
-        found[named.EVENTS] = tried.events
-        found[named.LONGEST_GAP] = attempt.gaps.longest_s
+        attributes[named.TIME_TO_FIRST_CHUNK] = attempt.first_event_s
+        attributes[named.EVENTS] = tried.events
+        attributes[named.LONGEST_GAP] = attempt.gaps.longest_s
     if tried.measure != "void":
         tokens = tried.tokens
-        found |= {named.INPUT_TOKENS: tokens.input, named.OUTPUT_TOKENS: tokens.output}
+        attributes |= {named.INPUT_TOKENS: tokens.input, named.OUTPUT_TOKENS: tokens.output}
         further = {
             named.CACHE_READ_TOKENS: tokens.cached,
             named.CACHE_CREATION_TOKENS: tokens.cache_write,
             named.REASONING_TOKENS: tokens.reasoning,
         }
-        found |= {name: count for name, count in further.items() if count}
+        attributes |= {name: count for name, count in further.items() if count}
     if tried.cost is not None:
-        found[named.COST] = tried.cost / NANODOLLARS
-    return found
+        attributes[named.COST] = tried.cost / NANODOLLARS
+    return attributes
 
 
 def _content(call: Call, attempt: Attempt) -> dict[str, Attribute]:
-    """What was said, where somebody is to be told."""
+    """The messages of the request and of the answer, if `[telemetry] content` is set."""
     if attempt.heard is None:
         return {}
-    said = {
+    messages = {
         named.INPUT_MESSAGES: messages_in(call.request),
         named.OUTPUT_MESSAGES: messages_out(attempt.heard.completion),
     }
-    return {name: text for name, text in said.items() if text}
+    return {name: text for name, text in messages.items() if text}
 
 
 def _parameters(call: Call) -> dict[str, Attribute]:

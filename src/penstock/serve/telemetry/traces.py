@@ -1,7 +1,7 @@
-"""Traces: hands settled calls to a thread that tells a collector of them. One that is slow or dead costs nothing.
+"""Traces: hands settled calls to a thread that exports them to a collector. A slow or dead collector delays no call.
 
-A call is put into a bounded queue, and that is all that the event loop does. What finds the queue full, what cannot be
-put into spans, and what the collector does not take, is dropped and counted; the thread goes on.
+The event loop only puts a call into a bounded queue. Spans are dropped and counted if the queue is full, if the call
+cannot be converted, or if the collector does not accept them; the thread continues in each case.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from penstock.serve.telemetry.collector import Collector
 
 INSTALL = "pip install 'penstock[otel]'"
-MAX_WAITING = 2_048
-_MOST_AT_ONCE = 256
-_LOOK_S = 0.5
-# What comes within so long of a call is sent with it, so that there are fewer messages.
-_TOGETHER_S = 0.2
-# A collector that has taken nothing is left alone for so long. What comes meanwhile is not even put into words.
-_AGAIN_S = 2.0
+MAX_QUEUED = 2_048
+_MAX_BATCH = 256
+_POLL_S = 0.5
+# How long the thread waits for more calls after the first one of a batch, to send fewer requests.
+_BATCH_S = 0.2
+# Cool-down after a failed export. Calls that end meanwhile are dropped without being converted.
+_RETRY_S = 2.0
 _CLOSE_S = 1.0
 _PORTS = {"http": 80, "https": 443}
 
 
 def require_exporter() -> None:
-    """Raise `ConfigError` where spans cannot be sent, because the extra is missing or broken. The import is slow."""
+    """Raise `ConfigError` if spans cannot be exported because the extra is missing or broken. Slow: imports the SDK."""
     try:
         import_module("penstock.serve.telemetry.collector")
     except ImportError as error:
@@ -51,118 +51,120 @@ class _CallToExport(NamedTuple):
 
 
 class Traces:
-    """Tells a collector of one process's calls. `on_drop` is told in the event loop how many spans were lost."""
+    """Exports the calls of one process. Calls `on_drop` in the event loop with the number of dropped spans."""
 
-    def __init__(self, settings: TelemetrySettings, on_drop: Callable[[int], None], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: TelemetrySettings, on_drop: Callable[[int], None], warn: Callable[[str], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.settings = settings
         self._on_drop = on_drop
-        self._say = say
+        self._warn = warn
         self.providers: Mapping[str, Provider] = {}
-        self._waiting: queue.Queue[_CallToExport | None] = queue.Queue(MAX_WAITING)
-        self._ending = threading.Event()
-        self._well = True
-        self._complained: set[str] = set()
+        self._queue: queue.Queue[_CallToExport | None] = queue.Queue(MAX_QUEUED)
+        self._closing = threading.Event()
+        self._collector_up = True
+        self._reported_errors: set[str] = set()
         self._collector: Collector | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-telemetry")
         self._thread.start()
 
     def settled(self, call: Call, entry: Entry) -> None:
-        """A call is over."""
+        """Queue a settled call for export."""
         try:
-            self._waiting.put_nowait(_CallToExport(call, entry, time.time_ns()))
+            self._queue.put_nowait(_CallToExport(call, entry, time.time_ns()))
         except queue.Full:
             self._on_drop(1 + len(entry.attempts))
 
     def close(self) -> None:
-        """Tell what is still to be told, if the collector takes it within a second."""
-        self._ending.set()
+        """Export the queued calls, for at most a second."""
+        self._closing.set()
         with suppress(queue.Full):
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
         self._thread.join(_CLOSE_S)
         if self._thread.is_alive() and self._collector is not None:
             self._collector.close()
 
-    # What runs in the thread.
+    # Runs in the thread.
 
     def _run(self) -> None:
         histograms = Histograms(self._address)
         due = time.monotonic() + self.settings.interval_s
-        again = 0.0  # when to try a collector again that takes nothing
+        retry_at = 0.0  # the end of the cool-down
         while True:
-            gathered = self._gather()
-            resting = time.monotonic() < again
+            batch = self._next_batch()
+            cooling = time.monotonic() < retry_at
             spans: list[TraceSpan] = []
-            lost = 0
-            for settled in gathered:
+            dropped = 0
+            for settled in batch:
                 call, entry, _ = settled
                 sampled = call.trace is not None and call.trace.sampled
                 try:
                     histograms.settled(call, entry)
-                    told = spans_of(*settled, self._address) if sampled and not resting else None
-                except Exception as error:  # noqa: BLE001 - it costs this call's spans, and no others
-                    self._complain(error)
-                    told = None
-                if told is not None:
-                    spans += told
+                    own = spans_of(*settled, self._address) if sampled and not cooling else None
+                except Exception as error:  # noqa: BLE001 - only this call's spans are lost
+                    self._report(error)
+                    own = None
+                if own is not None:
+                    spans += own
                 elif sampled:
-                    lost += 1 + len(entry.attempts)
-            self._drop(lost)
+                    dropped += 1 + len(entry.attempts)
+            self._drop(dropped)
             if spans:
-                self._took(len(spans), taken=self._send(lambda collector: collector.send(spans)))  # noqa: B023 - at once
-                again = 0.0 if self._well else time.monotonic() + _AGAIN_S
-            if time.monotonic() >= due or (self._ending.is_set() and self._waiting.empty()):
-                self._took(0, taken=self._send(lambda collector: collector.send_histograms(histograms)))
+                self._on_export(len(spans), accepted=self._send(lambda collector: collector.send(spans)))  # noqa: B023 - at once
+                retry_at = 0.0 if self._collector_up else time.monotonic() + _RETRY_S
+            if time.monotonic() >= due or (self._closing.is_set() and self._queue.empty()):
+                self._on_export(0, accepted=self._send(lambda collector: collector.send_histograms(histograms)))
                 due = time.monotonic() + self.settings.interval_s
-            if self._ending.is_set() and (self._waiting.empty() or not self._well):
+            if self._closing.is_set() and (self._queue.empty() or not self._collector_up):
                 break
         if self._collector is not None:
             self._collector.close()
 
     def _send(self, send: "Callable[[Collector], bool]") -> bool:
-        """Whether the collector took it. Nothing that goes wrong ends this thread."""
+        """Export something. Returns whether the collector accepted it. Never raises, so that the thread continues."""
         try:
             if self._collector is None:
                 from penstock.serve.telemetry.collector import Collector  # noqa: PLC0415 - heavy, and an extra
 
                 self._collector = Collector(self.settings.otlp)
             return send(self._collector)
-        except Exception as error:  # noqa: BLE001 - it is told, and counted
-            self._complain(error)
+        except Exception as error:  # noqa: BLE001 - logged and counted
+            self._report(error)
             return False
 
-    def _complain(self, error: Exception) -> None:
-        """Say what went wrong, once for each kind of error. What it says itself may be a client's words."""
+    def _report(self, error: Exception) -> None:
+        """Log the type of an error, once per type. Its message is not logged: it may contain content."""
         kind = type(error).__name__
-        if kind not in self._complained:
-            self._complained.add(kind)
-            self._say(f"telemetry of a call is dropped: {kind}")
+        if kind not in self._reported_errors:
+            self._reported_errors.add(kind)
+            self._warn(f"the telemetry of a call was dropped: {kind}")
 
-    def _gather(self) -> list[_CallToExport]:
-        """Wait for a call, and a moment for more; then take those that wait with it."""
-        found: list[_CallToExport] = []
+    def _next_batch(self) -> list[_CallToExport]:
+        """Wait for a call and then shortly for more. Returns them, or an empty list after `_POLL_S`."""
+        batch: list[_CallToExport] = []
         try:
-            first = self._waiting.get(timeout=_LOOK_S)
-            if self._waiting.qsize() < _MOST_AT_ONCE:
-                self._ending.wait(_TOGETHER_S)
+            first = self._queue.get(timeout=_POLL_S)
+            if self._queue.qsize() < _MAX_BATCH:
+                self._closing.wait(_BATCH_S)
             while True:
                 if first is not None:
-                    found.append(first)
-                if len(found) >= _MOST_AT_ONCE:
-                    return found
-                first = self._waiting.get_nowait()
+                    batch.append(first)
+                if len(batch) >= _MAX_BATCH:
+                    return batch
+                first = self._queue.get_nowait()
         except queue.Empty:
-            return found
+            return batch
 
-    def _took(self, spans: int, *, taken: bool) -> None:
-        if not taken:
+    def _on_export(self, spans: int, *, accepted: bool) -> None:
+        if not accepted:
             self._drop(spans)
-        if taken != self._well:
-            self._well = taken
-            self._say(
-                "the collector of traces takes them again"
-                if taken
-                else "the collector of traces takes none: they are dropped, and counted"
+        if accepted != self._collector_up:
+            self._collector_up = accepted
+            self._warn(
+                "the trace collector accepts spans again"
+                if accepted
+                else "the trace collector does not accept spans: they are dropped and counted"
             )
 
     def _drop(self, spans: int) -> None:
