@@ -168,13 +168,13 @@ class Call(Struct, eq=False):
         for event in events:
             if type(event) not in NOTED:
                 continue
-            if isinstance(event, Extra):
+            if isinstance(event, Start):
+                attempt.response_id, attempt.response_model = event.id, event.model
+            elif isinstance(event, Extra):
                 if event.place == "chunk":
                     attempt.report_tier(event.fields.get("service_tier"))
                 else:
                     attempt.sound += _sound(event)
-            elif isinstance(event, Start):
-                attempt.response_id, attempt.response_model = event.id, event.model
             elif isinstance(event, Finish):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):

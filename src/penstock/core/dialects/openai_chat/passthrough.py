@@ -32,17 +32,18 @@ def _open(known: list[Event], values: dict[str, bytes]) -> tuple[list[Event], di
     """The events of an opening, made of those of another one; and the extras of its stream."""
     start, choice = known[0], known[-1]
     assert isinstance(start, Start)
-    fields: dict[str, object] = {}
-    if len(known) == 3:  # extras stand between the two
-        extra = known[1]
-        assert isinstance(extra, Extra)
-        fields = extra.fields.copy()
-        for name in (_FINGERPRINT, _PADDING):
-            if name in values:
-                fields[name] = values[name].decode()
     opened = Start(values["id"].decode(), start.model, int(values["created"]))
+    if len(known) == 2:
+        return [opened, choice], {}
+    extra = known[1]
+    assert isinstance(extra, Extra)
+    fields = extra.fields.copy()
+    if _FINGERPRINT in values:
+        fields[_FINGERPRINT] = values[_FINGERPRINT].decode()
+    if _PADDING in values:
+        fields[_PADDING] = values[_PADDING].decode()
     # What is told does not change any more; the extras of the stream do.
-    return [opened, Extra("chunk", fields), choice] if fields else [opened, choice], fields.copy()
+    return [opened, Extra("chunk", fields), choice], fields.copy()
 
 
 def _choice(events: list[Event]) -> int:
