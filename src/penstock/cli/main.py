@@ -104,7 +104,7 @@ def main() -> None:
             raise
         click.echo("penstock: this runs on Linux and macOS, on Windows in WSL; `inspect` and `lint` run here", err=True)
         status = 1
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):  # click turns the latter into the former, but not at every line
         status = INTERRUPTED
     except OSError as error:
         # What is still buffered must not be tried again, and fail again, when Python exits.

@@ -5,12 +5,18 @@ follows the book misses nothing. A connection that is lost is made anew by the n
 middle of one, that is tried again at once on a new one: everything that is written may be written twice.
 
 The driver, asyncpg, is asynchronous, and a book blocks: it has an event loop that runs only while it is asked.
+
+Ctrl-C raises no exception inside asyncio or asyncpg, which cannot recover from one at every line. It cancels what is
+waited for, and KeyboardInterrupt is raised once the loop has stopped. `asyncio.Runner.run` does not suffice: it forgets
+a SIGINT that comes while it starts, and then raises CancelledError.
 """
 
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Coroutine, Sequence
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from decimal import Decimal
 from importlib import import_module
 from typing import Any, TypeVar
@@ -102,11 +108,14 @@ class PostgresDatabase:
             EOFError,
         )
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._task: asyncio.Task[Any] | None = None  # what is waited for
+        self._interrupted = False
         self._connection: Any = None
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """Run one statement."""
-        return self._use(lambda connection: _PostgresTransaction(connection, self._runner).fetch(sql, parameters))
+        return self._use(lambda connection: _PostgresTransaction(connection, self._run).fetch(sql, parameters))
 
     def look(self, work: Callable[[Queryable], T]) -> T:
         """Do work in one snapshot."""
@@ -118,15 +127,18 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Let go of it."""
-        self._drop()
-        self._runner.close()
+        with self._holding_interrupts():
+            try:
+                self._drop()
+            finally:
+                self._runner.close()
 
     def _transact(self, connection: Any, work: "Callable[[_PostgresTransaction], T]", begin: str, *first: str) -> T:
         self._run(connection.execute(begin))
         try:
             for statement in first:
                 self._run(connection.execute(statement))
-            done = work(_PostgresTransaction(connection, self._runner))
+            done = work(_PostgresTransaction(connection, self._run))
             self._run(connection.execute("COMMIT"))
         except BaseException:
             try:
@@ -138,6 +150,10 @@ class PostgresDatabase:
 
     def _use(self, use: Callable[[Any], R]) -> R:
         """Use the connection, and again if it was lost since it was last used, or if another writer got in the way."""
+        with self._holding_interrupts():
+            return self._try(use)
+
+    def _try(self, use: Callable[[Any], R]) -> R:
         for tries_left in reversed(range(_TRIES)):
             known = self._connection is not None and not self._connection.is_closed()
             try:
@@ -182,7 +198,49 @@ class PostgresDatabase:
             connection.terminate()
 
     def _run(self, work: Coroutine[Any, Any, R]) -> R:
-        return self._runner.run(work)
+        self._task = task = self._loop.create_task(work)
+        if self._interrupted:
+            task.cancel()
+        try:
+            return self._loop.run_until_complete(task)
+        finally:
+            self._task = None
+
+    @contextlib.contextmanager
+    def _holding_interrupts(self) -> Iterator[None]:
+        """Have Ctrl-C cancel what is waited for, and raise KeyboardInterrupt at the end, whatever came of it.
+
+        Only where Ctrl-C would raise one: in the main thread, unless the program handles SIGINT in a way of its own.
+        """
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        self._interrupted = False
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        try:
+            yield
+        finally:
+            if self._interrupted:
+                self._abandon()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self._interrupted:
+                raise KeyboardInterrupt
+
+    def _on_interrupt(self, *_: object) -> None:
+        self._interrupted = True
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)  # from outside, so that the loop wakes up
+
+    def _abandon(self) -> None:
+        """Close the connection without waiting; the server rolls back.
+
+        A connection that was being made may leave a future that has failed. asyncio would log that.
+        """
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+        self._loop.set_exception_handler(lambda *_: None)
 
     def _lost(self, error: Exception) -> bool:
         """Whether the connection is of no use any more."""
@@ -228,22 +286,22 @@ class PostgresDatabase:
 class _PostgresTransaction:
     """Statements on one connection."""
 
-    def __init__(self, connection: Any, runner: asyncio.Runner) -> None:
+    def __init__(self, connection: Any, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._connection = connection
-        self._runner = runner
+        self._run = run
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        return [_row(record) for record in self._runner.run(self._connection.fetch(_numbered(sql), *parameters))]
+        return [_row(record) for record in self._run(self._connection.fetch(_numbered(sql), *parameters))]
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
-        return [_row(record) for record in self._runner.run(self._connection.fetchmany(_numbered(sql), rows))]
+        return [_row(record) for record in self._run(self._connection.fetchmany(_numbered(sql), rows))]
 
     def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
         return self.fetch_each(f"{insertion(table, columns)} RETURNING id, place", rows)
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         if rows:
-            self._runner.run(self._connection.executemany(_numbered(sql), rows))
+            self._run(self._connection.executemany(_numbered(sql), rows))
 
 
 class PostgresBook(SqlBook):
