@@ -171,8 +171,10 @@ The response has an HTTP error status and OpenAI's error envelope:
     {{"error": {{"message", "type", "param", "code", "request_id"}}}}
 
 By then every target of the route has been tried, as far as a retry makes sense. If a provider rejects the request with
-a 4xx, the client gets the provider's own status and body, with these changes: the body is decompressed, the gateway's
-keys are removed, and of a list of errors only the first is sent.
+a 4xx, the client gets the provider's own status and body, byte for byte, with these changes: the body is decompressed,
+the gateway's keys are masked, and of a list of errors only the first is sent. At most 64 KB of the body are read. If it
+is larger, or if masking would delay other calls, the client gets OpenAI's envelope with the provider's message, or with
+the beginning of its text.
 
 ## Errors after the answer has begun
 

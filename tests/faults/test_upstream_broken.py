@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from penstock.gateway.mask import MASK
 from tests.faults.broken import (
     BROKEN,
     GIANT_BODIES,
@@ -248,6 +249,48 @@ def test_an_error_without_our_key_is_passed_on_byte_by_byte(gateway: Gateway, st
     said = b'{ "error" : {"message": "50\\u0025 of a\\/b &amp; c", "n": 1.0, "n": 2}}'
     response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=said))}", stream=streamed)
     assert (response.status, response.body) == (400, said)
+
+
+# As large as an error may be that is read whole.
+LARGE_ERRORS = {
+    "with a long text": b'{"error": {"message": "no", "input": "%b"}}' % (b"x\\n" * 21_000),
+    "with escapes": b'{"error": {"message": "no", "input": "%b"}}' % (b'\\"\\u0025%41&amp;' * 4_000),
+    "with many values": b'{"error": {"message": "no", "input": [%b0]}}' % (b'"a", 1.0, {}, ' * 4_000),
+    "of 64 KB": b'{"error": {"message": "no"}}'.ljust(65_536),
+}
+
+
+@both
+@pytest.mark.parametrize("said", LARGE_ERRORS.values(), ids=LARGE_ERRORS)
+def test_a_large_error_is_passed_on_byte_by_byte(gateway: Gateway, said: bytes, streamed: bool) -> None:
+    assert 55_000 < len(said) <= 65_536
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=said))}", stream=streamed)
+    assert (response.status, response.body) == (400, said)
+    packed = [status(422, JSON | {"content-encoding": "gzip"}, gzip.compress(said))]
+    response = gateway.ask(f"main/{gateway.upstream.play(packed)}", stream=streamed)
+    assert (response.status, response.body) == (422, said)
+
+
+def test_a_large_error_that_quotes_our_key_is_passed_on_without_it(gateway: Gateway) -> None:
+    said = {"error": {"message": "no", "input": ["x" * 500] * 110, "header": f"Bearer {PROVIDER_KEY}"}}
+    data = json.dumps(said).replace(PROVIDER_KEY, ESCAPED_KEY.decode()).encode()
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=False)
+    said["error"]["header"] = f"Bearer {MASK}"
+    assert (response.status, response.json) == (400, said)
+
+
+def test_of_an_error_that_takes_long_to_mask_the_message_is_passed_on(gateway: Gateway) -> None:
+    said = {"error": {"message": "bad input", "input": [*map(str, range(3_000)), PROVIDER_KEY]}}
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=json.dumps(said).encode()))}", stream=False)
+    assert (response.status, response.error["message"]) == (400, "bad input")
+    assert (response.error["code"], "input" in response.error) == ("invalid_request", False)
+
+
+def test_of_an_error_beyond_64_kb_the_beginning_is_told_as_a_text(gateway: Gateway) -> None:
+    data = b'{"error": {"message": "bad input", "input": "%b"}}' % (b"x" * 65_536)
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=False)
+    assert (response.status, response.error["code"]) == (400, "invalid_request")
+    assert response.error["message"].startswith('{"error": {"message": "bad input"')
 
 
 @pytest.mark.parametrize("script", GIANTS.values(), ids=GIANTS)

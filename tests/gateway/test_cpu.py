@@ -70,6 +70,8 @@ HARD: dict[str, Pattern] = {
         ("error", "words of an error body", b"%2541", "streamed"),
         ("error", "an error body", b'"a",', "streamed"),
         ("error", "an error body", b"1e308,", "streamed"),
+        ("error", "an error body", b'"%2525",', "streamed"),
+        ("error", "an error body", b'"sk-a",', "streamed"),
     )
 }
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.gateway.mask import MASK, masked, masked_json
+from penstock.gateway.mask import MASK, Secrets, masked, masked_json
 
 SECRET = "sk-proj/a+b=_9zQ&x%41"
 
@@ -81,3 +83,34 @@ def test_json_is_masked_in_names_strings_and_numbers() -> None:
     value = {"a-key-of-some": [1, "a-key-of-some", None, True, 12345678, {"b": 1.5}]}
     clean = {MASK: [1, MASK, None, True, MASK, {"b": 1.5}]}
     assert masked_json(value, ("a-key-of-some", "12345678")) == clean
+
+
+NESTED = [form for name, form in FORMS.items() if name not in ("in JSON in JSON", "a URL in a page in JSON")]
+
+
+@given(
+    secret=st.text('skab-_/+=%&;#u041x\\d"', min_size=8, max_size=30),
+    forms=st.lists(st.sampled_from(NESTED), max_size=4),
+    before=st.text("sk-\\%&u0;# x", max_size=6),
+    size=st.integers(4, 300),
+)
+def test_the_quick_test_misses_nothing_that_is_masked(
+    secret: str, forms: list[Callable[[str], str]], before: str, size: int
+) -> None:
+    text = secret
+    for form in forms:
+        text = form(text)
+    hidden = Secrets((secret,))
+    for said in (before + text, before + text[:size], f"a {text} b"):
+        body = json.dumps(said)
+        if masked(body, (secret,)) != body or masked_json(said, (secret,)) != said:
+            assert hidden.may_be_in(body), said
+
+
+def test_the_quick_test_rules_out_texts_without_a_secret() -> None:
+    hidden = Secrets((SECRET,))
+    assert not hidden.may_be_in(
+        json.dumps({"error": {"message": 'no "such" model: 100\\% &amp; \u00e9 sk-', "n": 1e9}})
+    )
+    assert not Secrets(()).may_be_in("sk-proj")
+    assert Secrets(("12345678",)).may_be_in("[1.2345678e7]")  # decodes to a number with the secret in it

@@ -12,10 +12,8 @@ from penstock.core.wire.complexity import outline_of
 from penstock.core.wire.payload import is_json
 from penstock.gateway.relay.decompression import is_packed, unpacked
 
-# So much of an error is read, packed and unpacked.
+# So much of an error is read, packed and unpacked. Of a larger one the client gets the beginning, as a text.
 MAX_ERROR_BODY = 65_536
-# A larger one is not passed on as it is, only its words: to look for secrets in it would hold up other calls.
-_MAX_PASSED_ON = 4_096
 
 
 class ErrorBody(Struct, frozen=True):
@@ -41,7 +39,7 @@ def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> 
         except (ValueError, RecursionError):
             pass
         else:
-            return ErrorBody(error.message, error.envelope if len(body) <= _MAX_PASSED_ON else b"")
+            return ErrorBody(error.message, error.envelope)
     text = body.decode(errors="replace").strip()
     return ErrorBody("" if text.startswith("<") else text)
 
