@@ -110,9 +110,9 @@ A call that tries several targets has the losses of the last one.
 Some losses can give a client another answer than it asked for. A call is *strict* if the request has the header
 `x-penstock-strict: 1`, or if its route, its key or the whole gateway is: `strict = true` in `[routes.NAME]` or
 `[server]`, `penstock keys create --strict`. Then targets for which the request would have such a loss are skipped. If
-no target is left, the answer is a 400 with the code `translation_loss`, and names the losses. If the *answer* has such
-a loss, its attempt fails with the same code: before the first content the next target is tried, and after it the stream
-ends with an error. A provider's health does not depend on that.
+no target is left, the answer is a 400 with the code `translation_loss`, and names the losses for each target. If the
+*answer* has such a loss, its attempt fails with the same code: before the first content the next target is tried, and
+after it the stream ends with an error. A provider's health does not depend on that.
 
 This page is generated from `src/penstock/core/losses.py`.
 

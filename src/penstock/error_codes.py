@@ -164,7 +164,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             {400: "invalid_request_error", 502: "upstream_error"},
             "client",
             "The call is [strict](reference/losses.md#strict-mode), and the request (400) or the answer (502) can only "
-            "be translated with losses that change its meaning. The message names them.",
+            "be translated with losses that change its meaning. The message names them, in a 400 for each target.",
             "Remove what the message names, use another model, or do not ask for strict mode.",
         ),
         "not_found": ErrorRow(_NOT_FOUND, "client", "The gateway has no such path.", "Check the base URL."),

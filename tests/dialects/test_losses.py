@@ -40,6 +40,7 @@ PICTURE_BODY = json.dumps(
 ROUTES = {
     "either": '["tape/either-a", "main/either-b"]',
     "three": '["tape/three-a", "tape/three-b", "main/three-c"]',
+    "lossy": '["tape/lossy-a", "heard-tape/lossy-b"]',
     "failing": '["main/failing-a", "tape/failing-b"]',
     "cooling": '["main/cooling-a", "tape/cooling-b"]',
 }
@@ -131,6 +132,21 @@ def test_a_second_target_s_losses_replace_those_of_the_first(gateway: TickerGate
     assert gateway.call(response)["losses"] == {}
 
 
+def test_the_header_names_the_losses_of_the_target_that_answered(gateway: TickerGateway) -> None:
+    """The first target loses a picture as well, and is left for that."""
+    gateway.upstream.play(pictured(live=True), "lossy-a")
+    gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()], "lossy-b")
+    response = ask(gateway, "lossy", STRICT, temperature=0.5)
+    assert (response.status, response.headers["x-penstock-attempts"]) == (200, "2")
+    assert response.headers["x-penstock-losses"] == "sampling-dropped=1"
+    assert gateway.call(response)["losses"] == {"sampling-dropped": 1}
+    gateway.upstream.play([status(500, JSON, b'{"error":{"message":"no"}}')], "failing-a")
+    gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, OVER)), last_chunk()], "failing-b")
+    response = ask(gateway, "failing", {}, stop=["x"], temperature=0.5)
+    assert response.headers["x-penstock-attempts"] == "2"
+    assert response.headers["x-penstock-losses"] == "stop-dropped=1,sampling-dropped=1"
+
+
 def test_what_is_forwarded_has_no_losses(gateway: TickerGateway) -> None:
     model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO, *PICTURE, OVER)), last_chunk()])
     response = gateway.tick(f"tape/{model}", live=True, mood="dry")
@@ -214,6 +230,15 @@ def test_a_strict_request_skips_to_a_target_that_can_take_it(gateway: TickerGate
     assert response.headers["x-penstock-attempts"] == "1"
     assert len(gateway.upstream.requests("either-a")) == asked
     assert gateway.call(response)["losses"] == {}
+
+
+def test_a_strict_request_that_no_target_can_take_names_the_losses_of_each(gateway: TickerGateway) -> None:
+    response = ask(gateway, "lossy", STRICT, stop=["x", "y"])
+    assert (response.status, response.error["code"]) == (400, "translation_loss")
+    losses = "tape/lossy-a: stop-dropped (2 of 2); heard-tape/lossy-b: stop-dropped (2 of 2)"
+    assert response.error["message"].endswith(losses)
+    line = gateway.call(response)
+    assert (line["attempts"], line["losses"]) == ([], {"stop-dropped": 2})
 
 
 def test_targets_that_are_skipped_are_no_attempts(gateway: TickerGateway) -> None:

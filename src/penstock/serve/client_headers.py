@@ -28,8 +28,9 @@ RESPONSE_HEADERS: dict[str, str] = {
     "x-penstock-repairs": "The [repairs](reference/repairs.md) that were made before the headers were sent, as "
     "`code=count`, separated by commas.",
     "x-penstock-notices": "The [notices](reference/repairs.md#notices) of the same part of the stream, likewise.",
-    "x-penstock-losses": "The [losses](reference/losses.md) of the translation that were known before the headers were "
-    "sent, likewise.",
+    "x-penstock-losses": "The [losses](reference/losses.md) of the translation for the provider that answered, as far "
+    "as they were known before the headers were sent, likewise. If strict mode refuses the request, those of all "
+    "targets.",
     "x-penstock-degraded": "The stores that cannot be reached now, such as `ledger` or `redis`. The call is served all "
     "the same; see [ledger.md](ledger.md).",
     "x-penstock-capture": "From `penstock replay` only: the capture that is replayed.",

@@ -123,12 +123,13 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
     )
 
 
-def from_request_losses(losses: Iterable[Loss]) -> Failure:
-    """The failure that losses of a strict request are, where they change its meaning."""
+def from_request_losses(losses: Mapping[str, Iterable[Loss]]) -> Failure:
+    """The failure that losses of a strict request are, by target, where they change its meaning for each."""
+    by_target = "; ".join(f"{target}: {described(lost)}" for target, lost in losses.items())
     return Failure(
         code=TRANSLATION_LOSS,
         message="the call is strict, and for the providers of this model the request can only be written with losses "
-        f"that change its meaning: {described(losses)}",
+        f"that change its meaning: {by_target}",
         passing=False,
     )
 

@@ -9,6 +9,8 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -16,7 +18,7 @@ from msgspec import structs
 
 from penstock.core.dialects.dialect import AnswerFacts, OutgoingRequest, RequestError
 from penstock.core.failure import Failure
-from penstock.core.losses import changes_meaning
+from penstock.core.losses import Loss, changes_meaning
 from penstock.core.request import ClientRequest
 from penstock.core.stream import EventReader, StreamReader, StreamWriter
 from penstock.gateway.billing.ledger import Ledger, NoLedger
@@ -376,6 +378,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     """The attempts at a request for an answer."""
 
     _outgoing: OutgoingRequest  # for the present target
+    _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that was skipped, what strict mode refused
 
     def _wish(self) -> TokenDemand:
         plan = self._plan
@@ -457,10 +460,14 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     def _prepare(self) -> Failure | None:
         written = self._write(self._plan)
         if isinstance(written, Failure):
-            return written
+            return from_request_losses(self._lost) if self._lost else written
         self._outgoing = written
-        losses = self._call.losses = list(written.losses)
-        return from_request_losses(losses) if self._call.strict and changes_meaning(losses) else None
+        self._call.losses = list(written.losses)
+        if not self._call.strict or not changes_meaning(written.losses):
+            return None
+        self._lost = {**self._lost, self._plan.target.name: written.losses}
+        self._call.losses = list(chain.from_iterable(self._lost.values()))
+        return from_request_losses(self._lost)
 
     def _write(self, plan: Plan) -> OutgoingRequest | Failure:
         """The request for a target, or why it cannot be written."""
