@@ -22,7 +22,7 @@ from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin import routes as admin_routes
-from penstock.serve.admin.endpoint import TOKEN_FILE, open_place
+from penstock.serve.admin.endpoint import TOKEN_FILE, open_endpoint
 from penstock.serve.admin.queries import Query
 from tests.faults.client import CLIENT_KEY, body, post
 from tests.faults.gateway import Gateway, settings
@@ -429,7 +429,7 @@ def opened(folder: Path, text: str) -> tuple[Any, list[str]]:
     (folder / "penstock.toml").write_text(text)
     said: list[str] = []
     environment = {"PENSTOCK_STATE": str(folder / "state")}
-    return open_place(load(folder / "penstock.toml", environment), environment, said.append), said
+    return open_endpoint(load(folder / "penstock.toml", environment), environment, said.append), said
 
 
 def test_a_port_that_is_taken_is_another_one_unless_it_was_asked_for(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_a_port_that_is_taken_is_another_one_unless_it_was_asked_for(tmp_path: P
         with place.socket:
             assert place.address.port not in (0, port)
         assert said == []
-        with pytest.raises(ConfigError, match=r"admin\.listen: the admin API cannot be there"):
+        with pytest.raises(ConfigError, match=r"admin\.listen: the admin API cannot listen there"):
             opened(tmp_path, f'[admin]\nlisten = "127.0.0.1:{port}"')
 
 
@@ -456,7 +456,7 @@ def test_the_token_is_kept_and_one_that_others_may_read_is_refused(tmp_path: Pat
     (tmp_path / "state" / TOKEN_FILE).chmod(0o644)
     place, said = opened(tmp_path, text)
     assert place is None
-    assert "others may read" in said[0]
+    assert "is readable by other users" in said[0]
     assert opened(tmp_path, "[admin]\nenabled = false") == (None, [])
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from penstock.serve.admin.access import LINK_S, SESSION_S, Access, new_link
-from penstock.serve.admin.endpoint import NOTE_FILE, TOKEN_FILE
+from penstock.serve.admin.endpoint import ENDPOINT_FILE, TOKEN_FILE
 from penstock.serve.admin.page_files import read_files
 from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings
@@ -143,7 +143,7 @@ def test_links_and_sessions_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_where_no_gateway_runs_open_says_so(tmp_path: Path) -> None:
     for note in (None, "127.0.0.1:1\nkey\n", "nonsense"):
-        (tmp_path / NOTE_FILE).write_text(note) if note is not None else None
+        (tmp_path / ENDPOINT_FILE).write_text(note) if note is not None else None
         finished = subprocess.run(
             [sys.executable, "-m", "penstock", "open", "--print"],
             env={"PENSTOCK_STATE": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
@@ -159,7 +159,7 @@ def test_where_no_gateway_runs_open_says_so(tmp_path: Path) -> None:
 
 
 def test_what_makes_links_is_its_owners_alone(door: Door) -> None:
-    note = door.state / NOTE_FILE
+    note = door.state / ENDPOINT_FILE
     assert note.stat().st_mode & 0o777 == 0o600
     secret = note.read_text().split()[1]
     assert secret not in "".join(door.gateway.output)
@@ -266,7 +266,7 @@ def test_the_page_is_hardened_and_known_by_its_tag(door: Door) -> None:
             continue
         answer = door.send("GET", path)
         assert (answer.status, answer.body) == (200, file.body)
-        assert answer.headers["content-type"] == file.kind
+        assert answer.headers["content-type"] == file.media_type
         assert answer.headers["cache-control"] == "no-cache"
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")

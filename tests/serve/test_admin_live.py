@@ -490,7 +490,7 @@ def test_gaps_are_told_by_the_half_second() -> None:
         for gap_s in gaps_s:
             gaps.counts[bisect_left(BOUNDS, gap_s)] += 1
             gaps.longest_s = max(gaps.longest_s, gap_s)
-        seen.note(now, events, 0, gaps)
+        seen.sample(now, events, 0, gaps)
 
     look(0.0, 1)
     look(0.5, 20, *[0.005] * 18, 0.03)

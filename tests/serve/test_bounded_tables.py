@@ -160,7 +160,7 @@ def _body(name: str) -> bytes:
 
 def views(_: Path) -> Table:
     live = LiveCalls({}, lambda _: 0)
-    return Table(lambda name: live.snapshot(LiveFilter(find=name)), lambda: len(live._told), 64)
+    return Table(lambda name: live.snapshot(LiveFilter(find=name)), lambda: len(live._pages), 64)
 
 
 def tags(_: Path) -> Table:

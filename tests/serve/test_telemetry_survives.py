@@ -107,7 +107,7 @@ def test_a_socket_whose_number_another_user_has_is_no_siblings(tmp_path: Path, m
         raise PermissionError  # as for any but root
 
     async def ask() -> list[bytes]:
-        return await WorkerPeers(tmp_path, {}).ask("GET", "/gauges")
+        return await WorkerPeers(tmp_path, {}).request_all("GET", "/gauges")
 
     monkeypatch.setattr(os, "kill", forbidden)
     assert asyncio.run(ask()) == []

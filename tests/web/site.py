@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from penstock.serve.admin.endpoint import TOKEN_FILE, link_to, read_note
+from penstock.serve.admin.endpoint import TOKEN_FILE, link_to, read_endpoint_file
 from tests.faults.client import RawClient, Response, body, post
 from tests.faults.gateway import Gateway
 
@@ -33,7 +33,7 @@ class Site:
         self.upstream = gateway.upstream
         gateway.until(lambda: any("/admin" in line for line in gateway.output))
         state = gateway.file.parent / "state"
-        note = read_note(state)
+        note = read_endpoint_file(state)
         assert note
         found = _LINK.fullmatch(link_to(*note))
         assert found

@@ -157,7 +157,7 @@ def test_a_call_is_copied_as_a_request_like_it(site: Site, visit: Visitor) -> No
 
 def test_a_call_that_is_not_there_says_what_to_do(visit: Visitor) -> None:
     page = visit("calls/req_none", expected="404")
-    page.get_by_text("There is no such entry").wait_for()
+    page.get_by_text("There is no entry with this id").wait_for()
     page.get_by_text("A call is booked a moment after it ends").wait_for()
 
 

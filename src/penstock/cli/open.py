@@ -23,7 +23,7 @@ def command(file: Path | None, *, only_print: bool) -> None:
 
     The link works once, for 15 minutes. It needs no token: whoever can read the folder of the ledger may make one.
     """
-    from penstock.serve.admin.endpoint import link_to, read_note  # noqa: PLC0415 - half a gateway, of which --help needs nothing
+    from penstock.serve.admin.endpoint import link_to, read_endpoint_file  # noqa: PLC0415 - half a gateway, of which --help needs nothing
     from penstock.stores.book.open import state_folder  # noqa: PLC0415
 
     try:
@@ -34,7 +34,7 @@ def command(file: Path | None, *, only_print: bool) -> None:
         sys.exit(_UNREADABLE)
     except BookError as error:
         raise click.ClickException(str(error)) from error
-    note = read_note(folder)
+    note = read_endpoint_file(folder)
     if note is None or not _answers(link := link_to(*note)):
         raise click.ClickException(f"no gateway with a page keeps its ledger in {folder}; start one: penstock serve")
     click.echo(link)

@@ -109,9 +109,9 @@ class App:
         self.metrics = Metrics(self._gauges, folder)
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
-        self.overhearing = TextStreams()
-        self.siblings = WorkerPeers(folder, self._routes()) if folder is not None else None
-        self.metrics.peers = self.siblings
+        self.text_streams = TextStreams()
+        self.peers = WorkerPeers(folder, self._routes()) if folder is not None else None
+        self.metrics.peers = self.peers
         if self._books is not None:
             self._books.watch(self.metrics.committed, self.metrics.limits_store_changed)
             for store in self._books.limits_store:
@@ -244,8 +244,8 @@ class App:
 
     async def _begin(self) -> int:
         assert self._server is not None
-        if self.siblings is not None:
-            await self.siblings.listen()
+        if self.peers is not None:
+            await self.peers.listen()
         self.metrics.start()
         bound = self._server.sockets[0].getsockname()[1]
         assert isinstance(bound, int)
@@ -269,8 +269,8 @@ class App:
         if self._traces is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._traces.close)
             self._traces = None
-        if self.siblings is not None:
-            self.siblings.close()
+        if self.peers is not None:
+            self.peers.close()
         if self._recorder is not None:
             self._recorder.close()
         if self._books is not None:
@@ -444,7 +444,7 @@ class App:
         if self.live.watched:
             self.live.settled(call, entry)
         if call.on_text is not None:
-            self.overhearing.settled(call, entry)
+            self.text_streams.settled(call, entry)
         if self._log.enabled:
             self._log.call(call, entry, client.address)
 
@@ -467,7 +467,7 @@ class App:
         if client is None or not self.live.content:
             respond_json(exchange, 404, {})
         else:
-            self.overhearing.join(client.call, exchange, {})
+            self.text_streams.join(client.call, exchange, {})
 
     def _gauges(self) -> Gauges:
         """How this process is."""
@@ -530,4 +530,4 @@ def _named(exchange: Exchange) -> str:
 def _view(exchange: Exchange) -> LiveFilter:
     """The calls that another worker looks at."""
     query = parse_qs(exchange.request.query)
-    return LiveFilter.read(*(query.get(name, [""])[0] for name in ("find", "before")))
+    return LiveFilter.parse(*(query.get(name, [""])[0] for name in ("find", "before")))

@@ -22,7 +22,7 @@ from penstock.errors import BookError, ConfigError, ListenError, PenstockError
 from penstock.gateway.config import Config, LedgerSettings
 from penstock.gateway.config.addresses import Address
 from penstock.gateway.config.changes import as_started, waiting_for_restart
-from penstock.serve.admin.endpoint import AdminEndpoint, leave_note, open_place
+from penstock.serve.admin.endpoint import AdminEndpoint, open_endpoint, write_endpoint_file
 from penstock.serve.admin.listener import Admin
 from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
@@ -67,8 +67,8 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     host, port = config.server.address
     claimed = _claim(config, environment)
     tell = _teller(config)
-    place = open_place(config, environment, lambda words: tell(words, "warning"))
-    admin = (place.told, place.link()) if place is not None else ("", "")
+    place = open_endpoint(config, environment, lambda words: tell(words, "warning"))
+    admin = (place.banner_line, place.link()) if place is not None else ("", "")
     home = ModelFolder()
     try:
         if place is not None:
@@ -132,7 +132,7 @@ def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
 def _leave_note(place: AdminEndpoint, config: Config, environment: Mapping[str, str]) -> None:
     """For `penstock open`. Where there is no room for it, the link in the banner has to do."""
     with suppress(OSError, BookError):
-        leave_note(place, state_folder(config.ledger, environment))
+        write_endpoint_file(place, state_folder(config.ledger, environment))
 
 
 class _Doors(NamedTuple):

@@ -1,17 +1,17 @@
-"""The admin API: keys are managed and the ledger is read over HTTP, on a listener of its own.
+"""The admin API, on a listener of its own: manages keys, reads the ledger, shows live calls, and serves the page.
 
 | file | does |
 |---|---|
-| `place.py` | where it listens, and the token that opens it: both before any worker is forked |
-| `listener.py` | `Admin`: connections, who is let in, which route is meant |
-| `desk.py` | the thread in which the book is asked, so that no stream waits for it |
-| `routes.py` | the routes that ask the book, and what each does with it |
-| `direct.py` | the routes that ask the gateway itself |
-| `watching.py` | event streams for those who watch; `../live.py` and `../overhearing.py` are what they see |
-| `inspection.py` | streams that are handed in, inspected by a process of its own |
-| `answers.py` | how it answers |
+| `endpoint.py` | the listening socket and the admin token; both exist before any worker is forked |
+| `listener.py` | `Admin`: connections, authentication, routing |
+| `book_worker.py` | the thread that queries the book, so that the event loop never waits for the database |
+| `routes.py` | the routes that query the book |
+| `live_routes.py` | the routes that query the gateway itself |
+| `live_stream.py` | event streams of live calls and of a call's text; the data is from `serve/workers` |
+| `inspection.py` | inspects uploaded streams in a process of its own |
+| `replies.py` | sends responses |
 | `queries.py` | query strings → filters, groups, pages |
-| `entries.py` | entries and usage, as they are told |
-| `access.py` | the token, sessions, and the links that make them |
-| `page.py`, `files.py` | the page at `/`: its files are in `serve/web` |
+| `entries.py` | ledger entries and usage as JSON |
+| `access.py` | the admin token, sessions, and the links that create sessions |
+| `page.py`, `page_files.py` | the page at `/`; its files are in `serve/web` |
 """

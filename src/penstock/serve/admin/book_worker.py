@@ -1,6 +1,6 @@
-"""BookWorker: one thread that asks the book for the admin API, on a connection of its own. The event loop never waits.
+"""BookWorker: a thread that queries the book for the admin API, with its own connection. The event loop never waits.
 
-Who finds too many before them is told to come again.
+The queue is bounded. A request that does not fit is refused with 503.
 """
 
 import asyncio
@@ -13,52 +13,55 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Book
 
 T = TypeVar("T")
-# A question takes milliseconds, or seconds over very many entries.
-_MOST_WAITING = 32
+# A query takes milliseconds, or seconds over very many entries.
+_MAX_QUEUED = 32
 _IDLE_S = 2.0
 _CLOSE_S = 1.0
 
 
 class BookWorker:
-    """Belongs to an event loop, which is told the answers."""
+    """Runs queries in its thread, and passes the results to the event loop that created it."""
 
     def __init__(self, open_book: Callable[[], Book]) -> None:
         self._loop = asyncio.get_running_loop()
         self._open_book = open_book
         self._book: Book | None = None
-        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_MAX_QUEUED)
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-admin")
         self._thread.start()
 
-    def ask(self, work: Callable[[Book], T], then: Callable[[T | Exception], None]) -> bool:
-        """Have work done with the book, and `then` told what came of it; False if too many wait already."""
+    def submit(self, work: Callable[[Book], T], then: Callable[[T | Exception], None]) -> bool:
+        """Run `work` in the thread, then call `then` in the event loop with its result or error.
+
+        Returns False if the queue is full.
+        """
 
         def job() -> None:
-            answer: T | Exception
+            result: T | Exception
             try:
                 if self._book is None:
                     self._book = self._open_book()
-                answer = work(self._book)
+                result = work(self._book)
             except BookError as error:
-                answer = error
-                self._let_go()  # it may have been moved away, or have come back
-            except Exception as error:  # noqa: BLE001 - it is told
-                answer = error
+                result = error
+                self._close_book()  # its file may have been moved; the next query opens it again
+            except Exception as error:  # noqa: BLE001 - it is the result
+                result = error
             try:
-                self._loop.call_soon_threadsafe(then, answer)
+                self._loop.call_soon_threadsafe(then, result)
             except RuntimeError:
-                return  # the loop is closed: nobody is there to be told
+                return  # the loop is closed: the process ends
 
         try:
-            self._waiting.put_nowait(job)
+            self._queue.put_nowait(job)
         except queue.Full:
             return False
         return True
 
     def close(self) -> None:
-        """End, soon."""
+        """End the thread; wait at most `_CLOSE_S` for it."""
         try:
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
         except queue.Full:
             return
         self._thread.join(_CLOSE_S)
@@ -66,19 +69,19 @@ class BookWorker:
     def _run(self) -> None:
         while True:
             try:
-                job = self._waiting.get(timeout=None if self._book is None else _IDLE_S)
+                job = self._queue.get(timeout=None if self._book is None else _IDLE_S)
             except queue.Empty:
-                self._let_go()  # it may be moved away until somebody asks again
+                self._close_book()  # so that its file can be moved while it is not in use
                 continue
             if job is None:
-                self._let_go()
+                self._close_book()
                 return
             job()
 
-    def _let_go(self) -> None:
+    def _close_book(self) -> None:
         book, self._book = self._book, None
         if book is not None:
             try:
                 book.close()
             except BookError:
-                return  # it was of no use any more
+                return  # it is not used any more

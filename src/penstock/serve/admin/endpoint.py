@@ -1,8 +1,8 @@
-"""Where the admin API listens, and what opens it. All of it is settled once, before there is any worker.
+"""AdminEndpoint: the listening socket of the admin API and its credentials, prepared before any worker is forked.
 
-The socket is bound here and inherited by every worker: all of them answer on it, and no other program can share it.
-While it is open, a note in the folder for state says where it is, and has the key of its links: by it `penstock open`
-makes one, and needs to ask nobody.
+The socket is bound here and inherited by every worker. All workers accept from it, and no other program can bind it.
+While the gateway runs, a file in the state directory (`admin-place`) has its address and the key of links, so that
+`penstock open` can create a link without a request to the gateway.
 """
 
 import ipaddress
@@ -21,131 +21,132 @@ from penstock.serve.admin.access import new_link
 from penstock.stores.book.open import state_folder
 
 TOKEN_FILE = "admin-token"
-NOTE_FILE = "admin-place"
+ENDPOINT_FILE = "admin-place"
 _PREFIX = "psa-"
-_SHORTEST = 16
-_MOST_BYTES = 4_096
+_MIN_TOKEN_CHARS = 16
+_MAX_FILE_BYTES = 4_096
 
 
 class AdminEndpoint(NamedTuple):
-    """A bound socket, the token, and the key of links. `kept` is the token's file; None if the configuration has it."""
+    """The socket, the admin token, and the key of links. `token_file` is None if the token is in the configuration."""
 
     socket: socket.socket
     token: Secret
-    kept: Path | None
+    token_file: Path | None
     link_key: Secret
 
     @property
     def address(self) -> Address:
-        """Where it is, with the port that it got."""
+        """The address with the actual port."""
         host, port = self.socket.getsockname()[:2]
         return Address(host, port)
 
     @property
-    def told(self) -> str:
-        """Where it is, in words for the banner."""
-        where = f"   (token: {self.kept})" if self.kept is not None else ""
+    def banner_line(self) -> str:
+        """The text for the start-up banner."""
+        where = f"   (token: {self.token_file})" if self.token_file is not None else ""
         return f"http://{self.address}/admin for keys and usage{where}"
 
     def link(self) -> str:
-        """A new link to the page, which works once."""
+        """A new one-time link to the page."""
         return link_to(self.address, self.link_key.reveal())
 
 
 def link_to(address: Address, link_key: str) -> str:
-    """A new link to the page of whoever listens there; on this machine, if it listens everywhere."""
+    """A new one-time link to the page at an address. The loopback address replaces the unspecified one."""
     host = ipaddress.ip_address(address.host)
     if host.is_unspecified:
         address = Address("127.0.0.1" if host.version == 4 else "::1", address.port)
     return f"http://{address}/open?link={new_link(link_key)}"
 
 
-def leave_note(place: AdminEndpoint, folder: Path) -> None:
-    """Tell this user's other programs where the admin API is, and how to make links to it."""
-    made = folder / f"{NOTE_FILE}.{secrets.token_hex(8)}"
+def write_endpoint_file(endpoint: AdminEndpoint, folder: Path) -> None:
+    """Write the address and the key of links for this user's other programs. The file is replaced atomically."""
+    temporary = folder / f"{ENDPOINT_FILE}.{secrets.token_hex(8)}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(file, f"{place.address}\n{place.link_key.reveal()}\n".encode())
+        os.write(file, f"{endpoint.address}\n{endpoint.link_key.reveal()}\n".encode())
     finally:
         os.close(file)
-    made.replace(folder / NOTE_FILE)
+    temporary.replace(folder / ENDPOINT_FILE)
 
 
-def read_note(folder: Path) -> tuple[Address, str] | None:
-    """Where the admin API is, or was last, and the key of its links; None where nobody has told."""
+def read_endpoint_file(folder: Path) -> tuple[Address, str] | None:
+    """The address of the admin API, present or last, and the key of its links; None if there is no valid file."""
     try:
-        address, link_key = (folder / NOTE_FILE).read_text("ascii").split()
+        address, link_key = (folder / ENDPOINT_FILE).read_text("ascii").split()
         return parse_listen(address), link_key
     except (OSError, ValueError):
         return None
 
 
-def open_place(config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> AdminEndpoint | None:
-    """Bind the socket and have a token.
+def open_endpoint(config: Config, environment: Mapping[str, str], warn: Callable[[str], None]) -> AdminEndpoint | None:
+    """Bind the socket, and read or create the token.
 
-    Where nobody asked for an admin API it is left out, with a word, if that cannot be; else `ConfigError` is raised.
+    If that fails: calls `warn` and returns None if the configuration does not mention `[admin]`; otherwise raises
+    `ConfigError`.
     """
     settings = config.admin
     if not settings.enabled:
         return None
-    token, kept = settings.token, None
+    token, token_file = settings.token, None
     try:
         if token is None:
-            kept = state_folder(config.ledger, environment) / TOKEN_FILE
-            token = Secret(_kept_token(kept), str(kept))
+            token_file = state_folder(config.ledger, environment) / TOKEN_FILE
+            token = Secret(_stored_token(token_file), str(token_file))
         link_key = Secret(secrets.token_urlsafe(32), "the key of links")
-        return AdminEndpoint(_bind(settings.address, anywhere=settings.implied), token, kept, link_key)
+        return AdminEndpoint(_bind(settings.address, any_port=settings.implied), token, token_file, link_key)
     except (BookError, OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if settings.implied:
-            say(f"there is no admin API: {reason}; see [admin]")
+            warn(f"there is no admin API: {reason}; see [admin]")
             return None
-        message = f"the admin API cannot be there: {reason}"
+        message = f"the admin API cannot listen there: {reason}"
         raise ConfigError((Problem(config.source, None, "admin.listen", message),)) from error
 
 
-def _bind(address: Address, *, anywhere: bool) -> socket.socket:
-    """A socket on that address; on any port, if nobody chose this one and it is taken."""
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, _, _, _, place = min(found, key=lambda each: each[0] != socket.AF_INET)
-    made = socket.socket(family, socket.SOCK_STREAM)
+def _bind(address: Address, *, any_port: bool) -> socket.socket:
+    """Listen on an address. With `any_port`, on another port if that one is taken."""
+    candidates = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, sockaddr = min(candidates, key=lambda each: each[0] != socket.AF_INET)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind(place)
+            listener.bind(sockaddr)
         except OSError:
-            if not anywhere:
+            if not any_port:
                 raise
-            made.bind((place[0], 0))
-        made.listen(128)  # before others could: a port that is bound and not listened on may be bound again
-        made.setblocking(False)
+            listener.bind((sockaddr[0], 0))
+        listener.listen(128)  # at once: another process can bind a port with SO_REUSEADDR until it listens
+        listener.setblocking(False)
     except BaseException:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-def _kept_token(path: Path) -> str:
-    """The token in a file that only its owner can read; it is made where it is missing."""
+def _stored_token(path: Path) -> str:
+    """The token in a file that only its owner can read. Creates the file if it is missing."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
-        # Whole before anybody sees it; of several gateways that start at once, one makes it.
-        made = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        file = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # Written to a temporary file and then linked: never seen incomplete, and of several gateways one creates it.
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.write(file, f"{_PREFIX}{secrets.token_urlsafe(32)}\n".encode())
             os.fsync(file)
-            os.link(made, path)
+            os.link(temporary, path)
         except FileExistsError:
             pass
         finally:
             os.close(file)
-            made.unlink()
-    with path.open("rb") as kept:
-        if stat.S_IMODE(os.fstat(kept.fileno()).st_mode) & 0o077:
-            raise ValueError(f"others may read {path}: remove it, and another one is made")
-        token = kept.read(_MOST_BYTES).decode("ascii", "replace").strip()
-    if len(token) < _SHORTEST or not token.isprintable() or " " in token:
-        raise ValueError(f"there is no token in {path}: remove it, and another one is made")
+            temporary.unlink()
+    with path.open("rb") as stored:
+        if stat.S_IMODE(os.fstat(stored.fileno()).st_mode) & 0o077:
+            raise ValueError(f"{path} is readable by other users: remove it, and a new one is created")
+        token = stored.read(_MAX_FILE_BYTES).decode("ascii", "replace").strip()
+    if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or " " in token:
+        raise ValueError(f"{path} contains no valid token: remove it, and a new one is created")
     return token

@@ -1,4 +1,4 @@
-"""Entries and usage, as the admin API tells them. Money and times are told as `gateway/keys/report.py` says."""
+"""Ledger entries and usage as JSON of the admin API. Money and times have the format of `gateway/keys/report.py`."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.gateway.keys.report import moment, money
 
 
-def told_entry(entry: Entry) -> dict[str, object]:
-    """One call."""
+def entry_json(entry: Entry) -> dict[str, object]:
+    """One settled call."""
     return {
         "id": entry.id,
         "at": moment(entry.at_ms),
@@ -35,15 +35,15 @@ def told_entry(entry: Entry) -> dict[str, object]:
     }
 
 
-def told_usage(by: Sequence[Grouping], row: UsageRow) -> dict[str, object]:
-    """What a group of calls has used."""
-    told = structs.asdict(row)
-    return told | {"group": dict(zip(by, row.group, strict=True)), "cost": money(row.cost)}
+def usage_json(by: Sequence[Grouping], row: UsageRow) -> dict[str, object]:
+    """The usage of one group of calls."""
+    fields = structs.asdict(row)
+    return fields | {"group": dict(zip(by, row.group, strict=True)), "cost": money(row.cost)}
 
 
 def _attempt(attempt: AttemptEntry) -> dict[str, object]:
-    told = structs.asdict(attempt)
-    return told | {
+    fields = structs.asdict(attempt)
+    return fields | {
         "code": attempt.code or None,
         "tokens": structs.asdict(attempt.tokens),
         "cost": money(attempt.cost),

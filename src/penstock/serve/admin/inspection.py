@@ -1,7 +1,7 @@
-"""Inspection: what `penstock inspect` says of bytes that somebody hands in, by a process of its own.
+"""Inspection: the result of `penstock inspect` for uploaded bytes, computed in a child process.
 
-Reading megabytes would hold up every stream of this process, in whichever thread it was done; and what is handed in may
-be anything.
+Parsing megabytes would block the event loop or, in a thread, hold the GIL and delay every stream of this process. The
+bytes are also untrusted, so the child gets a time limit and no environment variables that could contain secrets.
 """
 
 import asyncio
@@ -15,55 +15,55 @@ from penstock.core.failure import Failure
 from penstock.serve.admin.replies import refusal
 from penstock.serve.admin.routes import AdminReply
 
-LARGEST = 5_000_000
-_WAIT_S = 20.0
-_MOST = 2
+MAX_BYTES = 5_000_000
+_TIMEOUT_S = 20.0
+_MAX_RUNNING = 2
 _COMMAND = ("-P", "-m", "penstock", "inspect", "--json", "--findings", "-")
 _BUSY = Failure(
     code="inspector_busy",
-    message="others have streams inspected; come again",
+    message=f"{_MAX_RUNNING} inspections are running already; try again",
     retry_after="2",
 )
-_TOO_LONG = Failure(code="inspection_timeout", message=f"it took longer than {_WAIT_S:g} s")
+_TIMED_OUT = Failure(code="inspection_timeout", message=f"the inspection took longer than {_TIMEOUT_S:g} s")
 
 
 class Inspector:
-    """Inspects a few streams at a time."""
+    """Runs a bounded number of inspections at the same time."""
 
     def __init__(self) -> None:
-        self._busy = 0
+        self._running = 0
 
     async def inspect(self, data: bytes) -> AdminReply | Failure:
-        """What is to be said of a stream, or of a capture file; or why nothing is."""
+        """Inspect a stream or a capture file. Returns the report, or why there is none."""
         if not data:
             return refusal("invalid_parameter", "send the bytes of a stream, or a capture file, as the body")
-        if self._busy >= _MOST:
+        if self._running >= _MAX_RUNNING:
             return _BUSY
-        self._busy += 1
+        self._running += 1
         try:
             return await _inspect(data)
         finally:
-            self._busy -= 1
+            self._running -= 1
 
 
 async def _inspect(data: bytes) -> AdminReply | Failure:
-    # Nothing of our environment: there are secrets in it.
+    # Nothing else of our environment: it contains secrets.
     environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
         sys.executable, *_COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
     )
     try:
-        async with asyncio.timeout(_WAIT_S):
-            said, complaint = await child.communicate(data)
+        async with asyncio.timeout(_TIMEOUT_S):
+            report, stderr = await child.communicate(data)
     except TimeoutError:
-        return _TOO_LONG
+        return _TIMED_OUT
     finally:
         if child.returncode is None:
             with suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
-    if not said:
-        reason = complaint.decode(errors="replace").strip().removeprefix("penstock: -: ")
-        return refusal("unreadable", reason[:1000] or "it cannot be read")
-    return AdminReply(200, msgspec.Raw(said))
+    if not report:
+        reason = stderr.decode(errors="replace").strip().removeprefix("penstock: -: ")
+        return refusal("unreadable", reason[:1000] or "the bytes cannot be read as a stream or a capture")
+    return AdminReply(200, msgspec.Raw(report))

@@ -21,58 +21,58 @@ from penstock.serve.app import App
 from penstock.serve.responses import new_request_id
 from penstock.serve.workers.peers import WorkerPeers
 
-# Answers a request, in which a name may stand.
+# Handles a request. The string is the variable part of the path, or empty.
 Handler: TypeAlias = Callable[[str, Exchange, AdminResponse], None]
 
-# Where Prometheus looks for them.
+# The default path of Prometheus.
 METRICS = "/metrics"
-_NOT_RUNNING = refusal("call_not_found", "there is no such call under way")
-_NO_CONTENT = refusal("content_not_allowed", "what models say is shown only with content = true in [admin]")
+_NOT_RUNNING = refusal("call_not_found", "no call with this id is in progress")
+_NO_CONTENT = refusal("content_not_allowed", "content is shown only with content = true in [admin]")
 
 
 class LiveRoutes:
-    """Belongs to the event loop of its process."""
+    """Handles the routes in the event loop of one worker."""
 
-    def __init__(self, place: AdminEndpoint, app: App) -> None:
-        self._place = place
+    def __init__(self, endpoint: AdminEndpoint, app: App) -> None:
+        self._endpoint = endpoint
         self._app = app
-        self._watching = LiveStreams(app.live, app.overhearing, app.siblings)
+        self._streams = LiveStreams(app.live, app.text_streams, app.peers)
         self._inspector = Inspector()
         self._tasks: set[asyncio.Task[None]] = set()
         self.routes: tuple[tuple[str, re.Pattern[str], Handler], ...] = (
-            ("GET", re.compile(METRICS), self._tell_metrics),
-            ("GET", re.compile(r"/admin/state"), self._tell_state),
-            ("GET", re.compile(r"/admin/models"), self._tell_models),
-            ("GET", re.compile(r"/admin/holds"), self._tell_holds),
+            ("GET", re.compile(METRICS), self._get_metrics),
+            ("GET", re.compile(r"/admin/state"), self._get_state),
+            ("GET", re.compile(r"/admin/models"), self._get_models),
+            ("GET", re.compile(r"/admin/holds"), self._get_holds),
             ("GET", re.compile(r"/admin/live"), self._watch),
-            ("GET", re.compile(r"/admin/calls/([^/]+)/text"), self._overhear),
+            ("GET", re.compile(r"/admin/calls/([^/]+)/text"), self._follow_text),
             ("POST", re.compile(r"/admin/calls/([^/]+)/stop"), self._stop),
             ("POST", re.compile(r"/admin/inspect"), self._inspect),
             ("POST", re.compile(r"/admin/playground"), self._play),
         )
-        """A method, and a path in which a name may stand → what answers it."""
+        """Method, pattern of the path (with at most one variable part), handler."""
 
     def close(self) -> None:
-        """The gateway ends."""
-        self._watching.close()
+        """End the live streams."""
+        self._streams.close()
 
-    def _tell_state(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
-        admin = str(self._place.address)
+    def _get_state(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
+        admin = str(self._endpoint.address)
         answer(AdminReply(200, {"version": _version(), "pid": os.getpid(), "admin": admin, **self._app.state()}))
 
-    def _tell_metrics(self, _name: str, exchange: Exchange, _answer: AdminResponse) -> None:
+    def _get_metrics(self, _name: str, exchange: Exchange, _answer: AdminResponse) -> None:
         self._app.metrics.handle(exchange)
 
-    def _tell_models(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
+    def _get_models(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         answer(AdminReply(200, {"models": self._app.models()}))
 
-    def _tell_holds(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
-        answer(AdminReply(200, {"holds": {key: money(held) for key, held in self._app.holds().items()}}))
+    def _get_holds(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
+        answer(AdminReply(200, {"holds": {key: money(amount) for key, amount in self._app.holds().items()}}))
 
     def _watch(self, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
         if exchange.request.method != "GET":
             refuse_method(exchange.request.method, "GET", answer)
-        elif self._watching.full:
+        elif self._streams.full:
             answer(TOO_MANY)
         else:
             try:
@@ -80,57 +80,57 @@ class LiveRoutes:
             except KeyTermsError as error:
                 answer(error)
             else:
-                self._watching.watch(exchange, _streamed(), view)
+                self._streams.watch(exchange, _stream_headers(), view)
 
-    def _overhear(self, name: str, exchange: Exchange, answer: AdminResponse) -> None:
+    def _follow_text(self, name: str, exchange: Exchange, answer: AdminResponse) -> None:
         if not self._app.config.admin.content:
             answer(_NO_CONTENT)
         elif exchange.request.method != "GET":
             refuse_method(exchange.request.method, "GET", answer)
-        elif self._watching.full:
+        elif self._streams.full:
             answer(TOO_MANY)
         else:
-            self._begin(self._overhear_anywhere(name, exchange, answer), answer)
+            self._start(self._follow_text_anywhere(name, exchange, answer), answer)
 
-    async def _overhear_anywhere(self, name: str, exchange: Exchange, answer: AdminResponse) -> None:
-        if not await self._watching.overhear(name, exchange, _streamed()):
+    async def _follow_text_anywhere(self, name: str, exchange: Exchange, answer: AdminResponse) -> None:
+        if not await self._streams.follow_text(name, exchange, _stream_headers()):
             answer(_NOT_RUNNING)
 
     def _stop(self, name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         if self._app.stop(name):
             answer(AdminReply(200, {"stopped": True}))
-        elif self._app.siblings is None:
+        elif self._app.peers is None:
             answer(_NOT_RUNNING)
         else:
-            self._begin(self._stop_elsewhere(name, self._app.siblings, answer), answer)
+            self._start(self._stop_elsewhere(name, self._app.peers, answer), answer)
 
-    async def _stop_elsewhere(self, name: str, siblings: WorkerPeers, answer: AdminResponse) -> None:
-        stopped = await siblings.ask("POST", f"/stop?id={quote(name, safe='')}")
+    async def _stop_elsewhere(self, name: str, peers: WorkerPeers, answer: AdminResponse) -> None:
+        stopped = await peers.request_all("POST", f"/stop?id={quote(name, safe='')}")
         answer(AdminReply(200, {"stopped": True}) if stopped else _NOT_RUNNING)
 
     def _inspect(self, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
-        self._begin(self._inspect_apart(exchange.body, answer), answer)
+        self._start(self._inspect_in_task(exchange.body, answer), answer)
 
-    async def _inspect_apart(self, data: bytes, answer: AdminResponse) -> None:
+    async def _inspect_in_task(self, data: bytes, answer: AdminResponse) -> None:
         answer(await self._inspector.inspect(data))
 
     def _play(self, _name: str, exchange: Exchange, _answer: AdminResponse) -> None:
         self._app.play(exchange, new_request_id())
 
-    def _begin(self, work: Coroutine[Any, Any, None], answer: AdminResponse) -> None:
-        """Do what takes a while; if it goes wrong, that is the answer."""
+    def _start(self, work: Coroutine[Any, Any, None], answer: AdminResponse) -> None:
+        """Run work in a task. If it fails, the error is the response."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._end(done, answer))
+        task.add_done_callback(lambda done: self._on_task_end(done, answer))
 
-    def _end(self, task: asyncio.Task[None], answer: AdminResponse) -> None:
+    def _on_task_end(self, task: asyncio.Task[None], answer: AdminResponse) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             answer(error)
 
 
-def _streamed() -> dict[str, str]:
+def _stream_headers() -> dict[str, str]:
     return {"x-request-id": new_request_id(), "x-content-type-options": HEADERS["x-content-type-options"]}
 
 

@@ -1,6 +1,7 @@
-"""LiveStreams: event streams for those who watch: the calls under way on all workers, and what one of them says.
+"""LiveStreams: event streams (SSE) for the live view: the calls in progress on all workers, and the text of one call.
 
-They are few, and none of them holds up a call. Who is slow misses messages; who takes none for a while is dropped.
+At most `MOST_WATCHERS` streams are open, and none of them delays a call. A client that reads slowly misses messages. A
+client that reads nothing for `_STALLED_TICKS` is disconnected.
 """
 
 import asyncio
@@ -12,163 +13,163 @@ import msgspec
 from penstock.core.failure import Failure
 from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
-from penstock.serve.admin.queries import Query, wrong
+from penstock.serve.admin.queries import Query, invalid_parameter
 from penstock.serve.responses import STREAM_HEADERS
-from penstock.serve.workers.live_calls import MOST, LiveCalls, LiveFilter, Snapshot, Told, place, rank
+from penstock.serve.workers.live_calls import MOST, LiveCall, LiveCalls, LiveFilter, Snapshot, cursor, sort_key
 from penstock.serve.workers.peers import WorkerPeers
 from penstock.serve.workers.text_stream import HEARTBEAT, TextStreams, frame
 
 MOST_WATCHERS = 16
 _TICK_S = 0.5
 _TICKS_PER_HEARTBEAT = 20
-# A watcher that has taken nothing for so long is dropped.
-_PATIENCE_TICKS = 20
-# A call that is over is told once; so long it is remembered that it was.
-_TOLD_TICKS = 20
+# A client that has read nothing for so long is disconnected.
+_STALLED_TICKS = 20
+# The end of a call is sent once. It is remembered for so long that it was sent.
+_SENT_TICKS = 20
 _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 TOO_MANY = Failure(
     code="too_many_watchers",
-    message=f"{MOST_WATCHERS} watch already; close another window",
+    message=f"{MOST_WATCHERS} live streams are open already; close another window",
     retry_after="5",
 )
 
 
 class LiveStreams:
-    """Those who watch by one worker. Belongs to its event loop."""
+    """The live streams that one worker serves. Used by the event loop's thread."""
 
-    def __init__(self, live: LiveCalls, overhearing: TextStreams, siblings: WorkerPeers | None) -> None:
+    def __init__(self, live: LiveCalls, text_streams: TextStreams, peers: WorkerPeers | None) -> None:
         self._live = live
-        self._overhearing = overhearing
-        self._siblings = siblings
+        self._text_streams = text_streams
+        self._peers = peers
         self._watchers: dict[Exchange, _LiveStream] = {}
-        self._piped = 0
-        self._ticking: asyncio.Task[None] | None = None
-        self._came = asyncio.Event()
-        self._told_over: dict[str, int] = {}
+        self._remote_count = 0
+        self._task: asyncio.Task[None] | None = None
+        self._joined = asyncio.Event()
+        self._sent_ended: dict[str, int] = {}
         self._tick = 0
 
     @property
     def full(self) -> bool:
-        """Whether nobody else may watch."""
-        return len(self._watchers) + len(self._overhearing) + self._piped >= MOST_WATCHERS
+        """Whether the limit of open streams is reached."""
+        return len(self._watchers) + len(self._text_streams) + self._remote_count >= MOST_WATCHERS
 
     def watch(self, exchange: Exchange, headers: dict[str, str], view: LiveFilter) -> None:
-        """Tell somebody of the calls under way that they look for, from now on."""
+        """Start a stream of the calls in progress that match a filter."""
         exchange.on_gone = lambda: self._leave(exchange)
         exchange.start(200, STREAM_HEADERS | headers)
         exchange.flush()
         self._watchers[exchange] = _LiveStream(view)
-        self._came.set()
-        if self._ticking is None:
-            self._begin()
+        self._joined.set()
+        if self._task is None:
+            self._start()
 
-    async def overhear(self, id: str, exchange: Exchange, headers: dict[str, str]) -> bool:
-        """Let somebody read along with a call, on whichever worker it is; False if it is on none."""
+    async def follow_text(self, id: str, exchange: Exchange, headers: dict[str, str]) -> bool:
+        """Stream the text of a call, on whichever worker it is. Returns False if no worker has it."""
         client = self._live.find(id)
         if client is not None:
-            self._overhearing.join(client.call, exchange, headers)
+            self._text_streams.join(client.call, exchange, headers)
             return True
-        if self._siblings is None:
+        if self._peers is None:
             return False
         pipe = _RemoteText(exchange, headers)
-        self._piped += 1
+        self._remote_count += 1
         try:
-            if not await self._siblings.follow(f"/text?id={quote(id, safe='')}", pipe):
+            if not await self._peers.follow(f"/text?id={quote(id, safe='')}", pipe):
                 return False
-            await pipe.over
+            await pipe.ended
         finally:
-            self._piped -= 1
+            self._remote_count -= 1
         return True
 
     def close(self) -> None:
-        """The gateway ends, and so does what it tells."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+        """End all streams."""
+        if self._task is not None:
+            self._task.cancel()
         for exchange in list(self._watchers):
             exchange.forget()
             exchange.end()
         self._watchers.clear()
-        self._overhearing.close()
+        self._text_streams.close()
 
-    def _begin(self) -> None:
-        self._ticking = asyncio.get_running_loop().create_task(self._tell_all())
-        self._ticking.add_done_callback(self._on_silence)
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._on_run_end)
 
     def _leave(self, exchange: Exchange) -> None:
         self._watchers.pop(exchange, None)
 
-    async def _tell_all(self) -> None:
-        """Twice a second, while anybody watches; who comes in between is told at once."""
+    async def _run(self) -> None:
+        """Send a message to every stream twice a second while there are any; to a new stream at once."""
         loop = asyncio.get_running_loop()
         while self._watchers:
             self._tick += 1
-            again = loop.time() + _TICK_S
-            self._came.clear()
+            next_tick = loop.time() + _TICK_S
+            self._joined.clear()
             snapshots = await self._snapshots({watcher.view for watcher in self._watchers.values()})
-            self._tell(snapshots, self._newly_over(snapshots))
-            while (left := again - loop.time()) > 0:
+            self._send(snapshots, self._newly_ended(snapshots))
+            while (left := next_tick - loop.time()) > 0:
                 try:
                     async with asyncio.timeout(left):
-                        await self._came.wait()
+                        await self._joined.wait()
                 except TimeoutError:
                     break
-                self._came.clear()
-                self._tell(await self._snapshots({each.view for each in self._watchers.values() if each.new}), None)
+                self._joined.clear()
+                self._send(await self._snapshots({each.view for each in self._watchers.values() if each.new}), None)
 
-    def _tell(self, snapshots: dict[LiveFilter, list[Snapshot]], over: list[Told] | None) -> None:
-        """Tell all who look at these; only those who have just come, where nothing is said of calls that are over."""
-        beat = HEARTBEAT if over is not None and self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
-        messages = {view: _message(view, each, over or []) + beat for view, each in snapshots.items()}
+    def _send(self, snapshots: dict[LiveFilter, list[Snapshot]], ended: list[LiveCall] | None) -> None:
+        """Send the snapshots to the streams with these filters. If `ended` is None, only to new streams."""
+        beat = HEARTBEAT if ended is not None and self._tick % _TICKS_PER_HEARTBEAT == 0 else b""
+        messages = {view: _message(view, each, ended or []) + beat for view, each in snapshots.items()}
         for exchange, watcher in list(self._watchers.items()):
-            if watcher.view not in messages or (over is None and not watcher.new):
-                continue  # who came meanwhile is told the next time
+            if watcher.view not in messages or (ended is None and not watcher.new):
+                continue  # a stream that was started meanwhile gets the next message
             watcher.new = False
             if not exchange.paused:
                 watcher.slow = 0
                 exchange.write(messages[watcher.view])
-            elif watcher.slow < _PATIENCE_TICKS:
+            elif watcher.slow < _STALLED_TICKS:
                 watcher.slow += 1
             else:
                 self._leave(exchange)
                 exchange.forget()
                 exchange.abort()
 
-    def _on_silence(self, task: asyncio.Task[None]) -> None:
-        """Nobody is told any more. Where that went wrong, those who watch are let go, and may ask again."""
-        self._ticking = None
+    def _on_run_end(self, task: asyncio.Task[None]) -> None:
+        """The task has ended: no stream is left, or it failed. Then end the streams, so that clients reconnect."""
+        self._task = None
         error = None if task.cancelled() else task.exception()
         if error is not None:
             for exchange in list(self._watchers):
                 self._leave(exchange)
                 exchange.forget()
                 exchange.end()
-            context = {"message": "those who watch could not be told", "exception": error}
+            context = {"message": "the live streams failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         elif self._watchers:
-            self._begin()  # somebody came at the last moment
+            self._start()  # a stream was started after the task's last check
 
     async def _snapshots(self, views: set[LiveFilter]) -> dict[LiveFilter, list[Snapshot]]:
-        """Of what is looked at, one for each worker."""
-        told = {}
+        """For each filter, one snapshot per worker."""
+        snapshots = {}
         for view in views:
-            told[view] = [self._live.snapshot(view)]
-            if self._siblings is not None:
-                told[view] += map(_SNAPSHOT.decode, await self._siblings.ask("GET", f"/live?{view.query}"))
-        return told
+            snapshots[view] = [self._live.snapshot(view)]
+            if self._peers is not None:
+                snapshots[view] += map(_SNAPSHOT.decode, await self._peers.request_all("GET", f"/live?{view.query}"))
+        return snapshots
 
-    def _newly_over(self, snapshots: dict[LiveFilter, list[Snapshot]]) -> list[Told]:
+    def _newly_ended(self, snapshots: dict[LiveFilter, list[Snapshot]]) -> list[LiveCall]:
         """Calls that ended since the last message, each once."""
-        self._told_over = {id: at for id, at in self._told_over.items() if self._tick - at < _TOLD_TICKS}
+        self._sent_ended = {id: at for id, at in self._sent_ended.items() if self._tick - at < _SENT_TICKS}
         each = [snapshot for workers in snapshots.values() for snapshot in workers]
-        over = {str(ended.call["id"]): ended.call for snapshot in each for ended in snapshot.over}
-        new = {id: call for id, call in over.items() if id not in self._told_over}
-        self._told_over |= dict.fromkeys(new, self._tick)
+        recent = {str(ended.call["id"]): ended.call for snapshot in each for ended in snapshot.ended}
+        new = {id: call for id, call in recent.items() if id not in self._sent_ended}
+        self._sent_ended |= dict.fromkeys(new, self._tick)
         return list(new.values())
 
 
 class _LiveStream:
-    """One who watches: what they look at, and for how many messages they have been slow."""
+    """One stream: its filter, and for how many messages its client has been slow."""
 
     def __init__(self, view: LiveFilter) -> None:
         self.view = view
@@ -177,15 +178,15 @@ class _LiveStream:
 
 
 class _RemoteText:
-    """Passes what another worker tells on to whoever asked this one."""
+    """Forwards the text stream of another worker to a client of this one."""
 
     def __init__(self, exchange: Exchange, headers: dict[str, str]) -> None:
         self._exchange = exchange
         self._headers = headers
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def begin(self, connection: UpstreamConnection) -> None:
-        """It comes on this connection."""
+    def on_start(self, connection: UpstreamConnection) -> None:
+        """Start the response; apply the client's backpressure to the connection."""
         exchange = self._exchange
         exchange.on_gone = lambda: self._end(connection)
         exchange.on_pause = connection.pause
@@ -195,11 +196,11 @@ class _RemoteText:
             self._end(connection)
 
     def on_data(self, data: bytes) -> None:
-        """A piece."""
+        """Forward bytes."""
         self._exchange.write(data)
 
     def on_end(self) -> None:
-        """There is no more."""
+        """End the response."""
         self._exchange.forget()
         self._exchange.end()
         self._end(None)
@@ -207,14 +208,14 @@ class _RemoteText:
     def _end(self, connection: UpstreamConnection | None) -> None:
         if connection is not None:
             connection.close()
-        if not self.over.done():
-            self.over.set_result(None)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
-def _message(view: LiveFilter, snapshots: list[Snapshot], over: list[Told]) -> bytes:
-    gone = {ended.call["id"] for snapshot in snapshots for ended in snapshot.over}
+def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall]) -> bytes:
+    gone = {each.call["id"] for snapshot in snapshots for each in snapshot.ended}
     calls = [call for snapshot in snapshots for call in snapshot.calls if call["id"] not in gone]
-    calls.sort(key=rank, reverse=True)
+    calls.sort(key=sort_key, reverse=True)
     page = calls[:MOST]
     further = len(calls) > MOST or (len(page) == MOST and any(len(snapshot.calls) == MOST for snapshot in snapshots))
     return frame(
@@ -222,18 +223,18 @@ def _message(view: LiveFilter, snapshots: list[Snapshot], over: list[Told]) -> b
         {
             "now": time.time_ns() // 1_000_000,
             "total": sum(snapshot.total for snapshot in snapshots),
-            "found": sum(snapshot.found for snapshot in snapshots),
-            "streams_per_s": round(sum(snapshot.pace for snapshot in snapshots), 1),
-            "next": place(rank(page[-1])) if page and further else None,
-            "calls": sorted(filter(view.means, over), key=rank, reverse=True) + page,
+            "found": sum(snapshot.matching for snapshot in snapshots),
+            "streams_per_s": round(sum(snapshot.ended_per_s for snapshot in snapshots), 1),
+            "next": cursor(sort_key(page[-1])) if page and further else None,
+            "calls": sorted(filter(view.matches, ended), key=sort_key, reverse=True) + page,
         },
     )
 
 
 def read_view(query: Query) -> LiveFilter:
-    """Which calls somebody looks at: `find=TEXT`, and `before`, the `next` of the page before."""
+    """The filter of a query: `find=TEXT`, and `before`, the `next` of the previous page."""
     query.only({"find", "before"})
     try:
-        return LiveFilter.read(query.one("find"), query.one("before"))
+        return LiveFilter.parse(query.one("find"), query.one("before"))
     except ValueError as error:
-        raise wrong("before", str(error)) from None
+        raise invalid_parameter("before", str(error)) from None

@@ -1,6 +1,6 @@
-"""Files: the page itself, as it is in the package: read once, known by its tag, and nothing else of any disk.
+"""The files of the page, read from the package once, with their ETags. No other file of the disk can be requested.
 
-The page holds no data. What it shows it asks for, as every other program does, and with a session.
+The files contain no data. The page requests its data from the admin API with a session, as any other program does.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 from msgspec import Struct
 
 INDEX = "/index.html"
-# Shown to whoever has no session: how to get a link.
+# Shown without a session: explains how to get a link.
 LOCKED = "/link.html"
 _PACKAGE = "penstock.serve"
 _FOLDER = "web"
@@ -25,9 +25,9 @@ _TYPES = {
     "woff2": "font/woff2",
     "txt": "text/plain; charset=utf-8",
 }
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
-# What a page of ours may do, and what may be done with it: nothing but what it needs.
+# Security headers: the page may load only its own files, and cannot be framed.
 HARDENING = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -45,25 +45,25 @@ HARDENING = {
 class PageFile(Struct, frozen=True):
     """One file of the page."""
 
-    kind: str
+    media_type: str
     body: bytes
-    tag: str
+    etag: str
 
 
 def read_files() -> dict[str, PageFile]:
-    """All files of the page, by their paths. What is not among them cannot be asked for, whatever its path."""
-    found: dict[str, PageFile] = {}
-    _read(files(_PACKAGE) / _FOLDER, "", found)
-    return found
+    """All files of the page, by path. Requests are looked up here, so a path such as `/../x` reaches no file."""
+    page: dict[str, PageFile] = {}
+    _read(files(_PACKAGE) / _FOLDER, "", page)
+    return page
 
 
-def _read(folder: Traversable, path: str, found: dict[str, PageFile]) -> None:
-    if not folder.is_dir() or path.count("/") > _DEEPEST:
+def _read(folder: Traversable, path: str, page: dict[str, PageFile]) -> None:
+    if not folder.is_dir() or path.count("/") > _MAX_DEPTH:
         return
     for item in folder.iterdir():
-        kind = _TYPES.get(item.name.rpartition(".")[2])
+        media_type = _TYPES.get(item.name.rpartition(".")[2])
         if item.is_dir():
-            _read(item, f"{path}/{item.name}", found)
-        elif kind is not None:
+            _read(item, f"{path}/{item.name}", page)
+        elif media_type is not None:
             body = item.read_bytes()
-            found[f"{path}/{item.name}"] = PageFile(kind, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+            page[f"{path}/{item.name}"] = PageFile(media_type, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')

@@ -1,4 +1,4 @@
-"""AdminResponses of the admin API: JSON, or a failure in the envelope that clients know; no browser may keep them."""
+"""Responses of the admin API: JSON, or an error in the same format as for clients. They must not be cached."""
 
 from typing import Protocol
 
@@ -13,31 +13,31 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class AdminResponse(Protocol):
-    """Sends the answer to one request."""
+    """Sends the response to one request."""
 
-    def __call__(self, what: AdminReply | Exception | Failure, /, *, allow: str = "") -> None: ...
+    def __call__(self, reply: AdminReply | Exception | Failure, /, *, allow: str = "") -> None: ...
 
 
 def send_answer(
-    exchange: Exchange, request_id: str, what: AdminReply | Exception | Failure, *, allow: str = ""
+    exchange: Exchange, request_id: str, reply: AdminReply | Exception | Failure, *, allow: str = ""
 ) -> None:
-    """Answer a request."""
+    """Send a response."""
     headers = {**HEADERS, "x-request-id": request_id}
     if allow:
         headers["allow"] = allow
-    match what:
+    match reply:
         case AdminReply(status, body):
             respond_json(exchange, status, body, headers)
             return
         case Failure():
-            failure = what
+            failure = reply
         case KeyTermsError():
-            failure = refusal(what.code, str(what), what.param)
+            failure = refusal(reply.code, str(reply), reply.param)
         case BookError():
-            failure = Failure(code="ledger_unavailable", message=str(what), retry_after="2")
+            failure = Failure(code="ledger_unavailable", message=str(reply), retry_after="2")
         case _:
-            # It is a bug of ours: what it says is for no one else.
-            message = f"the admin API failed: {type(what).__name__}"
+            # A bug of ours. Its message may contain secrets, so only its type is sent.
+            message = f"the admin API failed: {type(reply).__name__}"
             failure = Failure(code="internal_error", message=message, passing=False)
     if failure.status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -45,10 +45,10 @@ def send_answer(
 
 
 def refusal(code: ErrorCode, message: str, param: str | None = None) -> Failure:
-    """Why something is not done."""
+    """A failure that the client must not retry unchanged."""
     return Failure(code=code, message=message, param=param, retryable=False)
 
 
 def refuse_method(method: str, allowed: str, answer: AdminResponse) -> None:
-    """Refuse what is possible by another method only."""
-    answer(refusal("method_not_allowed", f"{method[:20]} is not possible here; use {allowed}"), allow=allowed)
+    """Send 405 with the allowed methods."""
+    answer(refusal("method_not_allowed", f"{method[:20]} is not allowed here; use {allowed}"), allow=allowed)

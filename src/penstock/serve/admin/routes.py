@@ -1,4 +1,4 @@
-"""The routes of the admin API, and what each does with the book. All of it runs at the desk, in its thread."""
+"""The routes of the admin API that query the book. They run in the thread of `BookWorker`."""
 
 import re
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from penstock.gateway.billing.book import Book, Filter, HealthBucket
 from penstock.gateway.keys import changes as key_changes
 from penstock.gateway.keys.report import report
 from penstock.gateway.keys.terms import KeyTerms
-from penstock.serve.admin.entries import told_entry, told_usage
+from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
     MOST,
     Query,
+    invalid_parameter,
+    read_cursor,
     read_filter,
     read_grouping,
     read_limit,
-    read_place,
     read_span,
-    wrong,
 )
 
 
 class AdminRequest(Struct, frozen=True, kw_only=True):
-    """What is asked. `name` is the part of the path that names something."""
+    """One request. `name` is the variable part of the path."""
 
     name: str
     query: Query
@@ -35,14 +35,14 @@ class AdminRequest(Struct, frozen=True, kw_only=True):
 
 
 class AdminReply(NamedTuple):
-    """What is answered."""
+    """One response."""
 
     status: int
     body: object
 
 
 class RotateBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a rotation."""
+    """The request body of a key rotation."""
 
     grace: str = "0"
 
@@ -51,86 +51,86 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[[Book, AdminRequest], AdminReply]
 
 
-def list_keys(book: Book, ask: AdminRequest) -> AdminReply:
-    """Keys, the oldest first; those that live, unless `all` are asked for."""
-    ask.query.only({"all", "limit", "after"})
-    limit, after = read_limit(ask.query), ask.query.one("after")
+def list_keys(book: Book, request: AdminRequest) -> AdminReply:
+    """List keys, the oldest first; without `all`, only those that can be used."""
+    request.query.only({"all", "limit", "after"})
+    limit, after = read_limit(request.query), request.query.one("after")
     keys = book.keys()
     if after:
         ids = [key.id for key in keys]
         if after not in ids:
-            raise wrong("after", "after is the id of a key, as `next` gave it")
+            raise invalid_parameter("after", "after is the id of a key, from `next` of the previous page")
         keys = keys[ids.index(after) + 1 :]
-    if ask.query.one("all") not in ("1", "true"):
-        keys = [key for key in keys if not key.unusable(ask.now_ms)]
-    told = [report(book, key, ask.now_ms) for key in keys[:limit]]
-    return AdminReply(200, {"keys": told, "next": keys[limit - 1].id if len(keys) > limit else None})
+    if request.query.one("all") not in ("1", "true"):
+        keys = [key for key in keys if not key.unusable(request.now_ms)]
+    page = [report(book, key, request.now_ms) for key in keys[:limit]]
+    return AdminReply(200, {"keys": page, "next": keys[limit - 1].id if len(keys) > limit else None})
 
 
-def create_key(book: Book, ask: AdminRequest) -> AdminReply:
-    """A new key, shown this once."""
-    new = key_changes.create(book, _body(ask, KeyTerms), ask.now_ms)
-    return AdminReply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
+def create_key(book: Book, request: AdminRequest) -> AdminReply:
+    """Create a key. Its secret is shown only in this response."""
+    new = key_changes.create(book, _body(request, KeyTerms), request.now_ms)
+    return AdminReply(201, {"secret": new.secret, **report(book, new.key, request.now_ms)})
 
 
-def show_key(book: Book, ask: AdminRequest) -> AdminReply:
-    """One key."""
-    return AdminReply(200, report(book, key_changes.find(book.keys(), ask.name, ask.now_ms), ask.now_ms))
+def show_key(book: Book, request: AdminRequest) -> AdminReply:
+    """Show one key."""
+    return AdminReply(200, report(book, key_changes.find(book.keys(), request.name, request.now_ms), request.now_ms))
 
 
-def revoke_key(book: Book, ask: AdminRequest) -> AdminReply:
-    """A key that opens nothing any more."""
-    return AdminReply(200, report(book, key_changes.revoke(book, ask.name, ask.now_ms), ask.now_ms))
+def revoke_key(book: Book, request: AdminRequest) -> AdminReply:
+    """Revoke a key."""
+    return AdminReply(200, report(book, key_changes.revoke(book, request.name, request.now_ms), request.now_ms))
 
 
-def rotate_key(book: Book, ask: AdminRequest) -> AdminReply:
-    """A key with a new secret, shown this once."""
-    new = key_changes.rotate(book, ask.name, _body(ask, RotateBody).grace, ask.now_ms)
-    return AdminReply(201, {"secret": new.secret, **report(book, new.key, ask.now_ms)})
+def rotate_key(book: Book, request: AdminRequest) -> AdminReply:
+    """Give a key a new secret, which is shown only in this response."""
+    new = key_changes.rotate(book, request.name, _body(request, RotateBody).grace, request.now_ms)
+    return AdminReply(201, {"secret": new.secret, **report(book, new.key, request.now_ms)})
 
 
-def usage(book: Book, ask: AdminRequest) -> AdminReply:
-    """What was used, by groups."""
-    wanted = _by_id(book, read_filter(ask.query, ask.now_ms, "by"))
-    by, tag = read_grouping(ask.query)
+def usage(book: Book, request: AdminRequest) -> AdminReply:
+    """Show usage, by groups."""
+    wanted = _by_id(book, read_filter(request.query, request.now_ms, "by"))
+    by, tag = read_grouping(request.query)
     rows = book.usage(wanted, by, tag=tag)
     dearest = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MOST]
-    told = [told_usage(by, row) for row in sorted(dearest, key=lambda row: row.group)]
-    return AdminReply(200, {"by": by, "tag": tag or None, "usage": told, "truncated": len(rows) > MOST})
+    groups = [usage_json(by, row) for row in sorted(dearest, key=lambda row: row.group)]
+    return AdminReply(200, {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MOST})
 
 
-def list_entries(book: Book, ask: AdminRequest) -> AdminReply:
-    """A page of entries, the newest first."""
-    wanted = _by_id(book, read_filter(ask.query, ask.now_ms, "limit", "before"))
-    limit = read_limit(ask.query)
-    found = book.entries(wanted, limit=limit + 1, before=read_place(ask.query, "before"))
-    following = found[limit - 1][0] if len(found) > limit else None
-    return AdminReply(200, {"entries": [told_entry(entry) for _, entry in found[:limit]], "next": following})
+def list_entries(book: Book, request: AdminRequest) -> AdminReply:
+    """List entries, the newest first."""
+    wanted = _by_id(book, read_filter(request.query, request.now_ms, "limit", "before"))
+    limit = read_limit(request.query)
+    entries = book.entries(wanted, limit=limit + 1, before=read_cursor(request.query, "before"))
+    following = entries[limit - 1][0] if len(entries) > limit else None
+    return AdminReply(200, {"entries": [entry_json(entry) for _, entry in entries[:limit]], "next": following})
 
 
-def show_entry(book: Book, ask: AdminRequest) -> AdminReply:
-    """One entry."""
-    found = book.entry(ask.name)
-    if found is None:
-        raise KeyTermsError("there is no such entry", code="entry_not_found")
-    return AdminReply(200, told_entry(found))
+def show_entry(book: Book, request: AdminRequest) -> AdminReply:
+    """Show one entry."""
+    entry = book.entry(request.name)
+    if entry is None:
+        raise KeyTermsError("there is no entry with this id", code="entry_not_found")
+    return AdminReply(200, entry_json(entry))
 
 
-def health(book: Book, ask: AdminRequest) -> AdminReply:
-    """How providers' models have answered, over time."""
-    since_ms, bucket_ms = read_span(ask.query, ask.now_ms)
-    rows = book.health(since_ms, ask.now_ms + 1, bucket_ms)
-    told = [structs.asdict(row) | {"buckets": [_bucket(bucket) for bucket in row.buckets]} for row in rows]
-    return AdminReply(200, {"since": since_ms, "bucket_ms": bucket_ms, "rows": told})
+def health(book: Book, request: AdminRequest) -> AdminReply:
+    """Show the health of providers' models over time."""
+    since_ms, bucket_ms = read_span(request.query, request.now_ms)
+    rows = book.health(since_ms, request.now_ms + 1, bucket_ms)
+    targets = [structs.asdict(row) | {"buckets": [_bucket(bucket) for bucket in row.buckets]} for row in rows]
+    return AdminReply(200, {"since": since_ms, "bucket_ms": bucket_ms, "rows": targets})
 
 
 def _bucket(bucket: HealthBucket) -> dict[str, object]:
-    told = structs.asdict(bucket)
-    times = told.pop("first_event_ms")
-    return told | structs.asdict(times)
+    fields = structs.asdict(bucket)
+    times = fields.pop("first_event_ms")
+    return fields | structs.asdict(times)
 
 
-# What is asked for: a method, and a path in which a name may stand → what does it.
+# Method, pattern of the path (with at most one variable part), handler.
 ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
     ("GET", re.compile(r"/admin/keys"), list_keys),
     ("POST", re.compile(r"/admin/keys"), create_key),
@@ -145,7 +145,7 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 
 
 def _by_id(book: Book, wanted: Filter) -> Filter:
-    """The filter, in which keys that are named are known by their ids."""
+    """The filter with names of keys replaced by their ids."""
     if not wanted.keys:
         return wanted
     keys = book.keys()
@@ -153,11 +153,11 @@ def _by_id(book: Book, wanted: Filter) -> Filter:
     return structs.replace(wanted, keys=tuple(dict.fromkeys((*wanted.keys, *named))))
 
 
-def _body(ask: AdminRequest, kind: type[T]) -> T:
-    """The JSON of the body. What is wrong with it is told without quoting it."""
+def _body(request: AdminRequest, kind: type[T]) -> T:
+    """Decode the JSON body. Errors do not quote it."""
     try:
-        return msgspec.json.decode(ask.body or b"{}", type=kind)
+        return msgspec.json.decode(request.body or b"{}", type=kind)
     except msgspec.ValidationError as error:
-        raise KeyTermsError(f"the body is not what is wanted here: {error}") from None
+        raise KeyTermsError(f"the request body is not valid: {error}") from None
     except (msgspec.DecodeError, RecursionError):
-        raise KeyTermsError("the body is no JSON") from None
+        raise KeyTermsError("the request body is not valid JSON") from None

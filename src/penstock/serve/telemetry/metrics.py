@@ -298,7 +298,7 @@ class Metrics:
         """The metrics of all workers in the text format of Prometheus."""
         gauges = [self._gauge_series()]
         if self.peers is not None:
-            for answer in await self.peers.ask("GET", "/gauges"):
+            for answer in await self.peers.request_all("GET", "/gauges"):
                 with suppress(msgspec.MsgspecError):  # not from a worker of this version
                     gauges.append(_decode(answer))
         return await self._loop.run_in_executor(None, self._text, self.counters.counts(), gauges)

@@ -1,7 +1,8 @@
-"""WorkerPeers: the workers of one gateway, as one of them sees the others. Each answers the others' questions.
+"""WorkerPeers: HTTP requests between the workers of one gateway, over Unix domain sockets.
 
-A worker listens on a unix socket in a folder that only the gateway's user can enter, and speaks HTTP there by the same
-server as everywhere. `routes` say what it answers. Whoever asks, asks all; one that does not answer soon is left out.
+A worker listens on `PID.sock` in a directory that only the gateway's user can enter, and serves its `routes` there with
+the same HTTP server as for clients. A request goes to all other workers; a worker that does not respond within
+`TIMEOUT_S` is left out of the result.
 """
 
 import asyncio
@@ -17,13 +18,13 @@ from penstock.http.limits import FrontLimits, UpstreamLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.responses import JSON, error_page
 
-WAIT_S = 0.5
-# By method and path: who answers.
+TIMEOUT_S = 0.5
+# Request handlers by method and path.
 Routes: TypeAlias = Mapping[tuple[str, str], Callable[[Exchange], None]]
 
 
 class WorkerPeers:
-    """This worker among the others."""
+    """This worker's socket, and requests to the other workers."""
 
     def __init__(self, folder: Path, routes: Routes) -> None:
         self._folder = folder
@@ -33,26 +34,26 @@ class WorkerPeers:
         self._server: asyncio.Server | None = None
 
     async def listen(self) -> None:
-        """Begin to answer."""
-        self._own.unlink(missing_ok=True)  # of a worker that is gone, whose number this one has got
+        """Start to serve requests of other workers."""
+        self._own.unlink(missing_ok=True)  # left by a dead worker that had the same process id
         self._server = await asyncio.get_running_loop().create_unix_server(
             lambda: ServerConnection(self._handle, error_page, FrontLimits(), self._connections), str(self._own)
         )
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> list[bytes]:
-        """What the others answer, each that does; a refusal is no answer."""
-        asked = [_ask(path_, method, path, body) for path_ in self._others()]
-        return [answer for answer in await asyncio.gather(*asked) if answer is not None]
+    async def request_all(self, method: str, path: str, body: bytes = b"") -> list[bytes]:
+        """Send a request to all other workers. Returns the bodies of the responses with status 200."""
+        requests = [_request(socket, method, path, body) for socket in self._others()]
+        return [body for body in await asyncio.gather(*requests) if body is not None]
 
     async def follow(self, path: str, follower: "Follower") -> bool:
-        """Have what one of the others answers told piece by piece; False if none of them does."""
+        """Stream the first response with status 200 of another worker to `follower`. Returns False if there is none."""
         for socket in self._others():
             if await _follow(socket, path, follower):
                 return True
         return False
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop serving requests."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -61,13 +62,13 @@ class WorkerPeers:
         self._own.unlink(missing_ok=True)
 
     def _others(self) -> list[Path]:
-        found = []
+        sockets = []
         for path in self._folder.glob("*.sock"):
-            if path != self._own and path.stem.isdecimal() and _lives(int(path.stem)):
-                found.append(path)
+            if path != self._own and path.stem.isdecimal() and _is_alive(int(path.stem)):
+                sockets.append(path)
             elif path != self._own:
                 path.unlink(missing_ok=True)
-        return found
+        return sockets
 
     def _handle(self, exchange: Exchange) -> None:
         request = exchange.request
@@ -79,57 +80,57 @@ class WorkerPeers:
 
 
 class Follower(Protocol):
-    """Who takes an answer piece by piece."""
+    """Receives the body of a response as it arrives."""
 
-    def begin(self, connection: UpstreamConnection) -> None:
-        """The answer begins; the connection may be paused, or closed."""
+    def on_start(self, connection: UpstreamConnection) -> None:
+        """The response has started. The follower may pause or close the connection."""
 
     def on_data(self, data: bytes) -> None:
-        """A piece of it."""
+        """The next bytes of the body."""
 
     def on_end(self) -> None:
-        """It is over, one way or the other."""
+        """The body is complete, or the connection is lost."""
 
 
 class _Following:
-    """Hands on an answer, if it is one."""
+    """Passes a response on to the follower if its status is 200."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
-        self._is_answer = False
+        self._accepted = False
         self.connection: UpstreamConnection | None = None
-        self.begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.started: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._is_answer = status == 200 and not self.begun.done()
-        if self._is_answer and self.connection is not None:
-            self._follower.begin(self.connection)
-        self._tell(begun=self._is_answer)
+        self._accepted = status == 200 and not self.started.done()
+        if self._accepted and self.connection is not None:
+            self._follower.on_start(self.connection)
+        self._resolve(started=self._accepted)
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        if self._is_answer:
+        if self._accepted:
             self._follower.on_data(data)
 
     def on_end(self) -> None:
-        if self._is_answer:
+        if self._accepted:
             self._follower.on_end()
-        self._tell(begun=False)
+        self._resolve(started=False)
 
     def on_error(self, error: UpstreamError) -> None:  # noqa: ARG002
         self.on_end()
 
-    def _tell(self, *, begun: bool) -> None:
-        if not self.begun.done():
-            self.begun.set_result(begun)
+    def _resolve(self, *, started: bool) -> None:
+        if not self.started.done():
+            self.started.set_result(started)
 
 
 class _PeerResponse:
-    """Takes one answer whole."""
+    """Collects one response."""
 
     def __init__(self) -> None:
         self.status = 0
         self.body = b""
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self.status = status
@@ -138,27 +139,27 @@ class _PeerResponse:
         self.body += data
 
     def on_end(self) -> None:
-        if not self.over.done():
-            self.over.set_result(None)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def on_error(self, error: UpstreamError) -> None:
-        if not self.over.done():
-            self.over.set_exception(error)
+        if not self.ended.done():
+            self.ended.set_exception(error)
 
 
-async def _ask(socket: Path, method: str, path: str, body: bytes) -> bytes | None:
+async def _request(socket: Path, method: str, path: str, body: bytes) -> bytes | None:
     connection: UpstreamConnection | None = None
     with suppress(OSError, UpstreamError):  # `TimeoutError` is an `OSError`
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(TIMEOUT_S):
             _, connection = await asyncio.get_running_loop().create_unix_connection(
                 lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), str(socket)
             )
-            answer = _PeerResponse()
-            head = f"{method} {path} HTTP/1.1\r\nhost: sibling\r\ncontent-length: {len(body)}\r\n\r\n"
-            connection.send(head.encode() + body, answer)
-            await answer.over
-            if answer.status == 200:
-                return answer.body
+            response = _PeerResponse()
+            head = f"{method} {path} HTTP/1.1\r\nhost: worker\r\ncontent-length: {len(body)}\r\n\r\n"
+            connection.send(head.encode() + body, response)
+            await response.ended
+            if response.status == 200:
+                return response.body
     if connection is not None:
         connection.close()
     return None
@@ -167,20 +168,20 @@ async def _ask(socket: Path, method: str, path: str, body: bytes) -> bytes | Non
 async def _follow(socket: Path, path: str, follower: Follower) -> bool:
     following = _Following(follower)
     with suppress(OSError):
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(TIMEOUT_S):
             _, following.connection = await asyncio.get_running_loop().create_unix_connection(
                 lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), str(socket)
             )
-            following.connection.send(f"GET {path} HTTP/1.1\r\nhost: sibling\r\n\r\n".encode(), following)
-            if await following.begun:
+            following.connection.send(f"GET {path} HTTP/1.1\r\nhost: worker\r\n\r\n".encode(), following)
+            if await following.started:
                 return True
     if following.connection is not None:
         following.connection.close()
     return False
 
 
-def _lives(pid: int) -> bool:
-    """Whether a process of this user has that number; that of a worker which is gone may be another user's now."""
+def _is_alive(pid: int) -> bool:
+    """Whether a process of this user has that id. The id of a dead worker may belong to another user's process now."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError, OverflowError):

@@ -1,6 +1,7 @@
-"""SharedMemory: bytes that all workers of one gateway map, and the lock for those who write to them.
+"""SharedMemory: a memory-mapped file that all workers of one gateway share, and the lock for writing to it.
 
-The bytes lie in a file, so that they outlive a worker that dies; so does nothing of its lock.
+The bytes are in a file, so they outlive a worker that dies. The lock is a `flock`, which the kernel releases when its
+holder dies, so a killed worker never leaves the memory locked.
 """
 
 import errno
@@ -11,13 +12,13 @@ from pathlib import Path
 
 
 class SharedMemory:
-    """As many bytes as there are in `view`, zeros at first. A context manager: who is inside may write."""
+    """`view` is the shared memory, initially zeros. As a context manager it holds the lock, which a writer needs."""
 
     def __init__(self, path: Path, size: int) -> None:
-        """To be made in each worker: a file that was opened before a fork has one lock for all. Raises `OSError`."""
+        """Each worker must construct its own: processes that inherit one open file share its lock. Raises `OSError`."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with self:
-            # Written out: a full disk would end a process that writes to a mapped hole.
+            # Allocate the file in full: a write to a hole in a mapped file raises SIGBUS when the disk is full.
             if os.fstat(self._file).st_size < size and os.pwrite(self._file, bytes(size), 0) < size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         self.view = memoryview(mmap.mmap(self._file, size))
