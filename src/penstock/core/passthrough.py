@@ -108,7 +108,7 @@ class PassThrough:
     def feed(self, payload: bytes) -> int:
         """How many characters of text an event says; 0 if it does not match, and has to take the slow path.
 
-        Nearly every event comes here: hence its form. Most end as the one before.
+        Nearly every event comes here: hence its form. Most end as the one before; where there are counters, none does.
         """
         if not payload.startswith(self._before):
             return 0
@@ -123,8 +123,6 @@ class PassThrough:
         self.frames += 1
         self._last = size = len(payload)
         self._size += size
-        if self._counts is not None:
-            self._count_on(self._counts)
         return self.on_text(text)
 
     def _feed_changed(self, payload: bytes) -> int:
