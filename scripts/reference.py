@@ -19,13 +19,13 @@ ROOT = Path(__file__).resolve().parent.parent
 REPAIRS_PAGE = """\
 # Repairs and faults
 
-Providers get their streams a little wrong. What Penstock tolerates is a **repair**: it has a code, it is counted, and
-`penstock inspect` and `penstock lint` show where in the bytes it was met. Repairs that are only harmless habits of a
-provider are **notices**: a client that reads the stream by the book gets the same answer without them. They are shown
-and counted apart. What Penstock does not tolerate is a **fault**: going on would mean guessing at what the model said,
-so the ending is `failed`.
+Providers deviate from the standard in their streams. A deviation that Penstock tolerates is a **repair**: it has a
+code, it is counted, and `penstock inspect` and `penstock lint` show where in the bytes it occurs. Harmless
+deviations are **notices**: a client that follows the standard gets the same answer without the repair. They are
+shown and counted separately. A deviation that Penstock does not tolerate is a **fault**: to continue would mean to
+guess what the model generated, so the ending is `failed`.
 
-This page is generated from `src/penstock/core/repairs.py`. For each code there is a small stream in `tests/captures/`.
+This page is generated from `src/penstock/core/repairs.py`. `tests/captures/` has a small stream for each code.
 
 ## Repairs
 
@@ -34,9 +34,9 @@ This page is generated from `src/penstock/core/repairs.py`. For each code there 
 
 | where | repairs | notices |
 |---|---|---|
-| `penstock inspect` | `repairs`, listed below it | `notices`, listed below it |
+| `penstock inspect` | listed under `repairs` | listed under `notices` |
 | `penstock inspect --json` | in `repairs`, with `"level": "repair"` | in `repairs`, with `"level": "notice"` |
-| `penstock lint` | warnings; errors with `--strict` | notices, which never fail it |
+| `penstock lint` | warnings; errors with `--strict` | notices; never errors |
 | metrics | `penstock_repairs_total` | `penstock_notices_total` |
 | log, `penstock chat --json`, headers | `repairs`, `x-penstock-repairs` | `notices`, `x-penstock-notices` |
 | the ledger and the admin API | in `repairs`, by code | in `repairs`, by code |
@@ -48,26 +48,26 @@ This page is generated from `src/penstock/core/repairs.py`. For each code there 
 {faults}
 ## Endings
 
-| ending | means |
+| ending | meaning |
 |---|---|
-| `completed` | every choice that began has its finish reason, and the bytes do not stop in the middle of an event |
-| `truncated` | the bytes stop before that; a `[DONE]` without a finish reason is no finish reason |
-| `failed` | the provider said that it failed, or its bytes cannot be read |
-| `cancelled` | the client left |
+| `completed` | every choice that began has its finish reason, and the bytes do not end inside an event |
+| `truncated` | the bytes end before that; a `[DONE]` does not replace a finish reason |
+| `failed` | the provider reported an error, or its bytes cannot be read |
+| `cancelled` | the client disconnected |
 | `timed_out` | the provider took too long |
 
-The reader tells the first three; the last two are for those who do the waiting.
+The library's reader reports the first three. The gateway adds the last two.
 """
 
 FAULTS_PAGE = """\
 # Faults on demand
 
-A stream, broken on purpose, shows what a client does when a provider breaks it. Faults can be combined; the order in
-which they are asked for does not matter: they are put in from the top of this page to the bottom.
+A fault breaks a stream on purpose, to show how a client handles it. Faults can be combined in any order: they are
+always applied in the order of this page.
 
-`N` counts events, comments left out. `TIME` is `250ms`, `3s`, `1m` or a mere number of seconds; a stall may also be
-`forever`. What Penstock's own reader says is told for a healthy stream with that fault alone, without an argument where
-it needs none; the codes are explained in [repairs.md](repairs.md). Faults of one dialect are not applied to captures of
+`N` is a number of events, without comments. `TIME` is `250ms`, `3s`, `1m` or a number of seconds; a stall can also
+be `forever`. The column *Penstock reports* has the ending and the [repairs](repairs.md) of a healthy stream with
+this fault alone, and without an argument if it is optional. A fault of one dialect is not applied to captures of
 another; `penstock replay` says so.
 
 This page is generated from `src/penstock/replay/faults/table.py`.
@@ -90,29 +90,29 @@ export const FAULTS = {faults};
 LOSSES_PAGE = """\
 # Losses
 
-A client and a provider may speak different APIs. What a translation between the two drops or approximates is a
-**loss**: it has a code, it is counted, and it is shown. A request that is forwarded to a provider of the client's own
-API has no losses, but for fields that the provider is known to refuse.
+A client and a provider can use different APIs. What the translation between them drops or approximates is a
+**loss**: it has a code, it is counted and it is reported. A request to a provider of the client's own API has no
+losses, except for fields that the provider is known to reject.
 
 | where | what |
 |---|---|
-| the header `x-penstock-losses` | `code=count`, of the losses that were known before the headers left |
-| log, ledger, admin API, the page | `losses`: all of the call, by code |
+| the header `x-penstock-losses` | `code=count`, of the losses that were known before the headers were sent |
+| log, ledger, admin API, the page | `losses`: all losses of the call, by code |
 | metrics | `penstock_losses_total` by provider and code |
 | traces | `penstock.losses`: the codes |
-| `penstock inspect --for DIALECT` | what a recorded answer would lose for clients of that API |
+| `penstock inspect --for DIALECT` | the losses of a recorded answer for clients of that API |
 | the library | `StreamWriter.losses` |
 
-A call that tries several targets has the losses of the last one.
+If a call tries several targets, it has the losses of the last one.
 
 ## Strict mode
 
-Some losses can give a client another answer than it asked for. A call is *strict* if the request has the header
-`x-penstock-strict: 1`, or if its route, its key or the whole gateway is: `strict = true` in `[routes.NAME]` or
-`[server]`, `penstock keys create --strict`. Then targets for which the request would have such a loss are skipped. If
-no target is left, the answer is a 400 with the code `translation_loss`, and names the losses for each target. If the
-*answer* has such a loss, its attempt fails with the same code: before the first content the next target is tried, and
-after it the stream ends with an error. A provider's health does not depend on that.
+Some losses can change the meaning of a request or an answer. A call is *strict* if the request has the header
+`x-penstock-strict: 1`, or if its route, its key or the whole gateway is strict: `strict = true` in `[routes.NAME]`
+or `[server]`, or `penstock keys create --strict`. Targets for which the request would have such a loss are then
+skipped. If no target is left, the client gets a 400 with the code `translation_loss` that names the losses for
+each target. If the *answer* has such a loss, the attempt fails with the same code: before the first content the next
+target is tried, after it the stream ends with an error. It does not count as a failure of the provider.
 
 This page is generated from `src/penstock/core/losses.py`.
 
@@ -279,7 +279,7 @@ def _faults() -> str:
         rows = [
             f"## {group.capitalize()}",
             "",
-            "| fault | what happens | Penstock says | dialect |",
+            "| fault | what happens | Penstock reports | dialect |",
             "|---|---|---|---|",
         ]
         rows += [

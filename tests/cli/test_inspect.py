@@ -56,9 +56,9 @@ dialect   openai_chat, by its events
 framing   sse, 23 frames
 repairs   26 of 4 kinds
   missing-blank-line  ×22  line 2   byte 282   There is no blank line between two events.
-  json-on-next-line   ×2   line 4   byte 842   `data:` stands alone; its JSON is on the next line, without a prefix.
-  usage-placeholder   ×1   line 22  byte 5858  A usage report holds nothing but zeros.
-  no-final-newline    ×1   line 25  byte 6726  The last line lacks its newline.
+  json-on-next-line   ×2   line 4   byte 842   A `data:` line is empty; its JSON is on the next line, without a prefix.
+  usage-placeholder   ×1   line 22  byte 5858  A usage report has only zeros.
+  no-final-newline    ×1   line 25  byte 6726  The last line has no newline.
 """
 
 CALLING = sse(
@@ -191,7 +191,7 @@ CASES: dict[str, tuple[bytes, list[str]]] = {
         [
             "ending    failed\n",
             f"fault     provider-error, line 5, byte {len(SAID + b'data: {')}\n",
-            "          The provider says that it failed: Overloaded,\n          try: later\n",
+            "          The provider reports an error: Overloaded,\n          try: later\n",
             'details   {"code":529}\n',
         ],
     ),

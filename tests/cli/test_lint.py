@@ -11,9 +11,10 @@ from tests.streams import DONE, finishes, sse
 
 TEXT = f"""\
 {RESELLER}:2: missing-blank-line There is no blank line between two events (22 times) [warning]
-{RESELLER}:5: json-on-next-line `data:` stands alone; its JSON is on the next line, without a prefix (2 times) [warning]
-{RESELLER}:22: usage-placeholder A usage report holds nothing but zeros [warning]
-{RESELLER}:25: no-final-newline The last line lacks its newline [warning]
+{RESELLER}:5: json-on-next-line A `data:` line is empty; its JSON is on the next line, without a prefix\
+ (2 times) [warning]
+{RESELLER}:22: usage-placeholder A usage report has only zeros [warning]
+{RESELLER}:25: no-final-newline The last line has no newline [warning]
 """
 
 
@@ -40,12 +41,12 @@ def test_a_clean_file_prints_nothing() -> None:
 CASES: dict[str, tuple[bytes, str]] = {
     "a detail": (
         SAID + sse(finishes("eos"), DONE),
-        "-:5: finish-mapped The finish reason is another API's word, or null written as a word: eos [warning]\n",
+        "-:5: finish-mapped The finish reason is a value of another API, or null written as a word: eos [warning]\n",
     ),
     "truncated": (CUT, "-:4: truncated no finish reason for choice 0 [error]\n"),
     "cut on the last line": (CUT + b"data: {", "-:5: truncated the bytes stop in the middle of an event [error]\n"),
     "cut, with CRLF": (CUT.replace(b"\n", b"\r\n"), "-:4: truncated no finish reason for choice 0 [error]\n"),
-    "failed": (FAILED, "-:5: provider-error The provider says that it failed: Overloaded,\\ntry: later [error]\n"),
+    "failed": (FAILED, "-:5: provider-error The provider reports an error: Overloaded,\\ntry: later [error]\n"),
     "empty": (b"", "-:1: empty-stream the stream ended without an answer [error]\n"),
     "binary": (GZIPPED, "-:1: binary the bytes are gzip-compressed; decompress them first [error]\n"),
 }
@@ -81,7 +82,7 @@ def test_exits_with(wire: bytes, lenient: int, strict: int, form: str) -> None:
 
 def test_strict_makes_errors_of_repairs() -> None:
     result = invoke("lint", "--strict", GROQ)
-    assert result.stdout == f"{GROQ}:13: no-final-blank-line The last event lacks its blank line [error]\n"
+    assert result.stdout == f"{GROQ}:13: no-final-blank-line There is no blank line after the last event [error]\n"
     assert result.stderr == "1 file, 1 error, 0 warnings\n"
 
 
@@ -121,8 +122,7 @@ def test_github_gets_workflow_commands(tmp_path: Path) -> None:
     odd.write_bytes(SAID + sse({"error": "50% of\nit, gone: sorry"}))
     name = str(odd).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
     assert invoke("lint", "--format", "github", str(odd)).stdout == (
-        f"::error file={name},line=5,title=provider-error"
-        "::The provider says that it failed: 50%25 of%0Ait, gone: sorry\n"
+        f"::error file={name},line=5,title=provider-error::The provider reports an error: 50%25 of%0Ait, gone: sorry\n"
     )
 
 
@@ -138,7 +138,7 @@ def test_junit_has_a_suite_per_file_and_a_case_per_finding(tmp_path: Path) -> No
     results = [case[0] for case in broken]
     assert [result.tag for result in results] == ["system-out"] * (len(results) - 1) + ["failure"]
     assert results[-1].get("type") == "provider-error"
-    assert "The provider says that it failed: <&>\\x00\\x1b\\ufffe" in (results[-1].get("message") or "")
+    assert "The provider reports an error: <&>\\x00\\x1b\\ufffe" in (results[-1].get("message") or "")
 
 
 def test_no_stream_can_forge_a_finding() -> None:
@@ -152,7 +152,7 @@ def test_harmless_habits_are_notices_in_every_format() -> None:
         return invoke("lint", "--strict", "--format", form, "-", stdin=HABITS).stdout
 
     line = HEALTHY.count(b"\n") + 1
-    assert report("text") == f"-:{line}: done-repeated `[DONE]` comes more than once [notice]\n"
+    assert report("text") == f"-:{line}: done-repeated `[DONE]` is sent more than once [notice]\n"
     assert [finding["severity"] for finding in findings(HABITS, "--strict")] == ["notice"]
     assert report("github").startswith("::notice file=-,line=")
     (suite,) = ElementTree.fromstring(report("junit"))

@@ -140,7 +140,7 @@ def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
 def test_repairs_are_told_with_their_meaning(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.get_by_role("link", name=REPAIRED).click()
-    page.get_by_text("There is no [DONE]. The end of the bytes is the end.").wait_for()
+    page.get_by_text("There is no [DONE]. The end of the bytes is the end of the stream.").wait_for()
     assert page.get_by_text("estimated: the provider has reported none").count() == 1
 
 

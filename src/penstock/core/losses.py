@@ -57,9 +57,9 @@ LOSSES: dict[str, LossRow] = {
         "Most such fields ask for a service of one provider; the detail names them.",
     ),
     "max-tokens-assumed": LossRow(
-        "The provider's API demands a limit on the output, and the client set none.",
+        "The provider's API requires a limit on the output, and the client set none.",
         "Answers longer than the assumed limit end with the finish reason `length`.",
-        "The limit is the one configured for the provider, or the most that the model can write.",
+        "The limit is the one configured for the provider, or the model's maximum.",
     ),
     "option-refused-by-provider": LossRow(
         "The provider is known to refuse a field that the client sent, so the field is removed.",
@@ -72,8 +72,8 @@ LOSSES: dict[str, LossRow] = {
         "Providers discard earlier reasoning themselves in most conversations.",
     ),
     "result-media-moved": LossRow(
-        "A tool's result holds an image or a file, and the provider's API allows only text there.",
-        "Nothing: the media follow in a message of the user.",
+        "A tool's result contains an image or a file, and the provider's API allows only text there.",
+        "Nothing: the media are sent in a user message after it.",
         "The model sees the same content one message later.",
     ),
     "sampling-dropped": LossRow(
@@ -89,36 +89,36 @@ LOSSES: dict[str, LossRow] = {
     ),
     "stop-dropped": LossRow(
         "The provider's API has no stop sequences, or fewer than the client sent.",
-        "The answer goes on where the client wanted it to end.",
+        "The answer continues where the client wanted it to end.",
         "The client receives more text, never less.",
         changes_meaning=True,
     ),
     "tool-option-dropped": LossRow(
-        "A tool carries an option that the provider's API lacks.",
+        "A tool has an option that the provider's API lacks.",
         "The option; the tool itself stays.",
         "The model can still call the tool.",
     ),
     # Answers
     "citation-dropped": LossRow(
-        "A citation has no place in the client's API.",
+        "The client's API has no field for a citation.",
         "The citation; the text that it belongs to stays.",
         "The text is complete without it.",
     ),
     "media-dropped": LossRow(
-        "The model sent an image, sound or video, and the client's API has no place for it.",
+        "The model sent an image, audio or video, and the client's API has no field for it.",
         "The media.",
         "The text of the answer stays, and the loss is reported.",
         changes_meaning=True,
     ),
     "seal-dropped": LossRow(
-        "The provider sealed its reasoning with a proof, and the client's API has no place for the proof.",
+        "The provider signed its reasoning, and the client's API has no field for the signature.",
         "The client cannot send this reasoning back to the provider.",
-        "Providers answer without earlier reasoning; the answer itself is whole.",
+        "Providers answer without earlier reasoning; the answer itself is complete.",
     ),
     "server-activity-hidden": LossRow(
         "The provider executed a tool itself, and the client's API cannot express that.",
-        "The call and its result; the text that the model made of them stays.",
-        "The client has no part in such a call, and must not execute it again.",
+        "The call and its result; the text that the model wrote from them stays.",
+        "The client is not involved in such a call, and must not execute it again.",
     ),
 }
 

@@ -15,7 +15,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.faults import answers, delivery, framing
 from penstock.replay.faults.script import ScriptedResponse
 
-Group: TypeAlias = Literal["what is said", "framing", "in its place", "how much", "when, and in which pieces"]
+Group: TypeAlias = Literal["content", "framing", "another response", "cut or stalled", "timing and splitting"]
 # What a fault takes, by how it is written in `--help`.
 Argument: TypeAlias = Literal["", "=N", "[=N]", "=BYTES", "=STATUS", "=TIME", "[=TIME[@N]]"]
 
@@ -24,7 +24,7 @@ _CHAT = DEFAULT_DIALECT
 
 
 class InjectedFault(Struct, frozen=True):
-    """A fault that was asked for, with its argument: a number of events, of bytes or a status; and seconds."""
+    """A requested fault with its argument: a number of events or bytes or a status, and seconds."""
 
     name: str
     count: int | None = None
@@ -66,56 +66,56 @@ def _exact(
 
 ON_DEMAND: dict[str, FaultSpec] = {
     "no-usage": FaultSpec(
-        "what is said", "", "The usage is left out everywhere.", "completed", _plain(answers.no_usage), of=_CHAT
+        "content", "", "The usage is left out everywhere.", "completed", _plain(answers.no_usage), of=_CHAT
     ),
     "zero-usage": FaultSpec(
-        "what is said",
+        "content",
         "",
-        "Every figure of the usage is zero.",
+        "Every count in the usage is zero.",
         "completed, `usage-placeholder`",
         _plain(answers.zero_usage),
         of=_CHAT,
     ),
     "double-usage": FaultSpec(
-        "what is said", "", "The usage comes twice.", "completed", _plain(answers.double_usage), of=_CHAT
+        "content", "", "The usage is sent twice.", "completed", _plain(answers.double_usage), of=_CHAT
     ),
     "no-finish": FaultSpec(
-        "what is said", "", "No finish reason ever comes.", "truncated", _plain(answers.no_finish), of=_CHAT
+        "content", "", "There is no finish reason.", "truncated", _plain(answers.no_finish), of=_CHAT
     ),
     "duplicate-finish": FaultSpec(
-        "what is said",
+        "content",
         "",
-        "The finish comes twice.",
+        "The finish reason is sent twice.",
         "completed, `finish-repeated`",
         _plain(answers.duplicate_finish),
         of=_CHAT,
     ),
     "early-finish": FaultSpec(
-        "what is said",
+        "content",
         "",
-        "The finish comes before the last words.",
+        "The finish reason is sent before the last content.",
         "completed, `content-after-finish`",
         _plain(answers.early_finish),
         of=_CHAT,
     ),
     "late-role": FaultSpec(
-        "what is said",
+        "content",
         "",
-        "The role comes with the finish.",
+        "The role is sent with the finish reason.",
         "completed, `role-missing`, `role-repeated`",
         _plain(answers.late_role),
         of=_CHAT,
     ),
     "changing-id": FaultSpec(
-        "what is said",
+        "content",
         "",
-        "Every chunk has another id.",
+        "Every chunk has a different id.",
         "completed, `id-changed`",
         _plain(answers.changing_id),
         of=_CHAT,
     ),
     "broken-arguments": FaultSpec(
-        "what is said",
+        "content",
         "",
         "The arguments of the last tool call lack their last character.",
         "completed, `tool-arguments-broken`",
@@ -123,17 +123,17 @@ ON_DEMAND: dict[str, FaultSpec] = {
         of=_CHAT,
     ),
     "error-event": FaultSpec(
-        "what is said",
+        "content",
         "[=N]",
-        "After N events, or half of them, an error comes as an event, and then the end.",
+        "After N events, or half of them, an error is sent as an event, and the stream ends.",
         "failed, `provider-error`",
         _counted(answers.error_event),
         of=_CHAT,
     ),
     "error-first": FaultSpec(
-        "what is said",
+        "content",
         "",
-        "An error comes as the only event, with status 200.",
+        "The only event is an error, with status 200.",
         "failed, `provider-error`",
         _plain(answers.error_first),
         of=_CHAT,
@@ -141,7 +141,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
     "bad-json": FaultSpec(
         "framing",
         "[=N]",
-        "The event behind N, or half of all, stops in the middle of its JSON.",
+        "The event after N, or after half of them, ends in the middle of its JSON.",
         "failed, `bad-json`, `ignored-after-fault`",
         _counted(framing.bad_json),
     ),
@@ -149,12 +149,12 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "framing", "", "There is no `[DONE]`.", "completed, `no-done`", _plain(framing.no_done), of=_CHAT
     ),
     "done-twice": FaultSpec(
-        "framing", "", "`[DONE]` comes twice.", "completed, `done-repeated`", _plain(framing.done_twice), of=_CHAT
+        "framing", "", "`[DONE]` is sent twice.", "completed, `done-repeated`", _plain(framing.done_twice), of=_CHAT
     ),
     "glued": FaultSpec(
         "framing",
         "",
-        "Every event has two objects, one behind the other.",
+        "Every event contains two JSON objects, one after the other.",
         "completed, `glued-events`",
         _plain(framing.glued),
         of=_CHAT,
@@ -162,7 +162,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
     "json-next-line": FaultSpec(
         "framing",
         "[=N]",
-        "`data:` stands alone in every Nth event, or in all, its JSON on the next line.",
+        "In every Nth event, or in all, the `data:` line is empty and the JSON is on the next line.",
         "completed, `json-on-next-line`",
         _counted(framing.json_next_line),
     ),
@@ -174,14 +174,14 @@ ON_DEMAND: dict[str, FaultSpec] = {
         _plain(framing.json_lines),
         of=_CHAT,
     ),
-    "no-space": FaultSpec("framing", "", "There is no space behind `data:`.", "completed", _plain(framing.no_space)),
+    "no-space": FaultSpec("framing", "", "There is no space after `data:`.", "completed", _plain(framing.no_space)),
     "keep-alives": FaultSpec(
-        "framing", "", "A comment comes before every event.", "completed", _plain(framing.keep_alives)
+        "framing", "", "A comment precedes every event.", "completed", _plain(framing.keep_alives)
     ),
     "pings": FaultSpec(
         "framing",
         "",
-        "An `event: ping` comes before every event.",
+        "An `event: ping` precedes every event.",
         "completed, `keepalive-event`",
         _plain(framing.pings),
         of=_CHAT,
@@ -196,82 +196,88 @@ ON_DEMAND: dict[str, FaultSpec] = {
     "no-final-newline": FaultSpec(
         "framing",
         "",
-        "The last line does not end.",
+        "The last line has no newline.",
         "completed, `no-final-newline`",
         _plain(framing.no_final_newline),
     ),
     "crlf": FaultSpec("framing", "", "Lines end in CR LF.", "completed", _plain(framing.crlf)),
     "cr": FaultSpec("framing", "", "Lines end in CR alone.", "completed", _plain(framing.cr)),
-    "bom": FaultSpec(
-        "framing", "", "A byte order mark stands before everything.", "completed, `bom`", _plain(framing.bom)
-    ),
+    "bom": FaultSpec("framing", "", "A byte order mark precedes the stream.", "completed, `bom`", _plain(framing.bom)),
     "html": FaultSpec(
-        "in its place",
+        "another response",
         "",
-        "A page of HTML comes, with status 200.",
+        "The response is an HTML page, with status 200.",
         "failed, `html-page`",
         _plain(delivery.html),
     ),
     "status": FaultSpec(
-        "in its place",
+        "another response",
         "=STATUS",
-        "An error comes with that status, 400 to 599; 429 asks to wait a second.",
+        "The response is an error with that status, 400 to 599; 429 has a `retry-after` of one second.",
         "failed, `provider-error`",
         _exact(delivery.status),
     ),
     "empty": FaultSpec(
-        "in its place", "", "No byte comes, with status 200.", "failed, `empty-stream`", _plain(delivery.empty)
+        "another response",
+        "",
+        "The response has no body, with status 200.",
+        "failed, `empty-stream`",
+        _plain(delivery.empty),
     ),
     "unstreamed": FaultSpec(
-        "in its place",
+        "another response",
         "",
-        "The whole answer comes as one JSON object, as if no stream had been asked for.",
+        "The whole answer is one JSON object, as if the request had not asked for a stream.",
         "completed",
         _plain(delivery.unstreamed),
         of=_CHAT,
     ),
     "wrong-type": FaultSpec(
-        "in its place", "", "The content type is `text/plain`.", "completed", _plain(delivery.wrong_type)
+        "another response", "", "The content type is `text/plain`.", "completed", _plain(delivery.wrong_type)
     ),
     "cut-after": FaultSpec(
-        "how much", "=N", "After N events comes the end of the body.", "truncated", _exact(delivery.cut_after)
+        "cut or stalled", "=N", "The body ends after N events.", "truncated", _exact(delivery.cut_after)
     ),
     "cut-bytes": FaultSpec(
-        "how much", "=BYTES", "After so many bytes comes the end of the body.", "truncated", _exact(delivery.cut_bytes)
+        "cut or stalled", "=BYTES", "The body ends after that many bytes.", "truncated", _exact(delivery.cut_bytes)
     ),
     "reset": FaultSpec(
-        "how much",
+        "cut or stalled",
         "[=N]",
         "After N events, or half of them, the connection is reset.",
         "truncated",
         _counted(delivery.reset),
     ),
     "stall": FaultSpec(
-        "how much",
+        "cut or stalled",
         "[=TIME[@N]]",
-        "After N events, or half of them, nothing comes for so long; without a time, for ever.",
+        "After N events, or half of them, nothing is sent for that time; without a time, for ever.",
         "truncated",
         lambda script, fault: delivery.stall(script, fault.seconds, fault.count),
     ),
     "slow": FaultSpec(
-        "when, and in which pieces",
+        "timing and splitting",
         "=TIME",
-        "Every event comes so long after the one before.",
+        "Every event is sent that long after the one before.",
         "completed",
         lambda script, fault: delivery.slow(script, fault.seconds or 0.0),
     ),
     "gzip": FaultSpec(
-        "when, and in which pieces",
+        "timing and splitting",
         "",
-        "The body is compressed, and no header says so.",
+        "The body is compressed without a `content-encoding`.",
         "failed, `binary`",
         _plain(delivery.compressed),
     ),
     "one-read": FaultSpec(
-        "when, and in which pieces", "", "Everything comes at once, at the end.", "completed", _plain(delivery.one_read)
+        "timing and splitting", "", "Everything is sent at once, at the end.", "completed", _plain(delivery.one_read)
     ),
     "split-utf8": FaultSpec(
-        "when, and in which pieces", "", "Pieces end inside of characters.", "completed", _plain(delivery.split_utf8)
+        "timing and splitting",
+        "",
+        "Characters of several bytes are split between two writes.",
+        "completed",
+        _plain(delivery.split_utf8),
     ),
-    "drip": FaultSpec("when, and in which pieces", "", "One byte comes at a time.", "completed", _plain(delivery.drip)),
+    "drip": FaultSpec("timing and splitting", "", "One byte is sent at a time.", "completed", _plain(delivery.drip)),
 }

@@ -18,7 +18,7 @@ export const LOSSES = {
   "lost": "What the field asks for."
  },
  "max-tokens-assumed": {
-  "meaning": "The provider's API demands a limit on the output, and the client set none.",
+  "meaning": "The provider's API requires a limit on the output, and the client set none.",
   "lost": "Answers longer than the assumed limit end with the finish reason `length`."
  },
  "option-refused-by-provider": {
@@ -30,8 +30,8 @@ export const LOSSES = {
   "lost": "The model does not see its earlier reasoning."
  },
  "result-media-moved": {
-  "meaning": "A tool's result holds an image or a file, and the provider's API allows only text there.",
-  "lost": "Nothing: the media follow in a message of the user."
+  "meaning": "A tool's result contains an image or a file, and the provider's API allows only text there.",
+  "lost": "Nothing: the media are sent in a user message after it."
  },
  "sampling-dropped": {
   "meaning": "The provider's API lacks a sampling setting that the client sent.",
@@ -43,26 +43,26 @@ export const LOSSES = {
  },
  "stop-dropped": {
   "meaning": "The provider's API has no stop sequences, or fewer than the client sent.",
-  "lost": "The answer goes on where the client wanted it to end."
+  "lost": "The answer continues where the client wanted it to end."
  },
  "tool-option-dropped": {
-  "meaning": "A tool carries an option that the provider's API lacks.",
+  "meaning": "A tool has an option that the provider's API lacks.",
   "lost": "The option; the tool itself stays."
  },
  "citation-dropped": {
-  "meaning": "A citation has no place in the client's API.",
+  "meaning": "The client's API has no field for a citation.",
   "lost": "The citation; the text that it belongs to stays."
  },
  "media-dropped": {
-  "meaning": "The model sent an image, sound or video, and the client's API has no place for it.",
+  "meaning": "The model sent an image, audio or video, and the client's API has no field for it.",
   "lost": "The media."
  },
  "seal-dropped": {
-  "meaning": "The provider sealed its reasoning with a proof, and the client's API has no place for the proof.",
+  "meaning": "The provider signed its reasoning, and the client's API has no field for the signature.",
   "lost": "The client cannot send this reasoning back to the provider."
  },
  "server-activity-hidden": {
   "meaning": "The provider executed a tool itself, and the client's API cannot express that.",
-  "lost": "The call and its result; the text that the model made of them stays."
+  "lost": "The call and its result; the text that the model wrote from them stays."
  }
 };
