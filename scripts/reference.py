@@ -76,13 +76,16 @@ This page is generated from `src/penstock/replay/faults/table.py`.
 
 
 REPAIRS_SCRIPT = """\
+// @ts-check
 // What each repair and each fault means. Generated from `core/repairs.py` by `scripts/reference`.
 
+/** @type {{Record<string, {{ wrong: string, done: string }}>}} */
 export const REPAIRS = {repairs};
 
-// Those of them that are harmless habits of providers.
+// The repairs that are harmless deviations of providers.
 export const NOTICES = new Set({notices});
 
+/** @type {{Record<string, {{ wrong: string, done: string }}>}} */
 export const FAULTS = {faults};
 """
 
@@ -121,8 +124,10 @@ This page is generated from `src/penstock/core/losses.py`.
 {losses}"""
 
 LOSSES_SCRIPT = """\
+// @ts-check
 // What each loss means. Generated from `core/losses.py` by `scripts/reference`.
 
+/** @type {{Record<string, {{ meaning: string, lost: string }}>}} */
 export const LOSSES = {losses};
 """
 

@@ -1,5 +1,7 @@
+// @ts-check
 // What each loss means. Generated from `core/losses.py` by `scripts/reference`.
 
+/** @type {Record<string, { meaning: string, lost: string }>} */
 export const LOSSES = {
  "cache-hint-dropped": {
   "meaning": "A part of the request is marked for the provider's prompt cache, and the provider's API has no such mark.",

@@ -1,5 +1,7 @@
+// @ts-check
 // What each repair and each fault means. Generated from `core/repairs.py` by `scripts/reference`.
 
+/** @type {Record<string, { wrong: string, done: string }>} */
 export const REPAIRS = {
  "bom": {
   "wrong": "A byte order mark precedes the first event.",
@@ -283,9 +285,10 @@ export const REPAIRS = {
  }
 };
 
-// Those of them that are harmless habits of providers.
+// The repairs that are harmless deviations of providers.
 export const NOTICES = new Set(["bom", "created-changed", "done-repeated", "finish-repeated", "object-missing-no-choices", "role-repeated"]);
 
+/** @type {Record<string, { wrong: string, done: string }>} */
 export const FAULTS = {
  "provider-error": {
   "wrong": "The provider reports an error.",
