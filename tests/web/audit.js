@@ -106,7 +106,7 @@
   for (const element of all('body *')) {
     const words = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
     if (
-      element.closest('svg, noscript, option, :disabled, .unseen') ||
+      element.closest('svg, noscript, option, :disabled, .visually-hidden') ||
       !element.checkVisibility({ visibilityProperty: true })
     )
       continue;
@@ -123,7 +123,7 @@
     if (
       !seen(element) ||
       element.closest('.drop, .findings') ||
-      element.matches('.unseen, .main') ||
+      element.matches('.visually-hidden, .main') ||
       style.borderTopWidth === '0px'
     )
       continue;

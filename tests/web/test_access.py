@@ -151,16 +151,16 @@ def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
 
 def test_changes_are_said_aloud(visit: Visitor) -> None:
     page = visit("calls?outcome=truncated")
-    until(page, "document.getElementById('said').textContent === '1 call listed'")
+    until(page, "document.getElementById('announcer').textContent === '1 call listed'")
     page = visit(f"calls?model={REPAIRED}x")
-    until(page, "document.getElementById('said').textContent === 'No calls'")
+    until(page, "document.getElementById('announcer').textContent === 'No calls'")
 
 
 def test_colours_can_be_chosen_and_are_kept(visit: Visitor) -> None:
     page = visit("calls", scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
-    button = page.get_by_role("button", name="Colours")
+    button = page.get_by_role("button", name="Theme")
     button.click()
     assert page.evaluate(ground) == light
     button.click()
@@ -203,8 +203,8 @@ def test_a_visit_that_has_ended_says_what_to_do(visit: Visitor) -> None:
     page = visit("calls", expected="401")
     page.locator("tbody tr").first.wait_for()
     page.context.clear_cookies()
-    page.get_by_label("Outcome").select_option("failed")
-    page.get_by_text("Your visit has ended").wait_for()
+    page.get_by_label("Outcome", exact=True).select_option("failed")
+    page.get_by_text("Your session has expired").wait_for()
     assert "penstock open" in page.get_by_role("alert").inner_text()
 
 
@@ -233,8 +233,8 @@ def test_an_address_of_nothing_says_so(visit: Visitor) -> None:
     for view in ("nosuch", "constructor"):
         page.evaluate(f"location.hash = '#/{view}'")
         until(page, f"document.querySelector('main').innerText.includes('{view}')")
-        page.get_by_role("heading", name="There is no such view").wait_for()
-        assert page.title() == "No such view · Penstock"
+        page.get_by_role("heading", name="Page not found").wait_for()
+        assert page.title() == "Page not found · Penstock"
         assert page.locator("nav [aria-current]").count() == 0
     page.get_by_role("main").get_by_role("link", name="Calls").click()
     page.get_by_role("heading", name="Calls").wait_for()

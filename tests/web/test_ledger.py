@@ -42,18 +42,18 @@ def test_calls_are_listed_and_older_ones_after_them(visit: Visitor) -> None:
 
 def test_filters_stand_in_the_address_and_survive_a_reload(visit: Visitor) -> None:
     page = visit("calls")
-    page.get_by_label("Outcome").select_option("truncated")
+    page.get_by_label("Outcome", exact=True).select_option("truncated")
     page.get_by_text("1 call", exact=True).wait_for()
     assert rows(page) == 1
     assert "outcome=truncated" in page.url
     page.reload()
     page.get_by_text("1 call", exact=True).wait_for()
-    assert page.get_by_label("Outcome").input_value() == "truncated"
+    assert page.get_by_label("Outcome", exact=True).input_value() == "truncated"
     assert page.locator("tbody tr").inner_text().find(CUT) >= 0
     page.get_by_label("Model").fill("main/none")
     page.get_by_label("Model").press("Enter")
-    page.get_by_text("No call is like that").wait_for()
-    page.get_by_text("found by its whole name").wait_for()
+    page.get_by_text("No calls match this filter").wait_for()
+    page.get_by_text("need the exact name").wait_for()
     page.go_back()
     page.get_by_text("1 call", exact=True).wait_for()
     page.get_by_role("link", name="Clear filters").click()
@@ -99,11 +99,11 @@ def test_a_call_tells_of_its_attempts_on_one_clock(visit: Visitor) -> None:
     page.get_by_role("heading", name="Attempts").wait_for()
     bars = page.locator(".fall svg")
     assert bars.count() == 2
-    assert "main: began at" in (bars.nth(0).get_attribute("aria-label") or "")
-    assert "broke off" in (bars.nth(0).get_attribute("aria-label") or "")
-    assert "ended after" in (bars.nth(1).get_attribute("aria-label") or "")
-    assert page.get_by_text("the provider’s own figures").count() == 1
-    assert page.get_by_text("nothing was generated").count() == 1
+    assert "main: started at" in (bars.nth(0).get_attribute("aria-label") or "")
+    assert "failed after" in (bars.nth(0).get_attribute("aria-label") or "")
+    assert "completed after" in (bars.nth(1).get_attribute("aria-label") or "")
+    assert page.get_by_text("reported by the provider").count() == 1
+    assert page.get_by_text("not billed: nothing was generated").count() == 1
     assert page.get_by_text("configured").count() == 2
 
 
@@ -113,7 +113,7 @@ def test_a_call_that_stalled_shows_where(visit: Visitor) -> None:
     story = page.locator(".fall svg").first
     story.wait_for()
     assert "1 stall" in (story.get_attribute("aria-label") or "")
-    told = re.fullmatch(r"nothing came for ([0-9.]+) s", story.locator("title").text_content() or "")
+    told = re.fullmatch(r"no data for ([0-9.]+) s", story.locator("title").text_content() or "")
     assert told
     assert float(told[1]) >= 1.1
 
@@ -134,14 +134,14 @@ def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
     assert page.evaluate(
         "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
     )
-    assert "the provider’s own figures" in page.locator("tbody").inner_text()
+    assert "reported by the provider" in page.locator("tbody").inner_text()
 
 
 def test_repairs_are_told_with_their_meaning(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.get_by_role("link", name=REPAIRED).click()
     page.get_by_text("There is no [DONE]. The end of the bytes is the end of the stream.").wait_for()
-    assert page.get_by_text("estimated: the provider has reported none").count() == 1
+    assert page.get_by_text("estimated: the provider reported no usage").count() == 1
 
 
 def test_a_call_is_copied_as_a_request_like_it(site: Site, visit: Visitor) -> None:
@@ -158,7 +158,7 @@ def test_a_call_is_copied_as_a_request_like_it(site: Site, visit: Visitor) -> No
 def test_a_call_that_is_not_there_says_what_to_do(visit: Visitor) -> None:
     page = visit("calls/req_none", expected="404")
     page.get_by_text("There is no entry with this id").wait_for()
-    page.get_by_text("A call is booked a moment after it ends").wait_for()
+    page.get_by_text("A call is listed a moment after it ends").wait_for()
 
 
 def test_spend_leads_to_the_calls_behind_it(visit: Visitor) -> None:
@@ -180,9 +180,9 @@ def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:
     budget = page.locator(".budget")
     budget.wait_for()
     assert "ci" in budget.inner_text()
-    assert "$0.02 a day" in budget.inner_text()
+    assert "$0.02 per day" in budget.inner_text()
     assert "$0.000011 spent" in budget.inner_text()
-    assert "renews" in budget.inner_text()
+    assert re.search(r"renews .* 00:00:00 UTC", budget.inner_text())
     assert "left" in (budget.locator("svg").get_attribute("aria-label") or "")
     budget.get_by_role("link", name="ci").click()
     page.get_by_role("heading", name="Calls").wait_for()
@@ -198,7 +198,7 @@ def test_budgets_beyond_the_first_page_of_keys_are_told(visit: Visitor, tmp_path
         call_with(there, WHOLE, keys[-1]["secret"])
         there.booked("/admin/entries?outcome=completed", len)
         page = visit("spend", elsewhere=there)
-        page.get_by_text(f"Of {_KEYS} budgets, the 200 that are used up the most are shown.").wait_for()
+        page.get_by_text(f"Showing the 200 most used of {_KEYS} budgets.").wait_for()
         budgets = page.locator(".budget header a").all_inner_texts()
         assert len(budgets) == 200
         assert budgets[0] == f"key-{_KEYS - 1}"
@@ -226,10 +226,14 @@ def test_health_shows_what_each_provider_does(visit: Visitor) -> None:
     dot = section.locator("circle.p50").bounding_box()
     assert dot
     assert min(dot["width"], dot["height"]) >= 6
-    assert "longest gap within an answer" in section.locator("header").inner_text()
+    assert "longest gap: p50" in section.locator("header").inner_text()
+    first_event = section.get_by_role("img", name="Time to first event")
+    assert re.fullmatch(r"[\d.]+ m?s", first_event.locator(".scale").text_content() or "")
+    assert section.locator(".p50-key").inner_text().startswith("p50 ")
+    assert section.locator(".p95-key").inner_text().startswith("p95 ")
     cut = page.get_by_role("region", name="main cut")
     assert "1 truncated" in cut.inner_text()
-    assert "100% went wrong" in cut.inner_text()
+    assert "1 error (100%)" in cut.inner_text()
     assert cut.locator("svg .truncated-fill").count() == 1
     cut.locator("summary").click()
     cut.locator("table").get_by_role("link", name="1", exact=True).click()
@@ -260,12 +264,12 @@ def test_a_call_that_ended_with_its_gateway_took_its_time_and_is_not_blamed_on_i
             page.get_by_role("heading", name="main/killed").wait_for()
             told = page.locator("main").inner_text()
             assert "gateway_died" in told
-            assert not re.search(r"(Took|broke off after)\s+0 ms", told)
+            assert not re.search(r"(Duration|orphaned after)\s+0 ms", told)
             health = visit("health?since=1h", elsewhere=there)
             section = health.get_by_role("region", name="main killed")
             section.wait_for()
             assert "1 orphaned" in section.inner_text()
-            assert "none went wrong" in section.inner_text()
+            assert "0 errors" in section.inner_text()
             assert "usage missing" not in section.inner_text()
             page.close()  # before its gateway ends
             health.close()

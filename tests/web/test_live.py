@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.faults.gateway import Gateway, settings
@@ -29,7 +30,7 @@ _COUNT_NEW_ROWS = """() => {
 
 def test_with_no_traffic_it_says_what_it_is_and_how_to_begin(visit: Visitor) -> None:
     page = visit("live")
-    page.get_by_text("Nothing runs right now").wait_for()
+    page.get_by_text("No calls are running").wait_for()
     page.get_by_role("link", name="Send a test prompt").click()
     page.get_by_role("heading", name="Playground").wait_for()
     assert page.locator("#prompt").input_value()
@@ -46,7 +47,7 @@ def test_tokens_appear_while_a_stream_runs(site: Site, visit: Visitor) -> None:
         assert "streaming" in row.inner_text()
         until(page, "document.querySelector('.spark path').getAttribute('d').includes('L')")
     row.get_by_text("cancelled").wait_for()
-    page.get_by_text("Nothing runs right now").wait_for()
+    page.get_by_text("No calls are running").wait_for()
 
 
 def test_its_text_is_read_as_it_arrives(site: Site, visit: Visitor) -> None:
@@ -59,12 +60,28 @@ def test_its_text_is_read_as_it_arrives(site: Site, visit: Visitor) -> None:
         here = page.url
         page.reload()
         log.get_by_text(re.compile(r"^w0 w1 w2 ")).wait_for()  # all of it, though it was opened late
-        assert "not kept" not in log.inner_text()
+        assert "no longer kept" not in log.inner_text()
         assert page.url == here
         log.get_by_text("w78 w79").wait_for()
         client.response()
-    page.get_by_role("link", name="It is over").click()
+    page.get_by_role("link", name="View call").click()
     page.get_by_role("heading", name="Attempts").wait_for()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_row_shows_its_key_and_its_longest_gap(site: Site, visit: Visitor, width: int) -> None:
+    page, model = visit("live", width=width), endless(site)
+    key = site.ask("POST", "/admin/keys", {"name": f"live-{width}"})
+    known_by = time.monotonic() + _WAIT_S
+    while (client := site.begin(model, key["secret"])).read_until(b"\r\n").startswith(b"HTTP/1.1 401"):
+        client.close()  # a new key is known to all workers a moment later
+        assert time.monotonic() < known_by
+    with client:
+        row = row_of(page, model)
+        row.get_by_role("link").click()
+        page.get_by_role("log").get_by_text("drop drop").wait_for()
+        row.get_by_text(f"live-{width}").wait_for()
+        row.locator(".gap span").get_by_text(re.compile(r"^\d+ ms$")).wait_for()
 
 
 def test_what_each_choice_has_said_stands_together(site: Site, visit: Visitor) -> None:
@@ -106,7 +123,7 @@ def test_one_that_is_read_can_be_stopped_there(site: Site, visit: Visitor) -> No
         page.get_by_role("complementary").get_by_role("button", name="Stop").click()
         connection = site.upstream.connection(model.removeprefix("main/"))
         site.upstream.until(lambda: connection.closed_at)
-        page.get_by_role("link", name="It is over").wait_for()
+        page.get_by_role("link", name="View call").wait_for()
 
 
 def test_a_pause_holds_the_list_still(site: Site, visit: Visitor) -> None:
@@ -118,7 +135,7 @@ def test_a_pause_holds_the_list_still(site: Site, visit: Visitor) -> None:
         held = tokens(row)
         page.wait_for_timeout(1_200)
         assert tokens(row) == held
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
         reach(page, row, held + 1)
 
 
@@ -152,15 +169,16 @@ def test_a_gateway_that_dies_is_looked_for_and_what_was_read_stays(visit: Visito
             gateway.stop(signal.SIGKILL)
         asked.close()
         for each in (page, asking):
-            each.get_by_role("alert").get_by_text("The gateway does not answer").first.wait_for()
-            assert "made a mistake" not in each.locator("main").inner_text()
+            each.get_by_role("alert").get_by_text("gateway is not responding").first.wait_for()
+            assert "has a defect" not in each.locator("main").inner_text()
             assert "drop drop" in each.get_by_role("log").inner_text()
-        page.get_by_role("log").get_by_text("The text breaks off here").wait_for()
-        page.get_by_text("this page looks for it meanwhile").wait_for()
+        page.get_by_role("log").get_by_text("Connection lost").wait_for()
+        page.get_by_text("this page reconnects by itself").wait_for()
         with Gateway(tmp_path, upstream, configuration):
-            page.get_by_role("link", name="It is over, and how was not told").wait_for()
+            page.get_by_role("link", name="View call").wait_for()
+            assert "its outcome is not known" in page.locator("aside footer").inner_text()
             row = page.locator("tbody tr.chosen")
-            assert "over" in row.inner_text()
+            assert "ended" in row.inner_text()
             assert "streaming" not in row.inner_text()
             assert not row.get_by_role("button", name="Stop").is_visible()
             assert "drop drop" in page.get_by_role("log").inner_text()
@@ -174,10 +192,10 @@ def test_a_text_that_broke_off_is_read_on(site: Site, visit: Visitor) -> None:
         page.route("**/text", lambda route: route.abort("connectionreset"), times=1)
         row_of(page, model).get_by_role("link").click()
         log = page.get_by_role("log")
-        log.get_by_text("The text breaks off here").wait_for()
+        log.get_by_text("Connection lost").wait_for()
         log.get_by_text(re.compile(r"^w0 w1 w2 ")).wait_for()
         log.get_by_text("w38 w39").wait_for()
-        assert not log.get_by_text("breaks off").count()
+        assert not log.get_by_text("Connection lost").count()
         client.response()
 
 
@@ -186,7 +204,7 @@ def test_more_than_can_be_listed_stay_usable(site: Site, visit: Visitor) -> None
     with ExitStack() as streams:
         for _ in range(_MANY):
             streams.enter_context(site.begin(model))
-        page.get_by_text(f"The newest 200 of {_MANY} are listed.").wait_for()
+        page.get_by_text(f"Showing the newest 200 of {_MANY} running calls.").wait_for()
         page.evaluate(_COUNT_NEW_ROWS)
         reach(page, page.locator("tbody tr:not(.over)").first, 2)
         page.wait_for_timeout(1_000)
@@ -205,7 +223,7 @@ def test_any_of_more_than_can_be_listed_is_reached(site: Site, visit: Visitor) -
         streams.enter_context(site.begin(wanted))
         for _ in range(_MANY):
             streams.enter_context(site.begin(many))
-        page.get_by_text(f"The newest 200 of {_MANY + 1} are listed.").wait_for()
+        page.get_by_text(f"Showing the newest 200 of {_MANY + 1} running calls.").wait_for()
         assert not row_of(page, wanted).count()
         page.get_by_role("link", name="Older").click()
         row_of(page, wanted).wait_for()
@@ -216,34 +234,34 @@ def test_any_of_more_than_can_be_listed_is_reached(site: Site, visit: Visitor) -
         gate.open()  # so it is listed before it has said anything, and out of sight
         reach(page, row_of(page, wanted), 2)
         page.get_by_role("link", name="Newest").click()
-        page.get_by_text(f"The newest 200 of {_MANY + 1} are listed.").wait_for()
-        page.get_by_label("Find").fill(wanted.upper())
+        page.get_by_text(f"Showing the newest 200 of {_MANY + 1} running calls.").wait_for()
+        page.get_by_label("Search").fill(wanted.upper())
         row_of(page, wanted).wait_for()
         until(page, "document.querySelectorAll('tbody tr:not(.over)').length === 1")
-        page.get_by_text(f"1 of {_MANY + 1} are listed.").wait_for()
+        page.get_by_text(f"Showing 1 of {_MANY + 1} running calls.").wait_for()
         row_of(page, wanted).get_by_role("link").click()
         page.get_by_role("log").get_by_text("drop").wait_for()
         assert rows.count() == 1
-        page.get_by_label("Find").fill("nobody")
-        page.get_by_text("No running call is like that.").wait_for()
+        page.get_by_label("Search").fill("nobody")
+        page.get_by_text("No running calls match this filter.").wait_for()
 
 
 def test_the_newest_stay_first_while_others_end(site: Site, visit: Visitor) -> None:
     page, model = visit("live"), endless(site, gap_s=1.0)
     with ExitStack() as streams:
         clients = [streams.enter_context(site.begin(model)) for _ in range(_MANY)]
-        page.get_by_text(f"The newest 200 of {_MANY} are listed.").wait_for()
+        page.get_by_text(f"Showing the newest 200 of {_MANY} running calls.").wait_for()
         order = ids(page)
         page.get_by_role("link", name="Older").click()
         until(page, f"document.querySelectorAll('tbody tr:not(.over)').length === {_MANY - 200}")
         order += ids(page)
         page.get_by_role("link", name="Newest").click()
-        page.get_by_text(f"The newest 200 of {_MANY} are listed.").wait_for()
+        page.get_by_text(f"Showing the newest 200 of {_MANY} running calls.").wait_for()
         until(page, "document.querySelectorAll('tbody tr:not(.over)').length === 200")
         for client in clients[60::20]:
             client.close()
         left = len(clients) - len(clients[60::20])
-        page.get_by_text(f"The newest 200 of {left} are listed.").wait_for()
+        page.get_by_text(f"Showing the newest 200 of {left} running calls.").wait_for()
         until(page, "document.querySelectorAll('tbody tr:not(.over)').length === 200")
         listed = ids(page)
         assert listed == [id for id in order if id in set(listed)]
@@ -257,18 +275,18 @@ def test_a_page_can_be_turned_and_calls_be_found_during_a_pause(site: Site, visi
         page.goto(page.url.partition("#")[0] + f"#/live?find={one}")
         row_of(page, one).wait_for()
         row_of(page, other).wait_for(state="detached")
-        page.get_by_label("Find").fill(other)
+        page.get_by_label("Search").fill(other)
         row_of(page, other).wait_for()
         page.go_back()  # the cursor is still in the field
         row_of(page, one).wait_for()
-        assert page.get_by_label("Find").input_value() == one
+        assert page.get_by_label("Search").input_value() == one
 
 
 def test_who_leaves_while_they_search_is_not_called_back(site: Site, visit: Visitor) -> None:
     with site.begin(endless(site)):
         page = visit("live?find=main")
         page.locator("tbody tr").first.wait_for()
-        page.get_by_label("Find").fill("main/")
+        page.get_by_label("Search").fill("main/")
         page.get_by_role("navigation").get_by_role("link", name="Calls").click()
         page.get_by_role("heading", name="Calls").wait_for()
         page.wait_for_timeout(400)
@@ -291,7 +309,7 @@ def test_the_focus_is_never_lost_among_calls_that_end(site: Site, visit: Visitor
         assert focused(page) == other
         row_of(page, other).get_by_role("link").press("Enter")
         page.get_by_role("complementary").get_by_role("button", name="Stop").press("Enter")
-        page.get_by_role("link", name="It is over").wait_for()
+        page.get_by_role("link", name="View call").wait_for()
         assert focused(page) == "✕"
 
 

@@ -100,7 +100,7 @@ def test_notices_stand_apart_from_repairs(past: Site, visit: Visitor) -> None:
     assert told == ["no-done", "role-repeated ×40", "created-changed ×2"]
     assert page.locator("dl.meanings.soft dt").count() == 2
     page.goto(f"{past.url}/#/calls/habit")
-    page.get_by_text("Nothing had to be repaired.").wait_for()
+    page.get_by_text("No repairs were needed.").wait_for()
 
 
 def test_days_are_those_of_the_ledger_wherever_they_are_read(past: Site, visit: Visitor) -> None:
@@ -113,6 +113,27 @@ def test_days_are_those_of_the_ledger_wherever_they_are_read(past: Site, visit: 
     marks = page.locator("figure .axis span")
     marks.first.wait_for()
     assert marks.last.inner_text() == f"{datetime.fromtimestamp(today / 1000, UTC):%-d %b}"
+
+
+def test_all_times_are_in_utc_and_the_page_says_so(past: Site, visit: Visitor) -> None:
+    now = datetime.now(UTC)
+    noon = datetime(now.year, now.month, now.day, 12, 34, 56, tzinfo=UTC)
+    book(past, call("noon", noon.timestamp() * 1000, "noon"))
+    page = visit("inspect", elsewhere=past)
+    page.context.new_cdp_session(page).send("Emulation.setTimezoneOverride", {"timezoneId": "America/Los_Angeles"})
+    page.goto(f"{past.url}/#/calls?model=old/noon")
+    page.reload()  # the page creates its formats when it is loaded
+    page.get_by_text("Times in UTC").wait_for()
+    assert page.locator("tbody time").inner_text() == "12:34:56"
+    assert page.locator("tbody time").get_attribute("title") == f"{noon:%-d %b %Y}, 12:34:56 UTC"
+    assert page.locator("th").first.inner_text() == "Time (UTC)"
+    page.goto(f"{past.url}/#/calls/noon")
+    page.get_by_text(f"{noon:%-d %b %Y}, 12:34:56 UTC").wait_for()
+    page.goto(f"{past.url}/#/health?since=7d")
+    section = page.get_by_role("region", name="old noon")
+    section.locator("summary").click()
+    assert section.locator("th").first.inner_text() == "From (UTC)"
+    assert "12:00" in section.locator("tbody td").first.inner_text()
 
 
 def test_a_day_that_is_cut_leads_to_what_was_counted_of_it(past: Site, visit: Visitor) -> None:

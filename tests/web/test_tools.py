@@ -1,12 +1,13 @@
 """Inspect and the playground: a captured stream is explained in place, and a model is asked from here."""
 
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.faults.scripts import ERROR_BODY, stream
-from tests.faults.upstream import JSON, status
+from tests.faults.upstream import JSON, chunk, head, rst, status
 from tests.promptness import in_time, prompt
 from tests.streams import DONE, begins, calls, finishes, piece, says, sse
 from tests.web.conftest import Visitor
@@ -19,7 +20,7 @@ CAPTURES = Path(__file__).resolve().parent.parent / "captures"
 @pytest.mark.parametrize("code", ["no-done", "role-repeated", "missing-blank-line", "invalid-utf8"])
 def test_an_inspected_stream_shows_its_repairs_in_place(visit: Visitor, code: str) -> None:
     page = visit("inspect")
-    page.get_by_label("A file of a stream").set_input_files(CAPTURES / f"{code}.sse")
+    page.get_by_label("Stream file").set_input_files(CAPTURES / f"{code}.sse")
     finding = page.get_by_role("button", name=code).first
     finding.wait_for()
     lines = (CAPTURES / f"{code}.sse").read_bytes().splitlines()
@@ -35,9 +36,9 @@ def test_an_inspected_stream_shows_its_repairs_in_place(visit: Visitor, code: st
 
 def test_findings_of_one_kind_stand_together(visit: Visitor) -> None:
     page = visit("inspect")
-    page.get_by_label("A captured stream").fill(_healthy().replace("\n\n", "\n \n"))
+    page.get_by_label("Recorded stream").fill(_healthy().replace("\n\n", "\n \n"))
     page.get_by_role("button", name="Inspect").click()
-    page.get_by_role("heading", name="What the model said").wait_for()
+    page.get_by_role("heading", name="Model output").wait_for()
     answer, lines = page.locator(".answer").bounding_box(), page.locator(".bytes").bounding_box()
     assert answer
     assert lines
@@ -55,7 +56,7 @@ def test_notices_are_listed_below_findings(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_role("button", name="Show an example").click()
     page.get_by_role("heading", name="Notices").wait_for()
-    assert page.get_by_role("heading", name="5 findings, 1 notice; the stream is completed.").count() == 1
+    assert page.get_by_role("heading", name="5 findings, 1 notice. The stream is completed.").count() == 1
     lists = page.locator(".findings")
     assert lists.last.locator(".code").all_inner_texts() == ["role-repeated"]
     assert "role-repeated" not in lists.first.locator(".code").all_inner_texts()
@@ -64,14 +65,14 @@ def test_notices_are_listed_below_findings(visit: Visitor) -> None:
 
 def test_findings_that_are_not_told_are_counted(visit: Visitor) -> None:
     page = visit("inspect")
-    page.get_by_label("A file of a stream").set_input_files(
+    page.get_by_label("Stream file").set_input_files(
         {"name": "x.sse", "mimeType": "text/plain", "buffer": b"data: {}\n \n" * 2_003}
     )
-    heading = page.get_by_role("heading", name="of which the first 2,000 are shown; the stream is")
+    heading = page.get_by_role("heading", name="the first 2,000 are shown. The stream is")
     heading.wait_for()
     found = int(heading.inner_text().partition(" findings")[0].replace(",", ""))
     assert found >= 2_003
-    page.get_by_text(f"{found - 2_000:,} more findings are left off.").wait_for()
+    page.get_by_text(f"{found - 2_000:,} more findings are not shown.").wait_for()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_findings_that_are_not_told_are_counted(visit: Visitor) -> None:
 )
 def test_no_more_than_what_is_wrong_is_marked(visit: Visitor, code: str, marked: str) -> None:
     page = visit("inspect")
-    page.get_by_label("A file of a stream").set_input_files(CAPTURES / f"{code}.sse")
+    page.get_by_label("Stream file").set_input_files(CAPTURES / f"{code}.sse")
     page.get_by_role("button", name=code).first.click()
     at = page.locator("mark.at")
     at.wait_for(state="attached")
@@ -95,7 +96,7 @@ def test_no_more_than_what_is_wrong_is_marked(visit: Visitor, code: str, marked:
 
 def test_a_mark_covers_the_bytes_that_are_wrong(visit: Visitor) -> None:
     page = visit("inspect")
-    page.get_by_label("A captured stream").fill("data: {broken\n\n")
+    page.get_by_label("Recorded stream").fill("data: {broken\n\n")
     page.get_by_role("button", name="Inspect").click()
     page.get_by_role("button", name="bad-json").click()
     assert "{broken" in page.locator("mark.at").inner_text()
@@ -106,7 +107,7 @@ def test_a_mark_covers_the_bytes_that_are_wrong(visit: Visitor) -> None:
 def test_lines_end_as_they_do_for_the_reader(visit: Visitor, end: str) -> None:
     page = visit("inspect")
     data = f"\ufeffdata: {{}}{end}{end}data: {{broken{end}{end}".encode()
-    page.get_by_label("A file of a stream").set_input_files({"name": "a", "mimeType": "text/plain", "buffer": data})
+    page.get_by_label("Stream file").set_input_files({"name": "a", "mimeType": "text/plain", "buffer": data})
     page.get_by_role("button", name="bad-json").click()
     marked = page.locator("mark.at")
     assert marked.locator("xpath=ancestor::div[1]/span[1]").inner_text() == "3"
@@ -116,10 +117,10 @@ def test_lines_end_as_they_do_for_the_reader(visit: Visitor, end: str) -> None:
 
 def test_a_healthy_stream_has_nothing_wrong(visit: Visitor) -> None:
     page = visit("inspect")
-    page.get_by_label("A file of a stream").set_input_files(
+    page.get_by_label("Stream file").set_input_files(
         {"name": "x.sse", "mimeType": "text/plain", "buffer": _healthy().encode()}
     )
-    page.get_by_role("heading", name="Nothing is wrong with it; the stream is completed.").wait_for()
+    page.get_by_role("heading", name="No defects found. The stream is completed.").wait_for()
     assert page.locator("mark").count() == 0
     page.get_by_text("Grüße").last.wait_for()
 
@@ -127,11 +128,11 @@ def test_a_healthy_stream_has_nothing_wrong(visit: Visitor) -> None:
 def test_what_cannot_be_inspected_is_refused_in_words(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_role("button", name="Inspect").click()
-    page.get_by_text("There is nothing to inspect yet").wait_for()
-    page.get_by_label("A file of a stream").set_input_files(
+    page.get_by_text("Nothing to inspect").wait_for()
+    page.get_by_label("Stream file").set_input_files(
         {"name": "x.sse", "mimeType": "text/plain", "buffer": b"x" * 5_000_001}
     )
-    page.get_by_text("That is more than 5 MB").wait_for()
+    page.get_by_text("The stream is larger than 5 MB").wait_for()
     page.get_by_role("button", name="Show an example").click()
     page.get_by_role("button", name="missing-blank-line").wait_for()
 
@@ -141,17 +142,17 @@ def test_the_playground_streams_and_says_what_it_took(site: Site, visit: Visitor
     page = visit(f"playground?model={model}")
     page.get_by_label("Prompt", exact=True).fill("Say something")
     page.keyboard.press("Control+Enter")
-    answer = page.get_by_role("log", name="The answer")
+    answer = page.get_by_role("log", name="Answer")
     answer.get_by_text("w0 w1 w2").wait_for()
     assert "w29" not in answer.inner_text()
-    page.get_by_role("link", name="see the call").wait_for()
+    page.get_by_role("link", name="View call").wait_for()
     assert "w28 w29" in answer.inner_text()
     assert "[DONE]" in page.get_by_role("region", name="Raw events").inner_text()
     total = page.locator(".play footer").inner_text()
     assert "completed" in total
     assert "first event" in total
     assert "$" in total
-    page.get_by_role("link", name="see the call").click()
+    page.get_by_role("link", name="View call").click()
     page.get_by_text("via=playground").wait_for()
     page.go_back()
     page.get_by_role("button", name="Send").wait_for()
@@ -178,7 +179,7 @@ def test_the_playground_stops_at_once(site: Site, visit: Visitor) -> None:
     page = visit(f"playground?model={model}")
     page.get_by_label("Prompt", exact=True).fill("Say something")
     page.get_by_role("button", name="Send").click()
-    page.get_by_role("log", name="The answer").get_by_text("drop drop").wait_for()
+    page.get_by_role("log", name="Answer").get_by_text("drop drop").wait_for()
     connection = site.upstream.connection(model.removeprefix("main/"))
     asked = time.monotonic()
     page.get_by_role("button", name="Stop").click()
@@ -193,20 +194,30 @@ def test_the_playground_says_of_what_never_began_that_it_failed(site: Site, visi
     page = visit(f"playground?model={endless_one}", expected="429")
     page.get_by_label("Prompt", exact=True).fill("Say something")
     page.get_by_role("button", name="Send").click()
-    page.get_by_role("log", name="The answer").get_by_text("drop drop").wait_for()
+    page.get_by_role("log", name="Answer").get_by_text("drop drop").wait_for()
     page.get_by_role("button", name="Stop").click()
-    page.get_by_role("link", name="see the call").wait_for()
+    page.get_by_role("link", name="View call").wait_for()
     page.goto(f"{site.url}/#/playground?model=main/{busy}")
     page.get_by_role("button", name="Send again").click()
     page.get_by_role("alert").get_by_text("Try again in 7 seconds.").wait_for()
-    page.get_by_role("link", name="see the call").wait_for()
+    page.get_by_role("link", name="View call").wait_for()
     total = page.locator(".play footer").inner_text()
     assert "failed" in total
     assert "first event" not in total
     assert page.get_by_role("region", name="Events", exact=True).locator("header").inner_text().strip() == "Raw events"
-    assert page.get_by_role("region", name="Raw events").inner_text() == "No event came."
-    page.get_by_role("link", name="see the call").click()
+    assert page.get_by_role("region", name="Raw events").inner_text() == "No events were received."
+    page.get_by_role("link", name="View call").click()
     page.get_by_text("upstream_rate_limited").first.wait_for()
+
+
+def test_the_playground_shows_an_error_in_the_stream_as_a_sentence(site: Site, visit: Visitor) -> None:
+    cut = site.upstream.play([head(), chunk(sse(begins(), says("Hello"))), rst()])
+    page = visit(f"playground?model=main/{cut}")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.get_by_role("button", name="Send").click()
+    message = page.get_by_role("alert").locator("strong")
+    message.wait_for()
+    assert re.fullmatch(r"[A-Z].*\.", message.inner_text()), message.inner_text()
 
 
 def test_the_playground_shows_tool_calls_and_each_choice_by_itself(site: Site, visit: Visitor) -> None:
@@ -218,9 +229,9 @@ def test_the_playground_shows_tool_calls_and_each_choice_by_itself(site: Site, v
     page = visit(f"playground?model=main/{tools}")
     page.get_by_label("Prompt", exact=True).fill("Say something")
     page.get_by_role("button", name="Send").press("Enter")
-    page.get_by_role("link", name="see the call").wait_for()
+    page.get_by_role("link", name="View call").wait_for()
     assert page.evaluate("document.activeElement.textContent") == "Send again"
-    answer = page.get_by_role("log", name="The answer")
+    answer = page.get_by_role("log", name="Answer")
     assert answer.locator(".tool").all_inner_texts() == ['look_0 {"at":1}', 'look_1 {"at":1}']
     page.goto(f"{site.url}/#/playground?model=main/{many}")
     page.get_by_role("button", name="Send again").click()
@@ -235,7 +246,7 @@ def test_the_playground_offers_what_can_be_asked(visit: Visitor) -> None:
     names = page.locator("select option").all_inner_texts()
     assert any(name.startswith("pair-0") for name in names), names
     page.get_by_role("button", name="Send").click()
-    page.get_by_text("There is nothing to send yet").wait_for()
+    page.get_by_text("The prompt is empty").wait_for()
 
 
 def _healthy() -> str:

@@ -1,10 +1,15 @@
-// The shell: which view is shown, and in which colours. A view is a module that exports `title` and `mount(root, address)`;
-// what `mount` returns may `update(address)` when only its address changes, and is closed when another view comes.
+// @ts-check
+// The shell: shows the view that the address names, and switches the theme. A view is a module that exports `title` and
+// `mount(root, address)`. What `mount` returns may have `update(address)`, called when only the rest of the address
+// changes, and `close()`, called before another view is shown.
 
-import { read } from './kit/address.js';
-import { h } from './kit/dom.js';
-import { complain } from './kit/http.js';
+import { readAddress } from './kit/address.js';
+import { errorBox } from './kit/api.js';
+import { byId, emptyState, h } from './kit/dom.js';
 
+/** @import { MountedView, View } from './types.js' */
+
+/** @type {Record<string, () => Promise<View>>} */
 const VIEWS = {
   live: () => import('./views/live.js'),
   calls: () => import('./views/calls.js'),
@@ -13,41 +18,30 @@ const VIEWS = {
   spend: () => import('./views/spend.js'),
   playground: () => import('./views/playground.js'),
 };
-// What is shown where there is nothing.
-const NOWHERE = {
-  title: 'No such view',
+
+/** @type {View} */
+const NOT_FOUND = {
+  title: 'Page not found',
   mount(root, { view }) {
-    root.append(
-      h('h1', {}, 'There is no such view'),
-      h(
-        'div',
-        { class: 'empty' },
-        h('p', { class: 'big' }, `The address asks for “${view}”, which this page does not have.`),
-        h(
-          'p',
-          {},
-          'It has ',
-          Object.keys(VIEWS).map((name, place) => [
-            place > 0 && ', ',
-            h('a', { href: `#/${name}` }, name[0].toUpperCase() + name.slice(1)),
-          ]),
-          '.',
-        ),
-      ),
-    );
+    const links = Object.keys(VIEWS).map((name, index) => [
+      index > 0 && ', ',
+      h('a', { href: `#/${name}` }, capitalized(name)),
+    ]);
+    const message = `There is no view named “${view}”.`;
+    root.append(h('h1', {}, 'Page not found'), emptyState(message, h('p', {}, 'The views are ', links, '.')));
   },
 };
-const THEMES = ['auto', 'light', 'dark'];
-const SAID = { auto: 'as the system has them', light: 'light', dark: 'dark' };
 
-const main = document.getElementById('main');
+const THEMES = ['auto', 'light', 'dark'];
+
+const main = byId('main');
+/** @type {(MountedView & { view: string }) | null} */
 let shown = null;
 let visits = 0;
 
 async function show() {
   if (location.hash === '#main') return;
-  const address = read();
-  const load = Object.hasOwn(VIEWS, address.view) ? VIEWS[address.view] : () => NOWHERE;
+  const address = readAddress();
   if (shown?.view === address.view && shown.update) {
     shown.update(address);
     return;
@@ -56,36 +50,39 @@ async function show() {
   shown?.close?.();
   shown = null;
   for (const link of document.querySelectorAll('.bar nav a')) {
-    const here = link.getAttribute('href') === `#/${address.view}`;
-    if (here) link.setAttribute('aria-current', 'page');
+    if (link.getAttribute('href') === `#/${address.view}`) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
   try {
-    const { title, mount } = await load();
-    if (visit !== visits) return;
+    const { title, mount } = Object.hasOwn(VIEWS, address.view) ? await VIEWS[address.view]() : NOT_FOUND;
+    if (visit !== visits) return; // the user has gone on to another view
     document.title = `${title} · Penstock`;
     main.replaceChildren();
     scrollTo(0, 0);
     shown = { view: address.view, ...mount(main, address) };
-    const heading = main.querySelector('h1');
-    heading.tabIndex = -1;
-    if (visit > 1) heading.focus({ preventScroll: true });
+    if (visit > 1) focusHeading();
   } catch (error) {
     if (visit !== visits) return;
-    main.replaceChildren(
-      h('h1', {}, 'Penstock'),
-      complain(error, () => location.reload()),
-    );
+    const reload = () => location.reload();
+    main.replaceChildren(h('h1', {}, 'Penstock'), errorBox(error, reload));
   }
 }
 
-function colours() {
-  const button = document.getElementById('theme');
+function focusHeading() {
+  const heading = main.querySelector('h1');
+  if (!heading) return;
+  heading.tabIndex = -1;
+  heading.focus({ preventScroll: true });
+}
+
+function setUpTheme() {
+  const button = byId('theme');
   const root = document.documentElement;
-  const tell = () => {
-    const now = root.dataset.theme ?? 'auto';
-    button.lastElementChild.textContent = now[0].toUpperCase() + now.slice(1);
-    button.setAttribute('aria-label', `Colours: ${SAID[now]}`);
+  const showTheme = () => {
+    const theme = root.dataset.theme ?? 'auto';
+    const text = button.querySelector('span');
+    if (text) text.textContent = capitalized(theme);
+    button.setAttribute('aria-label', `Theme: ${theme === 'auto' ? 'auto (follows the system)' : theme}`);
   };
   button.addEventListener('click', () => {
     const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? 'auto') + 1) % THEMES.length];
@@ -94,16 +91,21 @@ function colours() {
     try {
       localStorage.setItem('penstock-theme', next);
     } catch {
-      /* then it holds for this visit */
+      // Without storage the theme lasts until the page is closed.
     }
-    tell();
+    showTheme();
   });
-  tell();
+  showTheme();
 }
 
-colours();
+/** @param {string} word */
+function capitalized(word) {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+setUpTheme();
 addEventListener('hashchange', show);
-document.querySelector('.skip').addEventListener('click', (event) => {
+document.querySelector('.skip')?.addEventListener('click', (event) => {
   event.preventDefault();
   main.focus();
 });

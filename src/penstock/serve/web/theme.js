@@ -1,11 +1,11 @@
-// The colours that were chosen, before the first paint. Not a module, so that it runs at once.
+// @ts-check
+// Applies the stored theme before the first paint. Not a module, so that it runs at once.
 (() => {
-  const chosen = (() => {
-    try {
-      return localStorage.getItem('penstock-theme');
-    } catch {
-      return null;
-    }
-  })();
-  if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;
+  let theme = null;
+  try {
+    theme = localStorage.getItem('penstock-theme');
+  } catch {
+    // Without storage the page follows the system.
+  }
+  if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
 })();

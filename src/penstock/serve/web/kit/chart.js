@@ -1,32 +1,34 @@
-// Small charts, as SVG. Each says in words what it shows; colours are classes, so that light and dark are the sheet's affair.
+// @ts-check
+// Small charts as SVG. Each has a text alternative. Colours are classes, so that the style sheet decides light and dark.
 
 import { h, s } from './dom.js';
-import { tick } from './format.js';
+import { axisTime, count, duration } from './format.js';
 
-// So many gaps are told of a call at most.
-const SLOTS = 24;
+/** @import { BarColumn, HealthBucket, StripCell, TimeColumn } from '../types.js' */
 
-export const ENDINGS = ['completed', 'cancelled', 'refused', 'orphaned', 'truncated', 'timed_out', 'failed'];
+/** How many values a sparkline has at most; the admin API sends no more. */
+const SPARKLINE_VALUES = 24;
+/** Room at the top of a chart for the label of its highest value. */
+const TOP = 14;
 
-// A line of figures, the last at its right end. `draw` changes it in place.
-export function spark(width = 96, height = 22) {
+export const OUTCOMES = ['completed', 'cancelled', 'refused', 'orphaned', 'truncated', 'timed_out', 'failed'];
+
+/** A line of values, the last at its right end. `draw` changes it in place. */
+export function sparkline(width = 96, height = 22) {
   const path = s('path');
-  const svg = s(
-    'svg',
-    { class: 'spark', width, height, viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' },
-    path,
-  );
+  const attributes = { class: 'spark', width, height, viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' };
+  const step = width / (SPARKLINE_VALUES - 1);
   let last = '';
   return {
-    svg,
+    svg: s('svg', attributes, path),
+    /** @param {number[]} values */
     draw(values) {
-      const most = Math.max(1, ...values);
-      const step = width / (SLOTS - 1);
-      const empty = SLOTS - values.length;
-      const points = values.map(
-        (value, place) =>
-          `${((empty + place) * step).toFixed(1)} ${(height - 1.5 - (value / most) * (height - 4)).toFixed(1)}`,
-      );
+      const highest = Math.max(1, ...values);
+      const empty = SPARKLINE_VALUES - values.length;
+      const points = values.map((value, index) => {
+        const y = height - 1.5 - (value / highest) * (height - 4);
+        return `${((empty + index) * step).toFixed(1)} ${y.toFixed(1)}`;
+      });
       const line = points.length ? `M${points.join('L')}` : '';
       if (line !== last) path.setAttribute('d', line);
       last = line;
@@ -34,148 +36,159 @@ export function spark(width = 96, height = 22) {
   };
 }
 
-// Bars over time, each of several parts: columns [{at_ms, parts: {name: number}, title}], parts from the bottom up.
-export function bars(columns, names, { height = 64, label, span_ms, mark, onpick, fills = (name) => `${name}-fill` }) {
-  const most = Math.max(1e-12, ...columns.map(({ parts }) => names.reduce((sum, name) => sum + (parts[name] ?? 0), 0)));
-  const wide = 100 / Math.max(1, columns.length);
+/**
+ * Stacked bars over time. `names` are the parts of a column from the bottom up.
+ * @param {BarColumn[]} columns
+ * @param {string[]} names
+ * @param {{
+ *   label: string,
+ *   height?: number,
+ *   span_ms?: number,
+ *   axisLabel?: (at: number, span_ms: number) => string,
+ *   scaleLabel?: (value: number) => string,
+ *   onpick: (column: BarColumn) => void,
+ *   fill?: (name: string) => string,
+ * }} options
+ */
+export function barChart(columns, names, options) {
+  const { label, height = 64, span_ms = 0, axisLabel, scaleLabel = count, onpick } = options;
+  const { fill = (name) => `${name}-fill` } = options;
+  const sums = columns.map(({ parts }) => names.reduce((sum, name) => sum + (parts[name] ?? 0), 0));
+  const highest = Math.max(0, ...sums);
+  const step = 100 / Math.max(1, columns.length);
   const svg = s('svg', { class: 'chart', height, role: 'img', 'aria-label': label });
-  columns.forEach(({ parts, title }, place) => {
+  if (highest > 0) svg.append(...scale(scaleLabel(highest)));
+  columns.forEach((column, index) => {
+    const x = `${index * step}%`;
     let top = height;
     for (const name of names) {
-      const value = parts[name] ?? 0;
+      const value = column.parts[name] ?? 0;
       if (!value) continue;
-      const tall = Math.max(1, (value / most) * (height - 2));
-      top -= tall;
-      svg.append(
-        s('rect', {
-          x: `${place * wide}%`,
-          y: top.toFixed(2),
-          width: `${wide * 0.82}%`,
-          height: tall.toFixed(2),
-          class: fills(name),
-        }),
-      );
+      const size = Math.max(1, (value / highest) * (height - TOP));
+      top -= size;
+      const area = { x, y: top.toFixed(2), width: `${step * 0.82}%`, height: size.toFixed(2) };
+      svg.append(s('rect', { ...area, class: fill(name) }));
     }
-    if (onpick) {
-      svg.append(
-        s(
-          'rect',
-          {
-            x: `${place * wide}%`,
-            y: 0,
-            width: `${wide}%`,
-            height,
-            class: 'hot',
-            onclick: () => onpick(columns[place]),
-          },
-          s('title', {}, title),
-        ),
-      );
-    }
+    const area = { x, y: 0, width: `${step}%`, height };
+    svg.append(s('rect', { ...area, class: 'hot', onclick: () => onpick(column) }, s('title', {}, column.title)));
   });
-  svg.append(s('line', { x1: 0, x2: '100%', y1: height - 0.5, y2: height - 0.5, class: 'base' }));
-  return h('figure', {}, svg, axis(columns, span_ms, { mark }));
+  svg.append(baseline(height));
+  return h('figure', {}, svg, timeAxis(columns, span_ms, { axisLabel }));
 }
 
-// Two quantiles over time; gaps stay gaps.
-export function quantiles(buckets, { height = 64, label, span_ms }) {
-  const most = Math.max(1, ...buckets.map(({ p95, p50 }) => p95 ?? p50 ?? 0));
-  const wide = 1000 / Math.max(1, buckets.length);
-  const at = (place, value) =>
-    `${((place + 0.41) * wide).toFixed(1)} ${(height - 4 - (value / most) * (height - 8)).toFixed(1)}`;
-  const line = (name) => {
+/**
+ * The median and the 95th percentile over time. Buckets without values leave gaps in the lines.
+ * @param {HealthBucket[]} buckets
+ * @param {{ label: string, span_ms: number, height?: number }} options
+ */
+export function quantileChart(buckets, { label, span_ms, height = 64 }) {
+  const values = buckets.flatMap(({ p50, p95 }) => [p50, p95]).filter((value) => value !== null);
+  const highest = Math.max(1, ...values);
+  const step = 1000 / Math.max(1, buckets.length);
+
+  /** @type {(index: number) => number} */
+  const x = (index) => (index + 0.41) * step;
+  /** @type {(value: number) => string} */
+  const y = (value) => (height - 4 - (value / highest) * (height - 4 - TOP)).toFixed(1);
+
+  /** @param {'p50' | 'p95'} name */
+  function line(name) {
     let path = '';
-    let drawing = false;
-    buckets.forEach((bucket, place) => {
-      const value = bucket[name];
-      if (value === null || value === undefined) {
-        drawing = false;
-        return;
-      }
-      path += `${drawing ? 'L' : 'M'}${at(place, value)}`;
-      drawing = true;
+    buckets.forEach((bucket, index) => {
+      const value = bucket[name] ?? null;
+      const connected = (buckets[index - 1]?.[name] ?? null) !== null;
+      if (value !== null) path += `${connected ? 'L' : 'M'}${x(index).toFixed(1)} ${y(value)}`;
     });
-    return path;
-  };
-  // A point that stands alone makes no line: it is drawn as a dot. Dots are not stretched with the lines.
-  const known = (place, name) => buckets[place]?.[name] !== null && buckets[place]?.[name] !== undefined;
-  const dots = (name) =>
-    buckets.map((bucket, place) => {
-      if (!known(place, name) || known(place - 1, name) || known(place + 1, name)) return null;
-      const [x, y] = at(place, bucket[name]).split(' ');
-      return s('circle', { cx: `${x / 10}%`, cy: y, r: 3, class: `${name} dot` });
+    return s('path', { d: path, class: name, 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' });
+  }
+
+  // A value without neighbours makes no line, so it is drawn as a dot. The dots are outside of the stretched svg.
+  /** @param {'p50' | 'p95'} name */
+  function dots(name) {
+    return buckets.map((bucket, index) => {
+      const [before, value, after] = [buckets[index - 1], bucket, buckets[index + 1]].map(
+        (each) => each?.[name] ?? null,
+      );
+      if (value === null || before !== null || after !== null) return null;
+      return s('circle', { cx: `${(x(index) / 10).toFixed(2)}%`, cy: y(value), r: 3, class: `${name} dot` });
     });
-  const path = (name) =>
-    s('path', { d: line(name), class: name, 'vector-effect': 'non-scaling-stroke', 'stroke-linecap': 'round' });
+  }
+
+  const stretched = { viewBox: `0 0 1000 ${height}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' };
   const svg = s(
     'svg',
     { class: 'chart', height, role: 'img', 'aria-label': label },
-    s('line', { x1: 0, x2: '100%', y1: height - 0.5, y2: height - 0.5, class: 'base' }),
-    s(
-      'svg',
-      { width: '100%', height, viewBox: `0 0 1000 ${height}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-      path('p95'),
-      path('p50'),
-    ),
+    values.length > 0 && scale(duration(highest)),
+    baseline(height),
+    s('svg', { width: '100%', height, ...stretched }, line('p95'), line('p50')),
     dots('p95'),
     dots('p50'),
   );
-  return h('figure', {}, svg, axis(buckets, span_ms));
+  return h('figure', {}, svg, timeAxis(buckets, span_ms));
 }
 
-// One line of cells, each as strong as its share: when something began can be seen at a glance.
-export function strip(cells, { label, height = 14, onpick }) {
-  const wide = 100 / Math.max(1, cells.length);
-  const svg = s(
-    'svg',
-    { class: 'chart', height, role: 'img', 'aria-label': label },
-    s('rect', { x: 0, y: 0, width: '100%', height, rx: 2, class: 'empty-fill' }),
-  );
-  cells.forEach((cell, place) => {
-    if (!cell.share) return;
-    svg.append(
-      s(
-        'rect',
-        {
-          x: `${place * wide}%`,
-          y: 0,
-          width: `${wide}%`,
-          height,
-          class: 'warn-fill',
-          'fill-opacity': (0.25 + 0.75 * Math.min(1, cell.share)).toFixed(2),
-          onclick: () => onpick(cell),
-        },
-        s('title', {}, cell.title),
-      ),
-    );
+/**
+ * A row of cells over time. The larger a cell's share, the stronger its colour.
+ * @param {StripCell[]} cells
+ * @param {{ label: string, height?: number, onpick: (cell: StripCell) => void }} options
+ */
+export function heatStrip(cells, { label, height = 14, onpick }) {
+  const step = 100 / Math.max(1, cells.length);
+  const rects = cells.map((cell, index) => {
+    if (!cell.share) return null;
+    const area = { x: `${index * step}%`, y: 0, width: `${step}%`, height };
+    const opacity = (0.25 + 0.75 * Math.min(1, cell.share)).toFixed(2);
+    const attributes = { ...area, class: 'warn-fill', 'fill-opacity': opacity, onclick: () => onpick(cell) };
+    return s('rect', attributes, s('title', {}, cell.title));
   });
-  return svg;
+  const background = s('rect', { x: 0, y: 0, width: '100%', height, rx: 2, class: 'empty-fill' });
+  return s('svg', { class: 'chart', height, role: 'img', 'aria-label': label }, background, rects);
 }
 
-// A bar of parts of a whole: [[class, share], …].
-export function meter(parts, { height = 8, label }) {
-  const svg = s(
-    'svg',
-    { class: 'chart', height, role: 'img', 'aria-label': label },
-    s('rect', { x: 0, y: 0, width: '100%', height, rx: 3, class: 'left-fill' }),
-  );
+/**
+ * A bar that shows parts of a whole.
+ * @param {[className: string, share: number][]} parts
+ * @param {{ label: string, height?: number }} options
+ */
+export function meter(parts, { label, height = 8 }) {
+  const svg = s('svg', { class: 'chart', height, role: 'img', 'aria-label': label });
+  svg.append(s('rect', { x: 0, y: 0, width: '100%', height, rx: 3, class: 'left-fill' }));
   let from = 0;
-  for (const [fill, share] of parts) {
-    const wide = Math.max(0, Math.min(1 - from, share));
-    if (wide > 0)
-      svg.append(s('rect', { x: `${100 * from}%`, y: 0, width: `${100 * wide}%`, height, rx: 2, class: fill }));
-    from += wide;
+  for (const [className, share] of parts) {
+    const size = Math.max(0, Math.min(1 - from, share));
+    const area = { x: `${100 * from}%`, y: 0, width: `${100 * size}%`, height };
+    if (size > 0) svg.append(s('rect', { ...area, rx: 2, class: className }));
+    from += size;
   }
   return svg;
 }
 
-// What the time was under a chart, as `mark` says it: at its ends and, unless it is `short`, in its middle.
-export function axis(columns, span_ms, { short = false, mark = tick } = {}) {
+/**
+ * The labels below a chart: at its ends and, unless it is `narrow`, in its middle.
+ * @param {TimeColumn[]} columns
+ * @param {number} span_ms
+ */
+export function timeAxis(columns, span_ms, { narrow = false, axisLabel = axisTime } = {}) {
   if (columns.length < 2) return null;
-  const marks = [columns[0], ...(short ? [] : [columns[Math.floor(columns.length / 2)]]), columns.at(-1)];
-  return h(
-    'div',
-    { class: 'axis', 'aria-hidden': 'true' },
-    marks.map(({ at_ms }) => h('span', {}, mark(at_ms, span_ms))),
+  const [first, middle, last] = [0, Math.floor(columns.length / 2), columns.length - 1];
+  const labels = (narrow ? [first, last] : [first, middle, last]).map((index) =>
+    h('span', {}, axisLabel(columns[index].at_ms, span_ms)),
   );
+  return h('div', { class: 'axis', 'aria-hidden': 'true' }, labels);
+}
+
+/**
+ * The line at a chart's highest value, with the value.
+ * @param {string} text
+ */
+function scale(text) {
+  return [
+    s('line', { x1: 0, x2: '100%', y1: TOP - 0.5, y2: TOP - 0.5, class: 'grid' }),
+    s('text', { x: 0, y: TOP - 4, class: 'scale', 'aria-hidden': 'true' }, text),
+  ];
+}
+
+/** @param {number} height */
+function baseline(height) {
+  return s('line', { x1: 0, x2: '100%', y1: height - 0.5, y2: height - 0.5, class: 'base' });
 }

@@ -1,99 +1,209 @@
-// Elements, made in one line. Nothing here takes markup: what comes from outside is always text.
+// @ts-check
+// Builds elements. No function takes markup: data from outside is always inserted as text.
+
+/** @import { Attributes, Child } from '../types.js' */
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-// h('a', {href: '#/calls', class: 'chip', onclick: go}, 'Calls', 3): children may be nodes, texts, lists, or nothing.
+/**
+ * An HTML element: h('a', {href: '#/calls', class: 'chip', onclick: go}, 'Calls', 3).
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Attributes} [attributes]
+ * @param {Child[]} children
+ * @returns {HTMLElementTagNameMap[T]}
+ */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
+/**
+ * An SVG element.
+ * @template {keyof SVGElementTagNameMap} T
+ * @param {T} tag
+ * @param {Attributes} [attributes]
+ * @param {Child[]} children
+ * @returns {SVGElementTagNameMap[T]}
+ */
 export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/**
+ * @template {Element} E
+ * @param {E} element
+ * @param {Attributes} attributes
+ * @param {Child[]} children
+ */
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
-    else if (name === 'value') element.value = value;
-    else element.setAttribute(name, value === true ? '' : value);
+    if (typeof value === 'function') element.addEventListener(name.slice(2), value);
+    else if (name === 'value' && 'value' in element) element.value = value;
+    else element.setAttribute(name, value === true ? '' : String(value));
   }
-  element.append(
-    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
-  );
+  append(element, children);
   return element;
 }
 
-// Changes a text only where it differs: a row that is told twice a second does not flicker, nor lose its selection.
-export function tell(element, text) {
+/**
+ * @param {Element} element
+ * @param {Child} child
+ */
+function append(element, child) {
+  if (Array.isArray(child)) for (const each of child) append(element, each);
+  else if (child instanceof Node) element.append(child);
+  else if (typeof child === 'string' || typeof child === 'number') element.append(String(child));
+}
+
+/**
+ * Sets a text only if it differs, so that a row that is updated twice a second keeps its selection.
+ * @param {Element} element
+ * @param {string | number} text
+ */
+export function setText(element, text) {
   const wanted = String(text);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
-let quiet = 0;
-// Tells those who hear the page what has changed; rarely, as it interrupts them.
+let announcement = 0;
+/**
+ * Announces a change to screen readers. Use it rarely: it interrupts the reader.
+ * @param {string} text
+ */
 export function announce(text) {
-  const said = document.getElementById('said');
-  clearTimeout(quiet);
-  quiet = setTimeout(() => {
-    said.textContent = text;
-  }, 150);
+  clearTimeout(announcement);
+  announcement = setTimeout(() => setText(byId('announcer'), text), 150);
 }
 
+/**
+ * An element of index.html, which always has it.
+ * @param {string} id
+ */
+export function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
+
+/**
+ * A control with its label.
+ * @param {string} label
+ * @param {HTMLElement} control
+ */
 export function field(label, control, { wide = false } = {}) {
   control.id ||= `f-${label.toLowerCase().replace(/[^a-z]+/g, '-')}`;
   return h('div', { class: `field${wide ? ' wide' : ''}` }, h('label', { for: control.id }, label), control);
 }
 
-export function select(options, chosen, onchange) {
-  const control = h('select', { onchange: (event) => onchange(event.target.value) });
-  for (const [value, text] of options) control.append(h('option', { value, selected: value === chosen }, text));
-  if (chosen && !options.some(([value]) => value === chosen))
-    control.append(h('option', { value: chosen, selected: true }, chosen));
+/**
+ * A drop-down list. A selected value that is not among the options is added to them.
+ * @param {string[][]} options pairs of value and text
+ * @param {string} selected
+ * @param {(value: string) => void} onchange
+ */
+export function select(options, selected, onchange) {
+  const control = h('select', { onchange: () => void onchange(control.value) });
+  const missing = selected && !options.some(([value]) => value === selected) ? [[selected, selected]] : [];
+  for (const [value, text] of [...options, ...missing]) {
+    control.append(h('option', { value, selected: value === selected }, text));
+  }
   return control;
 }
 
-export function choices(label, options, chosen, link) {
+/**
+ * A row of links, one of which is selected.
+ * @param {string} label
+ * @param {string[][]} options pairs of value and text
+ * @param {string} selected
+ * @param {(value: string) => string} href
+ */
+export function choices(label, options, selected, href) {
+  const links = options.map(([value, text]) =>
+    h('a', { href: href(value), 'aria-current': value === selected ? 'true' : null }, text),
+  );
+  return h('div', { class: 'choices', role: 'group', 'aria-label': label }, links);
+}
+
+/**
+ * A table that scrolls sideways where it does not fit. `columns` are its header cells.
+ * @param {string} caption for screen readers
+ * @param {Element[]} columns
+ * @param {Child} rows
+ */
+export function table(caption, columns, rows, { className = 'stack' } = {}) {
   return h(
     'div',
-    { class: 'choices', role: 'group', 'aria-label': label },
-    options.map(([value, text]) =>
-      h('a', { href: link(value), 'aria-current': value === chosen ? 'true' : null }, text),
+    { class: 'scroll' },
+    h(
+      'table',
+      { class: className },
+      h('caption', { class: 'visually-hidden' }, caption),
+      h('thead', {}, h('tr', {}, columns)),
+      h('tbody', {}, rows),
     ),
   );
 }
 
-export function outcome(word) {
-  return h('span', { class: `outcome ${word}` }, word.replace('_', ' '));
+/** @param {Child} text */
+export function th(text, className = '') {
+  return h('th', { class: className || null }, text);
 }
 
+/** @param {string} word */
+export function outcomeBadge(word) {
+  return h('span', { class: `outcome ${word}` }, words(word));
+}
+
+/**
+ * An identifier as words: `timed_out` is "timed out".
+ * @param {string} name
+ */
+export function words(name) {
+  return name.replaceAll('_', ' ');
+}
+
+/** @typedef {[name: string, value: Child] | false | null | undefined | '' | 0} Fact */
+
+/** @param {Fact[]} pairs */
 export function facts(pairs) {
-  return h(
-    'dl',
-    { class: 'facts' },
-    pairs.filter(Boolean).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))),
-  );
+  return h('dl', { class: 'facts' }, terms(pairs, null));
 }
 
+/** @param {Fact[]} pairs */
 export function figures(pairs) {
-  return h(
-    'dl',
-    { class: 'figures' },
-    pairs.filter(Boolean).map(([name, value]) => h('div', { class: 'figure' }, h('dt', {}, name), h('dd', {}, value))),
-  );
+  return h('dl', { class: 'figures' }, terms(pairs, 'figure'));
 }
 
-// Copies a text. A page that is not on this machine and not on HTTPS may not; then the text is selected instead.
-export async function copy(text, source) {
+/**
+ * @param {Fact[]} pairs
+ * @param {string | null} className
+ */
+function terms(pairs, className) {
+  return pairs
+    .filter((pair) => Array.isArray(pair))
+    .map(([name, value]) => h('div', { class: className }, h('dt', {}, name), h('dd', {}, value)));
+}
+
+/**
+ * The message of a view that has nothing to show.
+ * @param {string} message
+ * @param {Child[]} children
+ */
+export function emptyState(message, ...children) {
+  return h('div', { class: 'empty' }, h('p', { class: 'big' }, message), children);
+}
+
+/**
+ * Copies a text to the clipboard. Browsers forbid that on pages without HTTPS that are not on localhost; then the text
+ * is selected instead.
+ * @param {string} text
+ * @param {Node} source
+ */
+export async function copyText(text, source) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const range = document.createRange();
-    range.selectNodeContents(source);
-    const selection = getSelection();
-    selection.removeAllRanges();
-    selection.addRange(range);
+    getSelection()?.selectAllChildren(source);
     return false;
   }
 }

@@ -1,28 +1,48 @@
-// Numbers, money and times, as people read them. A dash stands for what is not known.
+// @ts-check
+// Numbers, money and times as text. A dash stands for an unknown value. All times on the page are in UTC, as in the
+// ledger, its days and the budgets' periods.
+
+/** @import { Priced } from '../types.js' */
+
+/** @typedef {number | null | undefined} MaybeNumber */
+/** @typedef {number | string} Time milliseconds since 1970, or an ISO 8601 text */
 
 const whole = new Intl.NumberFormat('en-US');
 const short = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
-const hours = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
-const week = new Intl.DateTimeFormat('en-GB', { weekday: 'short', hour: '2-digit', minute: '2-digit' });
-const utc = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' });
-const full = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
-export const NONE = '–';
+/** @param {Intl.DateTimeFormatOptions} options */
+function inUtc(options) {
+  return new Intl.DateTimeFormat('en-GB', { ...options, timeZone: 'UTC' });
+}
 
+const clock = inUtc({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const hours = inUtc({ hour: '2-digit', minute: '2-digit' });
+const day = inUtc({ day: 'numeric', month: 'short' });
+const weekday = inUtc({ weekday: 'short', hour: '2-digit', minute: '2-digit' });
+const full = inUtc({ dateStyle: 'medium', timeStyle: 'medium' });
+
+const DAY_MS = 86_400_000;
+
+export const UNKNOWN = '–';
+
+/** @param {MaybeNumber} value */
 export function count(value) {
-  return value === null || value === undefined ? NONE : whole.format(value);
+  return value === null || value === undefined ? UNKNOWN : whole.format(value);
 }
 
-export function brief(value) {
-  return value === null || value === undefined ? NONE : value < 10_000 ? whole.format(value) : short.format(value);
+/** @param {MaybeNumber} value */
+export function compactCount(value) {
+  return value === null || value === undefined || value < 10_000 ? count(value) : short.format(value);
 }
 
-// Dollars come as exact strings. Small amounts keep two digits that count; null is a price that nobody knows.
-export function money(text) {
-  if (text === null || text === undefined) return 'unpriced';
-  const value = Number(text);
+/**
+ * Dollars. The admin API sends exact strings, and null where the price is unknown. Small amounts keep two significant
+ * digits.
+ * @param {string | number | null | undefined} amount
+ */
+export function money(amount) {
+  if (amount === null || amount === undefined) return 'unpriced';
+  const value = Number(amount);
   if (value === 0) return '$0';
   if (Math.abs(value) >= 100) return `$${whole.format(Math.round(value))}`;
   if (Math.abs(value) >= 1) return `$${value.toFixed(2)}`;
@@ -30,47 +50,79 @@ export function money(text) {
   return `$${value.toFixed(Math.max(2, digits)).replace(/(\.\d\d\d*?)0+$/, '$1')}`;
 }
 
-/** What a call, an attempt or a group of calls has cost, marked where that is approximate. */
-export function cost(one) {
-  return one.approximate ? `≈ ${money(one.cost)}` : money(one.cost);
+/**
+ * The cost of a call, an attempt or a group of calls, marked where it is approximate.
+ * @param {Priced} priced
+ */
+export function cost(priced) {
+  return priced.approximate ? `≈ ${money(priced.cost)}` : money(priced.cost);
 }
 
+/** @param {MaybeNumber} ms */
 export function duration(ms) {
-  if (ms === null || ms === undefined) return NONE;
+  if (ms === null || ms === undefined) return UNKNOWN;
   if (ms < 999.5) return `${Math.round(ms)} ms`;
   if (ms < 59_950) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
   const seconds = Math.round(ms / 1000);
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-export function moment(at) {
+/**
+ * A time for a list: with its day unless it is today. The list declares the time zone.
+ * @param {Time} at
+ */
+export function shortTime(at) {
   const date = new Date(at);
-  const today = new Date().toDateString() === date.toDateString();
-  return today ? clock.format(date) : `${day.format(date)} ${hours.format(date)}`;
+  return isToday(date) ? clock.format(date) : `${day.format(date)} ${hours.format(date)}`;
 }
 
-export function exactly(at) {
-  return full.format(new Date(at));
+/** @param {Time} at */
+export function fullTime(at) {
+  return `${full.format(new Date(at))} UTC`;
 }
 
-// A mark on an axis that is this long. One that is not of today has its day.
-export function tick(at, span_ms) {
+/**
+ * A time as a query parameter of the admin API.
+ * @param {number} at
+ */
+export function isoTime(at) {
+  return new Date(at).toISOString().replace('.000', '');
+}
+
+/**
+ * A label of a time axis, as precise as its span needs.
+ * @param {number} at
+ * @param {number} span_ms
+ */
+export function axisTime(at, span_ms) {
   const date = new Date(at);
-  const today = new Date().toDateString() === date.toDateString();
-  return (span_ms <= 36 * 3_600_000 && today ? hours : span_ms <= 8 * 86_400_000 ? week : day).format(date);
+  return (span_ms <= 1.5 * DAY_MS && isToday(date) ? hours : span_ms <= 8 * DAY_MS ? weekday : day).format(date);
 }
 
-// A mark on an axis of days. The ledger's are those of UTC, wherever it is read.
-export function utcDay(at) {
-  return utc.format(new Date(at));
+/** @param {number} at */
+export function axisDay(at) {
+  return day.format(new Date(at));
 }
 
+/** @param {Date} date */
+function isToday(date) {
+  return Math.floor(date.getTime() / DAY_MS) === Math.floor(Date.now() / DAY_MS);
+}
+
+/**
+ * @param {number} part
+ * @param {number} of
+ */
 export function percent(part, of) {
-  if (!of) return NONE;
+  if (!of) return UNKNOWN;
   const value = (100 * part) / of;
   return value > 0 && value < 0.1 ? '<0.1%' : `${value.toFixed(value < 10 ? 1 : 0)}%`;
 }
 
+/**
+ * @param {number} number
+ * @param {string} one
+ */
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

@@ -1,100 +1,121 @@
-// A stream's bytes, line by line, with marks where something was found. Offsets count bytes: one character stands for each.
+// @ts-check
+// The bytes of a stream, line by line, with marks at the findings. The text has one character for each byte, so that
+// the offsets of findings, which count bytes, are indexes of the text.
 
 import { h } from '../kit/dom.js';
 import { count } from '../kit/format.js';
 
-// A page does not get quicker by lines that nobody reads. What stands near a finding is always shown.
-const MOST_LINES = 3000;
-const AROUND = 12;
+/** @import { Child, Finding } from '../types.js' */
 
-export function marked(text, findings) {
-  const lines = split(text);
-  const places = findings.map(({ offset, length, line }) => place(lines, text.length, offset, length, line));
-  const shown = lines.length <= MOST_LINES ? null : near(lines, places);
-  const element = h('div', { class: 'bytes', role: 'region', 'aria-label': 'The stream', tabindex: '0' });
+/** @typedef {{ from: number, to: number }} Line without its line end */
+/** @typedef {{ start: number, end: number, index: number, tagged: boolean }} Span the place of the finding `index` */
+
+/** Longer streams are shown up to here, and around their findings: many thousand elements would slow down the page. */
+const MAX_LINES = 3000;
+const CONTEXT_LINES = 12;
+const LEVELS = /** @type {const} */ (['fault', 'repair', 'notice']);
+
+/**
+ * @param {string} text
+ * @param {Finding[]} findings
+ */
+export function markedBytes(text, findings) {
+  const lines = splitLines(text);
+  const spans = findings.map((finding, index) => spanOf(finding, index, lines, text.length));
+  const shown = lines.length <= MAX_LINES ? null : linesNear(lines, spans);
+  const element = h('div', { class: 'bytes', role: 'region', 'aria-label': 'Stream', tabindex: '0' });
+  /** @type {Map<number, HTMLElement>} */
   const marks = new Map();
-  let left = 0;
-  lines.forEach((line, number) => {
-    if (shown && !shown.has(number)) {
-      left++;
+  let hidden = 0;
+  lines.forEach((line, index) => {
+    if (shown && !shown.has(index)) {
+      hidden++;
       return;
     }
-    if (left) element.append(h('div', { class: 'gap' }, `… ${count(left)} more lines`));
-    left = 0;
-    element.append(
-      h(
-        'div',
-        {},
-        h('span', { class: 'n', 'aria-hidden': 'true' }, number + 1),
-        h('span', { class: 't' }, piecesOf(text, line, number === lines.length - 1)),
-      ),
-    );
+    if (hidden) element.append(hiddenLines(hidden));
+    hidden = 0;
+    const number = h('span', { class: 'n', 'aria-hidden': 'true' }, index + 1);
+    element.append(h('div', {}, number, h('span', { class: 't' }, content(line, index === lines.length - 1))));
   });
-  if (left) element.append(h('div', { class: 'gap' }, `… ${count(left)} more lines`));
+  if (hidden) element.append(hiddenLines(hidden));
 
-  // The parts of one line: plain ones, and those that one or more findings cover.
-  function piecesOf(whole, { from, to }, last) {
-    const here = places
-      .map((found, index) => ({ ...found, index }))
-      .filter(
-        ({ start, end }) =>
-          ((start < to || (last && start >= to)) && end > from) ||
-          (start === end && start >= from && (start < to || last)),
-      );
-    if (!here.length) return readable(whole.slice(from, to));
-    const cuts = [...new Set([from, to, ...here.flatMap(({ start, end }) => [start, end])])]
-      .filter((cut) => cut >= from && cut <= to)
-      .sort((one, other) => one - other);
+  /**
+   * The content of a line: plain parts, and parts that one or more findings cover.
+   * @param {Line} line
+   * @param {boolean} last findings behind the end of the stream belong to the last line
+   * @returns {Child}
+   */
+  function content({ from, to }, last) {
+    const here = spans.filter(({ start, end }) => {
+      const before = start < to || last;
+      return before && (start === end ? start >= from : end > from);
+    });
+    if (!here.length) return readable(text.slice(from, to));
+    const edges = [from, to, ...here.flatMap(({ start, end }) => [start, end])];
+    const cuts = [...new Set(edges)].filter((cut) => cut >= from && cut <= to).sort((one, other) => one - other);
+    /** @type {Child[]} */
     const parts = [];
     for (let step = 0; step < cuts.length - 1; step++) {
       const [start, end] = [cuts[step], cuts[step + 1]];
-      const over = here.filter((found) => found.start <= start && found.end >= end && found.end > found.start);
-      parts.push(over.length ? mark(over, readable(whole.slice(start, end))) : readable(whole.slice(start, end)));
-      parts.push(
-        here.filter((found) => Math.min(found.end, to) === end && found.end > found.start && !found.tagged).map(tag),
-      );
+      const covering = here.filter((span) => span.start <= start && span.end >= end && span.end > span.start);
+      const part = readable(text.slice(start, end));
+      parts.push(covering.length ? mark(covering, part) : part);
+      const ending = here.filter((span) => Math.min(span.end, to) === end && span.end > span.start && !span.tagged);
+      parts.push(ending.map(tag));
     }
-    parts.push(here.filter((found) => !found.tagged).map((found) => [mark([found], ''), tag(found)]));
+    parts.push(here.filter(({ tagged }) => !tagged).map((span) => [mark([span], ''), tag(span)]));
     return parts;
   }
 
-  function mark(over, content) {
-    const level = ['fault', 'repair', 'notice'].find((each) =>
-      over.some(({ index }) => findings[index].level === each),
-    );
-    const made = h(
-      'mark',
-      { class: level, tabindex: '-1', title: over.map(({ index }) => findings[index].code).join(', ') },
-      content,
-    );
-    for (const { index } of over) if (!marks.has(index)) marks.set(index, made);
-    return made;
+  /**
+   * @param {Span[]} covering
+   * @param {string} part
+   */
+  function mark(covering, part) {
+    const found = covering.map(({ index }) => findings[index]);
+    const level = LEVELS.find((each) => found.some((finding) => finding.level === each));
+    const codes = found.map(({ code }) => code).join(', ');
+    const element = h('mark', { class: level, tabindex: '-1', title: codes }, part);
+    for (const { index } of covering) if (!marks.has(index)) marks.set(index, element);
+    return element;
   }
 
-  function tag(found) {
-    found.tagged = true;
-    const { code, level } = findings[found.index];
+  /** @param {Span} span */
+  function tag(span) {
+    span.tagged = true;
+    const { code, level } = findings[span.index];
     return h('span', { class: `tag ${level}` }, code);
   }
 
   return {
     element,
-    jump(index) {
-      const made = marks.get(index);
-      if (!made) return;
+    /**
+     * Focuses the mark of a finding.
+     * @param {number} index
+     */
+    jumpTo(index) {
+      const target = marks.get(index);
+      if (!target) return;
       element.querySelector('mark.at')?.classList.remove('at');
-      made.classList.add('at');
-      made.focus({ preventScroll: true });
-      made.scrollIntoView({
-        block: 'center',
-        behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth',
-      });
+      target.classList.add('at');
+      target.focus({ preventScroll: true });
+      const still = matchMedia('(prefers-reduced-motion: reduce)').matches;
+      target.scrollIntoView({ block: 'center', behavior: still ? 'auto' : 'smooth' });
     },
   };
 }
 
-// Lines end as they do for the reader: by CR LF, LF or CR.
-function split(text) {
+/** @param {number} number */
+function hiddenLines(number) {
+  return h('div', { class: 'gap' }, `… ${count(number)} lines hidden`);
+}
+
+/**
+ * Lines end with CR LF, LF or CR, as they do for Penstock's reader.
+ * @param {string} text
+ */
+function splitLines(text) {
+  /** @type {Line[]} */
   const lines = [];
   let from = 0;
   for (const { 0: end, index: to } of text.matchAll(/\r\n|\r|\n/g)) {
@@ -105,34 +126,49 @@ function split(text) {
   return lines;
 }
 
-// Where a finding stands. One without a length covers its line; one beyond the end stands behind the last byte.
-function place(lines, size, offset, length, number) {
-  if (offset >= size) return { start: size, end: size };
-  if (length) return { start: offset, end: Math.min(size, offset + length) };
+/**
+ * The place of a finding. One without a length covers its line; one at the end of the stream is empty.
+ * @param {Finding} finding
+ * @param {number} index
+ * @param {Line[]} lines
+ * @param {number} size
+ * @returns {Span}
+ */
+function spanOf({ offset, length, line: number }, index, lines, size) {
+  if (offset >= size) return { start: size, end: size, index, tagged: false };
+  if (length) return { start: offset, end: Math.min(size, offset + length), index, tagged: false };
   const line = lines[Math.min(lines.length, Math.max(1, number ?? 1)) - 1];
   const inside = offset >= line.from && offset < line.to;
-  return { start: inside ? offset : line.from, end: line.to };
+  return { start: inside ? offset : line.from, end: line.to, index, tagged: false };
 }
 
-function near(lines, places) {
-  const shown = new Set(Array.from({ length: MOST_LINES }, (_, number) => number));
-  let number = 0;
-  for (const { start } of [...places].sort((one, other) => one.start - other.start)) {
-    while (number < lines.length - 1 && lines[number + 1].from <= start) number++;
-    for (let each = Math.max(0, number - AROUND); each <= Math.min(lines.length - 1, number + AROUND); each++)
-      shown.add(each);
+/**
+ * The first lines, and those around each finding.
+ * @param {Line[]} lines
+ * @param {Span[]} spans
+ */
+function linesNear(lines, spans) {
+  const shown = new Set(Array.from({ length: MAX_LINES }, (_, index) => index));
+  let index = 0;
+  for (const { start } of [...spans].sort((one, other) => one.start - other.start)) {
+    while (index < lines.length - 1 && lines[index + 1].from <= start) index++;
+    const last = Math.min(lines.length - 1, index + CONTEXT_LINES);
+    for (let each = Math.max(0, index - CONTEXT_LINES); each <= last; each++) shown.add(each);
   }
   return shown;
 }
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });
-// Each character is a byte; together they are UTF-8. Control characters are shown as their pictures, a byte order mark by its name.
+
+/**
+ * Bytes, given as one character each, decoded as UTF-8. Control characters become their Unicode pictures.
+ * @param {string} text
+ */
 function readable(text) {
   const bytes = Uint8Array.from(text, (character) => character.charCodeAt(0));
   return utf8
     .decode(bytes)
-    .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (character) =>
-      character === '\u007f' ? '␡' : String.fromCharCode(0x2400 + character.charCodeAt(0)),
-    )
+    .replace(/[\u0000-\u0008\u000b-\u001f]/g, (character) => String.fromCharCode(0x2400 + character.charCodeAt(0)))
+    .replaceAll('\u007f', '␡')
     .replaceAll('\ufeff', '[BOM]');
 }

@@ -1,313 +1,283 @@
-// One call: its attempts on one clock, what it took and by which price, what was repaired, notices, losses, and a request like it.
+// @ts-check
+// One call: its attempts on one time line, usage and price, repairs, notices, losses, tags, and a request to repeat it.
 
 import { link } from '../kit/address.js';
-import { announce, copy, facts, h, outcome, s } from '../kit/dom.js';
-import { cost, count, duration, exactly, plural } from '../kit/format.js';
-import { fail, get, ticked } from '../kit/http.js';
+import { ApiError, getJson, inlineCode, showError } from '../kit/api.js';
+import { announce, copyText, facts, h, outcomeBadge, s, table, th, words } from '../kit/dom.js';
+import { cost, count, duration, fullTime, plural, UNKNOWN } from '../kit/format.js';
 import { LOSSES } from '../losses.js';
 import { FAULTS, NOTICES, REPAIRS } from '../repairs.js';
 
-const MEASURES = {
-  reported: 'the provider’s own figures',
-  estimated: 'estimated: the provider has reported none',
-  void: 'nothing was generated, nothing is to be paid',
-};
+/** @import { Address, Attempt, Child, Entry } from '../types.js' */
 
+/** @type {Record<string, string>} */
+const MEASURES = {
+  reported: 'reported by the provider',
+  estimated: 'estimated: the provider reported no usage',
+  void: 'not billed: nothing was generated',
+};
+const TOKEN_KINDS = ['input', 'cached', 'cache_write', 'audio_input', 'output', 'reasoning', 'audio_output'];
+const NOT_LISTED_YET =
+  'A call is listed a moment after it ends. If it has just ended, reload the page; otherwise it is not in this ledger.';
+
+/**
+ * @param {HTMLElement} root
+ * @param {Address} address
+ * @param {Promise<Map<string, string>>} names
+ * @param {AbortSignal} signal
+ */
 export async function showCall(root, address, names, signal) {
-  const place = h('div', { 'aria-busy': 'true' });
-  const sub = h('span', { class: 'sub mono' }, address.id);
-  root.append(h('div', { class: 'head' }, h('a', { href: link('calls') }, '← Calls'), h('h1', {}, 'Call'), sub), place);
+  const container = h('div', { 'aria-busy': 'true' });
+  const heading = h('h1', {}, 'Call');
+  const id = h('span', { class: 'sub mono' }, address.id);
+  root.append(h('div', { class: 'head' }, h('a', { href: link('calls') }, '← Calls'), heading, id), container);
   try {
-    const [entry, known, state] = await Promise.all([
-      get(`/admin/entries/${encodeURIComponent(address.id)}`, signal),
-      names,
-      get('/admin/state', signal),
-    ]);
-    root.querySelector('h1').textContent = entry.model;
-    place.removeAttribute('aria-busy');
-    place.replaceChildren(
-      summary(entry, known),
-      ...[
-        waterfall(entry),
-        usage(entry),
-        repairs(entry),
-        notices(entry),
-        losses(entry),
-        tags(entry),
-        curl(entry, state),
-      ].filter(Boolean),
-    );
+    const path = `/admin/entries/${encodeURIComponent(address.id)}`;
+    const [entry, known, state] = await Promise.all([getJson(path, signal), names, getJson('/admin/state', signal)]);
+    heading.textContent = entry.model;
+    container.removeAttribute('aria-busy');
+    container.replaceChildren(...sections(entry, known, state.listening?.[0] ?? '127.0.0.1:8080'));
   } catch (error) {
     if (signal.aborted) return;
-    if (error.status === 404)
-      error.todo =
-        'A call is booked a moment after it ends. If it has just run, reload; else it is not in this ledger.';
-    fail(place, error, () => location.reload());
+    if (error instanceof ApiError && error.status === 404) error.hint = NOT_LISTED_YET;
+    showError(container, error, () => location.reload());
   }
 }
 
+/**
+ * @param {Entry} entry
+ * @param {Map<string, string>} names
+ * @param {string} host
+ */
+function sections(entry, names, host) {
+  return [
+    summary(entry, names),
+    timeline(entry),
+    usage(entry),
+    repairs(entry),
+    notices(entry),
+    losses(entry),
+    tags(entry),
+    repeat(entry, host),
+  ].filter((each) => each !== null);
+}
+
+/**
+ * @param {Entry} entry
+ * @param {Map<string, string>} names
+ */
 function summary(entry, names) {
+  const key = entry.key && h('a', { href: link('calls', { key: entry.key }) }, names.get(entry.key) ?? entry.key);
   return facts([
-    ['Outcome', h('a', { href: link('calls', { outcome: entry.outcome }) }, outcome(entry.outcome))],
-    entry.code && ['Code', h('code', {}, entry.code)],
-    ['When', exactly(entry.at)],
-    ['Took', duration(entry.duration_ms)],
+    ['Outcome', h('a', { href: link('calls', { outcome: entry.outcome }) }, outcomeBadge(entry.outcome))],
+    entry.code && ['Error code', h('code', {}, entry.code)],
+    ['Started', fullTime(entry.at)],
+    ['Duration', duration(entry.duration_ms)],
     ['First event', duration(entry.first_event_ms)],
     ['Tokens', `${count(entry.tokens.input)} in, ${count(entry.tokens.output)} out`],
     ['Cost', entry.approximate ? `${cost(entry)} (approximate)` : cost(entry)],
-    ['Status', entry.status || '–'],
-    [
-      'Asked by',
-      entry.key ? h('a', { href: link('calls', { key: entry.key }) }, names.get(entry.key) ?? entry.key) : 'no key',
-    ],
-    ['Kind', `${entry.surface}, ${entry.stream ? 'streamed' : 'in one piece'}`],
+    ['HTTP status', entry.status || UNKNOWN],
+    ['Key', key || 'none'],
+    ['Type', `${entry.surface}, ${entry.stream ? 'streamed' : 'not streamed'}`],
     entry.user && ['User', entry.user],
   ]);
 }
 
-function waterfall(entry) {
-  if (!entry.attempts.length)
-    return section('Attempts', h('p', { class: 'soft' }, 'Nobody was asked: the call was refused before that.'));
-  const whole = Math.max(1, entry.duration_ms, ...entry.attempts.map((one) => one.began_ms + one.duration_ms));
-  const lines = entry.attempts.flatMap((one) => [
+/** @param {Entry} entry */
+function timeline(entry) {
+  if (!entry.attempts.length) {
+    return section('Attempts', h('p', { class: 'soft' }, 'No provider was called: the gateway refused the request.'));
+  }
+  const ends = entry.attempts.map((attempt) => attempt.began_ms + attempt.duration_ms);
+  const total = Math.max(1, entry.duration_ms, ...ends);
+  const lines = entry.attempts.flatMap((attempt) => [
     h(
       'div',
       { class: 'who' },
-      h('a', { href: link('calls', { provider: one.provider }) }, one.provider),
-      h('span', { class: 'soft' }, ` ${one.model}`),
+      h('a', { href: link('calls', { provider: attempt.provider }) }, attempt.provider),
+      h('span', { class: 'soft' }, ` ${attempt.model}`),
     ),
-    bar(one, whole),
-    h('div', { class: 'number' }, outcome(one.outcome)),
-    h('div', { class: 'axis' }, h('span', {}, story(one))),
+    bar(attempt, total),
+    h('div', { class: 'number' }, outcomeBadge(attempt.outcome)),
+    h('div', { class: 'axis' }, h('span', {}, description(attempt))),
   ]);
+  const labels = ['0', total > 3 ? duration(total / 2) : '', duration(total)].map((text) => h('span', {}, text));
+  const legend = 'Light: waiting for the first event, or stalled. Solid: streaming. Marker: end of the attempt.';
   return section(
     'Attempts',
-    h(
-      'div',
-      { class: 'fall' },
-      lines,
-      h(
-        'div',
-        { class: 'axis', 'aria-hidden': 'true' },
-        h('span', {}, '0'),
-        h('span', {}, whole > 3 && duration(whole / 2)),
-        h('span', {}, duration(whole)),
-      ),
-    ),
-    h(
-      'p',
-      { class: 'legend' },
-      h('span', {}, 'Pale: waiting for the first event, or stalled. Solid: streaming. The mark is where it ended.'),
-    ),
+    h('div', { class: 'fall' }, lines, h('div', { class: 'axis', 'aria-hidden': 'true' }, labels)),
+    h('p', { class: 'legend' }, legend),
   );
 }
 
-function bar(one, whole) {
-  const at = (ms) => `${((100 * ms) / whole).toFixed(3)}%`;
-  const waited = Math.min(one.first_event_ms ?? one.duration_ms, one.duration_ms);
-  const end = one.began_ms + one.duration_ms;
+/**
+ * @param {Attempt} attempt
+ * @param {number} total
+ */
+function bar(attempt, total) {
+  const { began_ms: began, duration_ms: took, outcome } = attempt;
+  const waited = Math.min(attempt.first_event_ms ?? took, took);
+  const color = outcome === 'completed' ? 'accent' : outcome;
+  /** @param {number} ms */
+  const x = (ms) => `${((100 * ms) / total).toFixed(3)}%`;
+  const stalls = (attempt.stalls ?? []).map(([from, silent]) => {
+    const area = { x: x(began + from), y: 3, width: x(silent), height: 10 };
+    return s('rect', { ...area, class: 'wait-fill' }, s('title', {}, `no data for ${duration(silent)}`));
+  });
+  const label = `${attempt.provider}: ${description(attempt)}`;
+  const end = x(Math.max(0, began + took - total * 0.003));
   return s(
     'svg',
-    { class: 'chart', height: 16, role: 'img', 'aria-label': `${one.provider}: ${story(one)}` },
+    { class: 'chart', height: 16, role: 'img', 'aria-label': label },
     s('line', { x1: 0, x2: '100%', y1: 8, y2: 8, class: 'base' }),
-    s('rect', { x: at(one.began_ms), y: 3, width: at(waited), height: 10, rx: 2, class: 'wait-fill' }),
-    s('rect', {
-      x: at(one.began_ms + waited),
-      y: 3,
-      width: at(one.duration_ms - waited),
-      height: 10,
-      rx: 2,
-      class: `${one.outcome === 'completed' ? 'accent' : one.outcome}-fill`,
-    }),
-    (one.stalls ?? []).map(([from, took]) =>
-      s(
-        'rect',
-        { x: at(one.began_ms + from), y: 3, width: at(took), height: 10, class: 'wait-fill' },
-        s('title', {}, `nothing came for ${duration(took)}`),
-      ),
-    ),
-    s('rect', {
-      x: at(Math.max(0, end - whole * 0.003)),
-      y: 0,
-      width: '0.5%',
-      height: 16,
-      class: `${one.outcome}-fill`,
-    }),
+    s('rect', { x: x(began), y: 3, width: x(waited), height: 10, rx: 2, class: 'wait-fill' }),
+    s('rect', { x: x(began + waited), y: 3, width: x(took - waited), height: 10, rx: 2, class: `${color}-fill` }),
+    stalls,
+    s('rect', { x: end, y: 0, width: '0.5%', height: 16, class: `${outcome}-fill` }),
   );
 }
 
-// The timeline of an attempt, in words.
-function story(one) {
-  const parts = [`began at ${duration(one.began_ms)}`];
-  if (one.first_event_ms !== null) parts.push(`first event after ${duration(one.first_event_ms)}`);
-  if (one.longest_gap_ms) parts.push(`longest gap ${duration(one.longest_gap_ms)}`);
-  if (one.stalls?.length) parts.push(plural(one.stalls.length, 'stall'));
-  if (one.events) parts.push(plural(one.events, 'event'));
-  parts.push(
-    `${one.outcome === 'completed' ? 'ended' : 'broke off'} after ${duration(one.duration_ms)}${one.code ? ` (${one.code})` : ''}`,
-  );
+/** @param {Attempt} attempt */
+function description(attempt) {
+  const parts = [`started at ${duration(attempt.began_ms)}`];
+  if (attempt.first_event_ms !== null) parts.push(`first event after ${duration(attempt.first_event_ms)}`);
+  if (attempt.longest_gap_ms) parts.push(`longest gap ${duration(attempt.longest_gap_ms)}`);
+  if (attempt.stalls?.length) parts.push(plural(attempt.stalls.length, 'stall'));
+  if (attempt.events) parts.push(plural(attempt.events, 'event'));
+  const code = attempt.code ? ` (${attempt.code})` : '';
+  parts.push(`${words(attempt.outcome)} after ${duration(attempt.duration_ms)}${code}`);
   return parts.join(' · ');
 }
 
+/** @param {Entry} entry */
 function usage(entry) {
   if (!entry.attempts.length) return null;
-  const shown = ['input', 'cached', 'cache_write', 'audio_input', 'output', 'reasoning', 'audio_output'].filter(
-    (name) => name === 'input' || name === 'output' || entry.attempts.some(({ tokens }) => tokens[name]),
+  const kinds = TOKEN_KINDS.filter(
+    (kind) => kind === 'input' || kind === 'output' || entry.attempts.some(({ tokens }) => tokens[kind]),
   );
-  const rows = entry.attempts.map((one) =>
-    h(
+  const rows = entry.attempts.map((attempt) => {
+    const tier = attempt.tier && `, ${attempt.tier} tier`;
+    const price = attempt.price && [h('code', {}, attempt.price), tier, attempt.approximate && ', approximate'];
+    return h(
       'tr',
       {},
-      h('td', { class: 'name', title: one.provider }, one.provider),
-      shown.map((name) => h('td', { class: 'number', 'data-what': name.replace('_', ' ') }, count(one.tokens[name]))),
-      h('td', { class: 'number first', 'data-what': '' }, cost(one)),
-      h('td', { class: 'whole' }, MEASURES[one.measure] ?? one.measure),
-      h(
-        'td',
-        { class: 'whole', 'data-what': 'priced by' },
-        one.price
-          ? [h('code', {}, one.price), one.tier && `, ${one.tier} tier`, one.approximate && ', approximate']
-          : '–',
-      ),
-    ),
-  );
-  return section(
-    'Usage and price',
-    h(
-      'div',
-      { class: 'scroll' },
-      h(
-        'table',
-        { class: 'stack' },
-        h('caption', { class: 'unseen' }, 'What each attempt used'),
-        h(
-          'thead',
-          {},
-          h(
-            'tr',
-            {},
-            h('th', {}, 'Provider'),
-            shown.map((name) =>
-              h(
-                'th',
-                { class: 'number' },
-                name.replace('_', ' ').replace(/^./, (first) => first.toUpperCase()),
-              ),
-            ),
-            h('th', { class: 'number' }, 'Cost'),
-            h('th', {}, 'Tokens are'),
-            h('th', {}, 'Priced by'),
-          ),
-        ),
-        h('tbody', {}, rows),
-      ),
-    ),
-  );
+      h('td', { class: 'name', title: attempt.provider }, attempt.provider),
+      kinds.map((kind) => h('td', { class: 'number', 'data-what': words(kind) }, count(attempt.tokens[kind]))),
+      h('td', { class: 'number first', 'data-what': '' }, cost(attempt)),
+      h('td', { class: 'whole' }, MEASURES[attempt.measure] ?? attempt.measure),
+      h('td', { class: 'whole', 'data-what': 'price' }, price || UNKNOWN),
+    );
+  });
+  const names = kinds.map((kind) => words(kind).replace(/^./, (letter) => letter.toUpperCase()));
+  const columns = [
+    th('Provider'),
+    ...names.map((name) => th(name, 'number')),
+    th('Cost', 'number'),
+    th('Token counts'),
+    th('Price'),
+  ];
+  return section('Usage and price', table('Usage of each attempt', columns, rows));
 }
 
+/** @param {Entry} entry */
 function repairs(entry) {
   const found = Object.entries(entry.repairs).filter(([code]) => !NOTICES.has(code));
   const fault = entry.code && FAULTS[entry.code.replaceAll('_', '-')];
-  if (!found.length && !fault) return section('Repairs', h('p', { class: 'soft' }, 'Nothing had to be repaired.'));
-  return section(
-    'Repairs',
-    h(
-      'dl',
-      { class: 'meanings' },
-      fault && [h('dt', {}, entry.code), h('dd', {}, ticked(`${fault.wrong} ${fault.done}`))],
-      found.map(meaning),
-    ),
-  );
+  if (!found.length && !fault) return section('Repairs', h('p', { class: 'soft' }, 'No repairs were needed.'));
+  const faultRow = fault && [h('dt', {}, entry.code), h('dd', {}, inlineCode(`${fault.wrong} ${fault.done}`))];
+  return section('Repairs', h('dl', { class: 'meanings' }, faultRow, found.map(repairRow)));
 }
 
-// Harmless habits of the provider: apart from what had to be repaired, and quieter.
+/**
+ * Harmless deviations of the provider, apart from the repairs.
+ * @param {Entry} entry
+ */
 function notices(entry) {
   const found = Object.entries(entry.repairs).filter(([code]) => NOTICES.has(code));
-  return found.length ? section('Notices', h('dl', { class: 'meanings soft' }, found.map(meaning))) : null;
+  return found.length ? section('Notices', h('dl', { class: 'meanings soft' }, found.map(repairRow))) : null;
 }
 
-// What translations between the client's API and the provider's dropped or approximated.
-function losses(entry) {
-  const found = Object.entries(entry.losses);
-  return found.length
-    ? section(
-        'Losses',
-        h(
-          'dl',
-          { class: 'meanings' },
-          found.map(([code, times]) => [
-            h('dt', {}, code, times > 1 ? ` ×${times}` : ''),
-            h('dd', {}, LOSSES[code] ? ticked(`${LOSSES[code].meaning} Lost: ${LOSSES[code].lost}`) : ''),
-          ]),
-        ),
-      )
-    : null;
-}
-
-function meaning([code, times]) {
+/** @param {[code: string, times: number]} repair */
+function repairRow([code, times]) {
+  const meaning = REPAIRS[code] && `${REPAIRS[code].wrong} ${REPAIRS[code].done}`;
   return [
-    h('dt', {}, h('a', { href: link('calls', { repair: code }) }, code), times > 1 ? ` ×${times}` : ''),
-    h('dd', {}, REPAIRS[code] ? ticked(`${REPAIRS[code].wrong} ${REPAIRS[code].done}`) : ''),
+    h('dt', {}, h('a', { href: link('calls', { repair: code }) }, code), timesText(times)),
+    h('dd', {}, inlineCode(meaning ?? '')),
   ];
 }
 
+/**
+ * What translations between the client's API and the provider's dropped or approximated.
+ * @param {Entry} entry
+ */
+function losses(entry) {
+  const rows = Object.entries(entry.losses).map(([code, times]) => {
+    const meaning = LOSSES[code] && `${LOSSES[code].meaning} Lost: ${LOSSES[code].lost}`;
+    return [h('dt', {}, code, timesText(times)), h('dd', {}, inlineCode(meaning ?? ''))];
+  });
+  return rows.length ? section('Losses', h('dl', { class: 'meanings' }, rows)) : null;
+}
+
+/** @param {number} times */
+function timesText(times) {
+  return times > 1 ? ` ×${count(times)}` : '';
+}
+
+/** @param {Entry} entry */
 function tags(entry) {
-  const found = Object.entries(entry.tags);
-  return found.length
-    ? section(
-        'Tags',
-        h(
-          'p',
-          {},
-          found.map(([name, value]) =>
-            h('a', { class: 'chip', href: link('calls', { tag: `${name}=${value}` }) }, `${name}=${value}`),
-          ),
-        ),
-      )
-    : null;
+  const chips = Object.entries(entry.tags).map(([name, value]) => {
+    const tag = `${name}=${value}`;
+    return h('a', { class: 'chip', href: link('calls', { tag }) }, tag);
+  });
+  return chips.length ? section('Tags', h('p', {}, chips)) : null;
 }
 
-function curl(entry, state) {
-  const text = curlOf(entry, state.listening?.[0] ?? '127.0.0.1:8080');
-  const source = h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'A request like it' }, text);
-  const button = h(
-    'button',
-    {
-      type: 'button',
-      onclick: async () => {
-        const done = await copy(text, source);
-        button.textContent = done ? 'Copied' : 'Selected: press Ctrl+C';
-        announce(button.textContent);
-      },
-    },
-    'Copy as curl',
-  );
+/**
+ * @param {Entry} entry
+ * @param {string} host
+ */
+function repeat(entry, host) {
+  const text = curlCommand(entry, host);
+  const source = h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'curl command' }, text);
+  const button = h('button', { type: 'button', onclick: oncopy }, 'Copy as curl');
+
+  async function oncopy() {
+    const copied = await copyText(text, source);
+    button.textContent = copied ? 'Copied' : 'Selected: press Ctrl+C';
+    announce(button.textContent);
+  }
+
+  const note = 'Prompts are not stored: put in your own.';
   return section(
-    'A request like it',
+    'Repeat this call',
     source,
-    h(
-      'div',
-      { class: 'row after' },
-      button,
-      h('span', { class: 'soft' }, 'What was said is not kept: write your own.'),
-    ),
+    h('div', { class: 'row after' }, button, h('span', { class: 'soft' }, note)),
   );
 }
 
-export function curlOf(entry, place) {
+/**
+ * @param {Entry} entry
+ * @param {string} host
+ */
+function curlCommand(entry, host) {
   const embeddings = entry.surface.startsWith('embed');
+  const messages = [{ role: 'user', content: 'YOUR PROMPT' }];
   const body = embeddings
     ? { model: entry.model, input: 'YOUR TEXT' }
-    : { model: entry.model, stream: entry.stream, messages: [{ role: 'user', content: 'YOUR PROMPT' }] };
+    : { model: entry.model, stream: entry.stream, messages };
   const quoted = JSON.stringify(body).replaceAll("'", "'\\''");
   return [
-    `curl -N http://${place}/v1/${embeddings ? 'embeddings' : 'chat/completions'} \\`,
+    `curl -N http://${host}/v1/${embeddings ? 'embeddings' : 'chat/completions'} \\`,
     '  -H "Authorization: Bearer $PENSTOCK_KEY" \\',
     "  -H 'Content-Type: application/json' \\",
     `  -d '${quoted}'`,
   ].join('\n');
 }
 
+/**
+ * @param {string} name
+ * @param {Child[]} children
+ */
 function section(name, ...children) {
   return h('section', {}, h('h2', {}, name), children);
 }

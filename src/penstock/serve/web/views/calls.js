@@ -1,208 +1,272 @@
-// Calls: the ledger, the newest first. Every filter stands in the address; a page of older ones too.
+// @ts-check
+// Calls: the ledger, newest first. The filters and the page are stored in the address.
 
-import { changed, link } from '../kit/address.js';
-import { announce, field, h, outcome, select } from '../kit/dom.js';
-import { cost, count, duration, exactly, moment, plural } from '../kit/format.js';
-import { fail, get } from '../kit/http.js';
-import { keyNames, SPANS, used } from '../kit/names.js';
+import { link, linkWith } from '../kit/address.js';
+import { getJson, showError } from '../kit/api.js';
+import { announce, emptyState, field, h, outcomeBadge, select, table, th, words } from '../kit/dom.js';
+import { cost, count, duration, fullTime, plural, shortTime } from '../kit/format.js';
+import { fetchKeyNames, fetchMostUsed, RANGES } from '../kit/queries.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
 import { showCall } from './call.js';
+
+/** @import { Address, Entry } from '../types.js' */
 
 export const title = 'Calls';
 
 const OUTCOMES = ['completed', 'truncated', 'failed', 'cancelled', 'timed_out', 'refused', 'orphaned'];
 const FILTERS = ['outcome', 'model', 'provider', 'target', 'attempt', 'key', 'repair', 'since', 'until', 'tag'];
-// Shown where they are set: links of other views set them.
-const RARE = new Set(['target', 'attempt', 'until', 'tag']);
-const PAGE = 100;
+/** Filters that only links of other views set; they are hidden unless they are set. */
+const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag']);
+const PAGE_SIZE = 100;
 
+/**
+ * @param {HTMLElement} root
+ * @param {Address} first
+ */
 export function mount(root, first) {
-  const names = keyNames();
-  let asking = new AbortController();
+  const names = fetchKeyNames();
+  let request = new AbortController();
+  /** @type {ReturnType<typeof createList> | null} */
   let list = null;
   show(first);
 
+  /** @param {Address} address */
   function show(address) {
-    asking.abort();
-    asking = new AbortController();
+    request.abort();
+    request = new AbortController();
     if (address.id) {
       list = null;
       root.replaceChildren();
-      showCall(root, address, names, asking.signal);
-    } else {
-      if (!list) {
-        list = makeList(names);
-        root.replaceChildren(...list.elements);
-      }
-      list.show(address, asking.signal);
+      showCall(root, address, names, request.signal);
+      return;
     }
+    if (!list) {
+      list = createList(names);
+      root.replaceChildren(...list.elements);
+    }
+    list.show(address, request.signal);
   }
 
   return {
+    /** @param {Address} address */
     update(address) {
-      const was = list;
+      const before = list;
       show(address);
-      if (list && list === was) return; // whoever filters goes on filtering
+      if (list && list === before) return; // the focus stays on the filter that was changed
       const heading = root.querySelector('h1');
-      heading.tabIndex = -1;
-      heading.focus({ preventScroll: true });
+      if (heading) {
+        heading.tabIndex = -1;
+        heading.focus({ preventScroll: true });
+      }
       scrollTo(0, 0);
     },
     close() {
-      asking.abort();
+      request.abort();
     },
   };
 }
 
-// The list, and its filters: made once, and then told which address they stand for.
-function makeList(names) {
-  let address = null;
-  const controls = {};
-  const met = new Set();
-  const place = h('div');
+/**
+ * The list with its filters. They are created once and then follow the address.
+ * @param {Promise<Map<string, string>>} names
+ */
+function createList(names) {
+  /** @type {Address} */
+  let address = { view: 'calls', id: '', query: new URLSearchParams() };
+  const container = h('div');
   const heading = h('h1', { tabindex: '-1' }, 'Calls');
-  const sub = h('span', { class: 'sub' }, '\u00a0');
+  const total = h('span', { class: 'sub' }, '\u00a0');
   const clear = h('a', { href: link('calls'), hidden: true }, 'Clear filters');
-  const filters = h(
-    'div',
-    { class: 'filters', role: 'search', 'aria-label': 'Which calls' },
-    chosen('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, word.replace('_', ' ')])]),
-    typed('Model', 'model', 'any (exact name)'),
-    typed('Provider', 'provider', 'any (exact name)'),
-    chosen('Key', 'key', [['', 'Any']]),
-    chosen('Repair', 'repair', [['', 'Any'], ...Object.keys(REPAIRS).map((code) => [code, code])]),
-    chosen('Since', 'since', [['', 'Ever'], ...SPANS.map(([value, text]) => [value, `Last ${text}`])]),
-    typed('Target', 'target', 'any'),
-    typed('Its attempt', 'attempt', 'any'),
-    typed('Until', 'until', 'now'),
-    typed('Tag', 'tag', 'any'),
-  );
-  names.then((known) => {
-    for (const [id, name] of known)
-      if (![...controls.key.options].some(({ value }) => value === id))
-        controls.key.append(h('option', { value: id }, name));
-    for (const option of controls.key.options)
-      if (known.has(option.value)) option.textContent = known.get(option.value);
+  const filters = createFilters(names, (name, value) => {
+    location.hash = linkWith(address, { [name]: value.trim(), before: '' });
   });
 
-  function go(name, value) {
-    location.hash = changed(address, { [name]: value.trim(), before: '' });
+  /** @param {URLSearchParams} query */
+  function showFilters(query) {
+    filters.show(query);
+    const unfiltered = !FILTERS.some((name) => query.has(name));
+    if (unfiltered && document.activeElement === clear) heading.focus({ preventScroll: true });
+    clear.hidden = unfiltered;
   }
 
-  function chosen(label, name, options) {
-    controls[name] = select(options, '', (value) => go(name, value));
-    return field(label, controls[name]);
-  }
-
-  function typed(label, name, placeholder) {
-    const known = h('datalist', { id: `known-${name}` });
-    const control = h('input', {
-      type: 'text',
-      placeholder,
-      list: known.id,
-      autocomplete: 'off',
-      spellcheck: 'false',
-      onchange: () => go(name, control.value),
-    });
-    if (name === 'model' || name === 'provider')
-      control.addEventListener('focus', () => suggest(name, known), { once: true });
-    controls[name] = control;
-    const whole = field(label, control);
-    whole.append(known);
-    return whole;
-  }
-
-  async function suggest(name, known) {
-    try {
-      known.append(...(await used(name)).map((value) => h('option', { value })));
-    } catch {
-      /* then there are none */
-    }
-  }
-
-  // What the filters say is what the address says; those that are rare show only when they are set.
-  function fit(query) {
-    for (const [name, control] of Object.entries(controls)) {
-      const value = query.get(name) ?? '';
-      if (value && control.options && ![...control.options].some((option) => option.value === value))
-        control.append(h('option', { value }, value));
-      if (control.value !== value) control.value = value;
-      control.parentElement.classList.toggle('set', value !== '');
-      if (RARE.has(name)) control.parentElement.hidden = value === '';
-    }
-    const idle = !FILTERS.some((name) => query.has(name));
-    if (idle && document.activeElement === clear) heading.focus({ preventScroll: true });
-    clear.hidden = idle;
-  }
-
-  // Repairs that were met stand before those that were not, in the order in which they were listed.
-  function sort(entries) {
-    const first = [...controls.repair.options].find(({ value }) => value && !met.has(value));
-    for (const code of entries.flatMap(({ repairs }) => Object.keys(repairs))) {
-      if (met.has(code)) continue;
-      met.add(code);
-      const option = [...controls.repair.options].find(({ value }) => value === code);
-      if (option && option !== first) first.before(option);
-    }
-  }
-
+  /**
+   * @param {Address} next
+   * @param {AbortSignal} signal
+   */
   async function show(next, signal) {
     address = next;
-    const query = address.query;
-    const older = query.get('before');
-    fit(query);
-    place.setAttribute('aria-busy', 'true');
+    showFilters(address.query);
+    container.setAttribute('aria-busy', 'true');
     try {
-      const asked = new URLSearchParams(query);
-      asked.set('limit', PAGE);
-      const [{ entries, next: following }, known] = await Promise.all([get(`/admin/entries?${asked}`, signal), names]);
-      sub.textContent = entries.length
-        ? `${plural(entries.length, 'call')}${following ? ', and there are older ones' : ''}`
-        : '\u00a0';
-      place.removeAttribute('aria-busy');
-      announce(entries.length ? `${plural(entries.length, 'call')} listed` : 'No calls');
-      sort(entries);
-      const within = place.contains(document.activeElement);
-      if (entries.length) {
-        place.replaceChildren(
-          tableOf(entries, known),
-          h(
-            'div',
-            { class: 'row after' },
-            older && h('a', { class: 'button', href: changed(address, { before: '' }) }, 'Newest'),
-            following && h('a', { class: 'button', href: changed(address, { before: String(following) }) }, 'Older'),
-          ),
-        );
-        if (older) scrollTo(0, 0);
-      } else {
-        place.replaceChildren(older || !clear.hidden ? nothing(query) : welcome());
-      }
-      if (within) heading.focus({ preventScroll: true }); // what it was on is gone
+      const query = new URLSearchParams(address.query);
+      query.set('limit', String(PAGE_SIZE));
+      const [answer, known] = await Promise.all([getJson(`/admin/entries?${query}`, signal), names]);
+      draw(answer.entries, answer.next, known);
     } catch (error) {
-      if (!signal.aborted) fail(place, error, () => show(address, signal));
+      if (!signal.aborted) showError(container, error, () => show(address, signal));
     }
   }
 
-  const head = h('div', { class: 'head' }, heading, sub, h('span', { class: 'grow' }), clear);
-  return { elements: [head, filters, place], show };
+  /**
+   * @param {Entry[]} entries
+   * @param {number | null} next the page of older calls
+   * @param {Map<string, string>} known
+   */
+  function draw(entries, next, known) {
+    const olderPage = address.query.has('before');
+    const calls = plural(entries.length, 'call');
+    total.textContent = entries.length ? `${calls}${next ? ', older calls on the next page' : ''}` : '\u00a0';
+    container.removeAttribute('aria-busy');
+    announce(entries.length ? `${calls} listed` : 'No calls');
+    filters.offerFirst(entries.flatMap(({ repairs }) => Object.keys(repairs)));
+    const focused = container.contains(document.activeElement);
+    if (entries.length) {
+      const pages = h(
+        'div',
+        { class: 'row after' },
+        olderPage && h('a', { class: 'button', href: linkWith(address, { before: '' }) }, 'Newest'),
+        next && h('a', { class: 'button', href: linkWith(address, { before: String(next) }) }, 'Older'),
+      );
+      container.replaceChildren(tableOf(entries, known), pages);
+      if (olderPage) scrollTo(0, 0);
+    } else {
+      container.replaceChildren(olderPage || !clear.hidden ? noMatch(address.query) : noCalls());
+    }
+    if (focused) heading.focus({ preventScroll: true }); // the focused element was replaced
+  }
+
+  const head = h('div', { class: 'head' }, heading, total, h('span', { class: 'grow' }), clear);
+  return { elements: [head, filters.element, container], show };
 }
 
-function nothing(query) {
-  return h(
+/**
+ * @param {Promise<Map<string, string>>} names
+ * @param {(name: string, value: string) => void} onfilter
+ */
+function createFilters(names, onfilter) {
+  /** @type {Map<string, { control: HTMLSelectElement | HTMLInputElement, wrapper: HTMLElement }>} */
+  const controls = new Map();
+  const offered = new Set();
+  const key = selectFilter('Key', 'key', [['', 'Any']]);
+  const repair = selectFilter('Repair', 'repair', [['', 'Any'], ...Object.keys(REPAIRS).map((code) => [code, code])]);
+  const element = h(
     'div',
-    { class: 'empty' },
-    h('p', { class: 'big' }, 'No call is like that.'),
-    (query.has('model') || query.has('provider')) && h('p', {}, 'A model or a provider is found by its whole name.'),
+    { class: 'filters', role: 'search', 'aria-label': 'Filter calls' },
+    selectFilter('Outcome', 'outcome', [['', 'Any'], ...OUTCOMES.map((word) => [word, words(word)])]).wrapper,
+    textFilter('Model', 'model', 'Any (exact name)'),
+    textFilter('Provider', 'provider', 'Any (exact name)'),
+    key.wrapper,
+    repair.wrapper,
+    selectFilter('Time', 'since', [['', 'All time'], ...RANGES.map(([value, text]) => [value, `Last ${text}`])])
+      .wrapper,
+    textFilter('Target', 'target', 'Any'),
+    textFilter('Attempt outcome', 'attempt', 'Any'),
+    textFilter('Until', 'until', 'Now'),
+    textFilter('Tag', 'tag', 'Any'),
+  );
+  names.then((known) => {
+    for (const [id, name] of known) addOption(key.control, id).textContent = name;
+  });
+
+  /**
+   * @param {string} label
+   * @param {string} name
+   * @param {string[][]} options
+   */
+  function selectFilter(label, name, options) {
+    const control = select(options, '', (value) => onfilter(name, value));
+    const wrapper = field(label, control);
+    controls.set(name, { control, wrapper });
+    return { control, wrapper };
+  }
+
+  /**
+   * @param {string} label
+   * @param {string} name
+   * @param {string} placeholder
+   */
+  function textFilter(label, name, placeholder) {
+    const suggestions = h('datalist', { id: `known-${name}` });
+    const plain = { autocomplete: 'off', spellcheck: 'false' };
+    const onchange = () => void onfilter(name, control.value);
+    const control = h('input', { type: 'text', placeholder, list: suggestions.id, ...plain, onchange });
+    if (name === 'model' || name === 'provider') {
+      control.addEventListener('focus', () => suggest(name, suggestions), { once: true });
+    }
+    const wrapper = field(label, control);
+    wrapper.append(suggestions);
+    controls.set(name, { control, wrapper });
+    return wrapper;
+  }
+
+  return {
+    element,
+    /** @param {URLSearchParams} query */
+    show(query) {
+      for (const [name, { control, wrapper }] of controls) {
+        const value = query.get(name) ?? '';
+        if (value && control instanceof HTMLSelectElement) addOption(control, value);
+        if (control.value !== value) control.value = value;
+        wrapper.classList.toggle('set', value !== '');
+        if (LINK_FILTERS.has(name)) wrapper.hidden = value === '';
+      }
+    },
+    /**
+     * Moves the repairs that listed calls have before all others.
+     * @param {string[]} codes
+     */
+    offerFirst(codes) {
+      const options = [...repair.control.options];
+      const firstOther = options.find(({ value }) => value && !offered.has(value));
+      for (const code of codes) {
+        if (offered.has(code)) continue;
+        offered.add(code);
+        const option = options.find(({ value }) => value === code);
+        if (option && option !== firstOther) firstOther?.before(option);
+      }
+    },
+  };
+}
+
+/**
+ * The option of a value; it is added if it is missing.
+ * @param {HTMLSelectElement} control
+ * @param {string} value
+ */
+function addOption(control, value) {
+  const known = [...control.options].find((option) => option.value === value);
+  if (known) return known;
+  const option = h('option', { value }, value);
+  control.append(option);
+  return option;
+}
+
+/**
+ * @param {'model' | 'provider'} name
+ * @param {HTMLDataListElement} suggestions
+ */
+async function suggest(name, suggestions) {
+  try {
+    suggestions.append(...(await fetchMostUsed(name)).map((value) => h('option', { value })));
+  } catch {
+    // The field works without suggestions.
+  }
+}
+
+/** @param {URLSearchParams} query */
+function noMatch(query) {
+  const exact = query.has('model') || query.has('provider');
+  return emptyState(
+    'No calls match this filter.',
+    exact && h('p', {}, 'The filters for model and provider need the exact name.'),
     h('p', {}, h('a', { href: link('calls') }, 'Show all calls')),
   );
 }
 
-function welcome() {
-  return h(
-    'div',
-    { class: 'empty' },
-    h('p', { class: 'big' }, 'Nothing is booked yet.'),
-    h('p', {}, 'Each call is listed here as soon as it is over: how it ended, what it took, what had to be repaired.'),
+function noCalls() {
+  return emptyState(
+    'No calls yet.',
+    h('p', {}, 'A call is listed here when it has ended, with its outcome, tokens, cost, times and repairs.'),
     h(
       'a',
       { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
@@ -211,94 +275,72 @@ function welcome() {
   );
 }
 
+/**
+ * @param {Entry[]} entries
+ * @param {Map<string, string>} names
+ */
 function tableOf(entries, names) {
-  return h(
-    'div',
-    { class: 'scroll' },
-    h(
-      'table',
-      { class: 'stack' },
-      h('caption', { class: 'unseen' }, 'Calls, the newest first'),
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          h('th', {}, 'Time'),
-          h('th', {}, 'Outcome'),
-          h('th', {}, 'Model'),
-          h('th', {}, 'Provider'),
-          h('th', {}, 'Key'),
-          h('th', { class: 'number' }, 'Input'),
-          h('th', { class: 'number' }, 'Output'),
-          h('th', { class: 'number' }, 'Cost'),
-          h('th', { class: 'number' }, 'First event'),
-          h('th', { class: 'number' }, 'Took'),
-          h('th', {}, 'Repairs'),
-        ),
-      ),
-      h(
-        'tbody',
-        {},
-        entries.map((entry) => rowOf(entry, names)),
-      ),
-    ),
-  );
+  const columns = [
+    th('Time (UTC)'),
+    th('Outcome'),
+    th('Model'),
+    th('Provider'),
+    th('Key'),
+    th('Input', 'number'),
+    th('Output', 'number'),
+    th('Cost', 'number'),
+    th('First event', 'number'),
+    th('Duration', 'number'),
+    th('Repairs'),
+  ];
+  const rows = entries.map((entry) => rowOf(entry, names));
+  return table('Calls, newest first', columns, rows);
 }
 
+/**
+ * @param {Entry} entry
+ * @param {Map<string, string>} names
+ */
 function rowOf(entry, names) {
-  const codes = Object.keys(entry.repairs).filter((code) => !NOTICES.has(code));
-  const notices = Object.keys(entry.repairs).filter((code) => NOTICES.has(code));
   const last = entry.attempts.at(-1);
-  const here = link('calls', {}, entry.id);
+  const key = entry.key ? (names.get(entry.key) ?? entry.key) : '';
+  const href = link('calls', {}, entry.id);
+  /** @param {MouseEvent} event */
+  const onclick = (event) => {
+    const onLink = event.target instanceof Element && event.target.closest('a');
+    if (!onLink && !String(getSelection())) location.hash = href;
+  };
+  const attempts = entry.attempts.length > 1 && h('span', { class: 'soft' }, ` (attempt ${entry.attempts.length})`);
   return h(
     'tr',
-    {
-      onclick: (event) => {
-        if (!event.target.closest('a') && !String(getSelection())) location.hash = here;
-      },
-    },
-    h('td', { class: 'tight soft' }, h('time', { datetime: entry.at, title: exactly(entry.at) }, moment(entry.at))),
-    h('td', { class: 'tight' }, outcome(entry.outcome)),
-    h('td', { class: 'name' }, h('a', { href: here, title: entry.model }, entry.model)),
-    h(
-      'td',
-      { class: 'short late', title: last?.provider },
-      last
-        ? [
-            last.provider,
-            entry.attempts.length > 1 &&
-              h('span', { class: 'soft' }, ` after ${plural(entry.attempts.length - 1, 'other')}`),
-          ]
-        : '',
-    ),
-    h(
-      'td',
-      { class: 'short soft late', title: names.get(entry.key) },
-      entry.key ? (names.get(entry.key) ?? entry.key) : '',
-    ),
+    { onclick },
+    h('td', { class: 'tight soft' }, h('time', { datetime: entry.at, title: fullTime(entry.at) }, shortTime(entry.at))),
+    h('td', { class: 'tight' }, outcomeBadge(entry.outcome)),
+    h('td', { class: 'name' }, h('a', { href, title: entry.model }, entry.model)),
+    h('td', { class: 'short late', title: last?.provider }, last && [last.provider, attempts]),
+    h('td', { class: 'short soft late', title: key }, key),
     h('td', { class: 'number', 'data-what': 'in' }, count(entry.tokens.input)),
     h('td', { class: 'number', 'data-what': 'out' }, count(entry.tokens.output)),
     h('td', { class: 'number first', 'data-what': '' }, cost(entry)),
     h('td', { class: 'number late' }, duration(entry.first_event_ms)),
     h('td', { class: 'number', 'data-what': 'took' }, duration(entry.duration_ms)),
-    h(
-      'td',
-      { class: 'tight' },
-      codes
-        .slice(0, 1)
-        .map((code) =>
-          h('a', { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong }, code),
-        ),
-      codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`),
-      !codes.length &&
-        notices.length > 0 &&
-        h(
-          'a',
-          { class: 'soft', href: here, title: notices.map((code) => REPAIRS[code].wrong).join(' ') },
-          plural(notices.length, 'notice'),
-        ),
-    ),
+    h('td', { class: 'tight' }, repairsOf(entry, href)),
   );
+}
+
+/**
+ * The first repair and how many others there are. Notices are only counted, where there are no repairs.
+ * @param {Entry} entry
+ * @param {string} href
+ */
+function repairsOf(entry, href) {
+  const codes = Object.keys(entry.repairs).filter((code) => !NOTICES.has(code));
+  const notices = Object.keys(entry.repairs).filter((code) => NOTICES.has(code));
+  if (codes.length) {
+    const [code] = codes;
+    const attributes = { class: 'chip', href: link('calls', { repair: code }), title: REPAIRS[code]?.wrong };
+    return [h('a', attributes, code), codes.length > 1 && h('span', { class: 'soft' }, `+${codes.length - 1}`)];
+  }
+  const meanings = notices.map((code) => REPAIRS[code].wrong).join(' ');
+  return notices.length > 0 && h('a', { class: 'soft', href, title: meanings }, plural(notices.length, 'notice'));
 }

@@ -1,339 +1,312 @@
-// Health: how each provider's model has fared over time. Made so that a change of habits is seen at a glance.
+// @ts-check
+// Health: outcomes, time to first event and repairs of each provider's models over time.
 
-import { changed, link } from '../kit/address.js';
-import { axis, bars, ENDINGS, quantiles, strip } from '../kit/chart.js';
-import { announce, choices, h, outcome } from '../kit/dom.js';
-import { count, duration, exactly, percent, plural, tick } from '../kit/format.js';
-import { fail, get } from '../kit/http.js';
-import { SPAN_MS, SPANS } from '../kit/names.js';
+import { link, linkWith } from '../kit/address.js';
+import { getJson, showError } from '../kit/api.js';
+import { barChart, heatStrip, OUTCOMES, quantileChart, timeAxis } from '../kit/chart.js';
+import { announce, choices, emptyState, h, outcomeBadge, table, th, words } from '../kit/dom.js';
+import { axisTime, count, duration, fullTime, isoTime, percent, plural, UNKNOWN } from '../kit/format.js';
+import { RANGE_MS, RANGES } from '../kit/queries.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
+
+/** @import { Address, Counts, HealthBucket, HealthReport, HealthRow, TimeColumn } from '../types.js' */
 
 export const title = 'Health';
 
+/** @type {Record<string, string>} */
 const BUCKETS = { '1h': '1m', '24h': '30m', '7d': '3h', '30d': '12h' };
+const MAX_REPAIRS = 6;
+const USAGE_MISSING = 'The provider did not report usage.';
 
+/**
+ * What the parts of one model's section share.
+ * @typedef {object} Scope
+ * @property {HealthRow} row
+ * @property {HealthReport} report
+ * @property {HealthBucket[]} buckets all of the range, also those without attempts
+ * @property {number} span_ms
+ * @property {(filters?: Record<string, string>) => string} calls the address of the model's calls
+ * @property {(column: TimeColumn, filters?: Record<string, string>) => string} callsIn those of one bucket
+ */
+
+/**
+ * @param {HTMLElement} root
+ * @param {Address} first
+ */
 export function mount(root, first) {
-  let asking = new AbortController();
+  let request = new AbortController();
   show(first);
 
+  /** @param {Address} address */
   async function show(address) {
-    asking.abort();
-    asking = new AbortController();
-    const { signal } = asking;
-    const since =
-      SPAN_MS[address.query.get('since')] && BUCKETS[address.query.get('since')] ? address.query.get('since') : '24h';
-    const only = address.query.get('provider');
-    const place = h('div', { 'aria-busy': 'true' });
+    request.abort();
+    request = new AbortController();
+    const { signal } = request;
+    const wanted = address.query.get('since') ?? '';
+    const since = Object.hasOwn(BUCKETS, wanted) ? wanted : '24h';
+    const provider = address.query.get('provider');
+    const sub = provider
+      ? [`Provider ${provider} `, h('a', { href: linkWith(address, { provider: '' }) }, 'Show all')]
+      : 'By provider and model';
+    const container = h('div', { 'aria-busy': 'true' });
     root.replaceChildren(
       h(
         'div',
         { class: 'head' },
         h('h1', { tabindex: '-1' }, 'Health'),
-        h(
-          'span',
-          { class: 'sub' },
-          only
-            ? [`of ${only} `, h('a', { href: changed(address, { provider: '' }) }, 'show all')]
-            : 'by provider and model',
-        ),
+        h('span', { class: 'sub' }, sub),
         h('span', { class: 'grow' }),
-        choices('Since', SPANS, since, (value) => changed(address, { since: value })),
+        choices('Time range', RANGES, since, (value) => linkWith(address, { since: value })),
       ),
-      place,
+      container,
     );
     try {
-      const told = await get(`/admin/health?since=${since}&bucket=${BUCKETS[since]}`, signal);
-      const rows = told.rows
-        .filter(({ provider }) => !only || provider === only)
-        .sort((one, other) => other.attempts - one.attempts);
-      place.removeAttribute('aria-busy');
-      place.replaceChildren(
-        ...(rows.length
-          ? [legend(rows), ...rows.map((row) => rowOf(row, told, since))]
-          : [
-              h(
-                'div',
-                { class: 'empty' },
-                h('p', { class: 'big' }, 'Nothing was asked of any provider in this time.'),
-                h('p', {}, 'Look at a longer time, or send something.'),
-                h(
-                  'a',
-                  { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
-                  'Send a test prompt',
-                ),
-              ),
-            ]),
-      );
+      /** @type {HealthReport} */
+      const report = await getJson(`/admin/health?since=${since}&bucket=${BUCKETS[since]}`, signal);
+      const rows = report.rows.filter((row) => !provider || row.provider === provider);
+      rows.sort((one, other) => other.attempts - one.attempts);
+      container.removeAttribute('aria-busy');
+      if (rows.length) container.replaceChildren(legend(rows), ...rows.map((row) => sectionOf(row, report, since)));
+      else container.replaceChildren(noCalls());
       announce(`${plural(rows.length, 'model')} shown`);
     } catch (error) {
-      if (!signal.aborted) fail(place, error, () => show(address));
+      if (!signal.aborted) showError(container, error, () => show(address));
     }
   }
 
   return {
+    /** @param {Address} address */
     update(address) {
       show(address);
-      root.querySelector('.choices [aria-current]')?.focus();
+      /** @type {HTMLElement | null} */ (root.querySelector('.choices [aria-current]'))?.focus();
     },
     close() {
-      asking.abort();
+      request.abort();
     },
   };
 }
 
-function legend(rows) {
-  const met = ENDINGS.filter((word) => rows.some(({ outcomes }) => outcomes[word]));
-  return h(
-    'p',
-    { class: 'legend' },
-    met.map((word) => outcome(word)),
+function noCalls() {
+  const prompt = link('playground', { model: 'local/smollm2', prompt: 'hello' });
+  return emptyState(
+    'No calls in this time range.',
+    h('p', {}, 'Choose a longer range, or send a test prompt.'),
+    h('a', { class: 'button main', href: prompt }, 'Send a test prompt'),
   );
 }
 
-function rowOf(row, told, since) {
-  const span = SPAN_MS[since];
-  const buckets = complete(row.buckets, told);
+/** @param {HealthRow[]} rows */
+function legend(rows) {
+  const present = OUTCOMES.filter((word) => rows.some(({ outcomes }) => outcomes[word]));
+  return h('p', { class: 'legend' }, present.map(outcomeBadge));
+}
+
+/**
+ * @param {HealthRow} row
+ * @param {HealthReport} report
+ * @param {string} since
+ */
+function sectionOf(row, report, since) {
   const target = `${row.provider}/${row.model}`;
-  const calls = (more = {}) => link('calls', { target, since, ...more });
-  const pick = ({ at_ms }, more = {}) => {
-    location.hash = link('calls', { target, ...within(at_ms, told), ...more });
+  /** @type {Scope} */
+  const scope = {
+    row,
+    report,
+    buckets: withEmptyBuckets(row.buckets, report),
+    span_ms: RANGE_MS[since],
+    calls: (filters = {}) => link('calls', { target, since, ...filters }),
+    callsIn: ({ at_ms }, filters = {}) => link('calls', { target, ...timeOf(at_ms, report), ...filters }),
   };
-  // Neither is the provider's fault that a client left (cancelled), nor that the gateway died (orphaned).
-  const bad =
-    row.attempts - (row.outcomes.completed ?? 0) - (row.outcomes.cancelled ?? 0) - (row.outcomes.orphaned ?? 0);
-  const columns = buckets.map((bucket) => ({
-    at_ms: bucket.at_ms,
-    parts: bucket.outcomes ?? {},
-    title: `${exactly(bucket.at_ms)}: ${inWords(bucket.outcomes)}`,
-  }));
   return h(
     'section',
     { class: 'provider', 'aria-label': `${row.provider} ${row.model}` },
-    h(
-      'header',
-      {},
-      h('h2', {}, `${row.provider} / ${row.model}`),
-      h('a', { href: calls() }, plural(row.attempts, 'attempt')),
-      bad > 0
-        ? h('span', {}, `${percent(bad, row.attempts)} went wrong`)
-        : h('span', { class: 'soft' }, 'none went wrong'),
-      row.usage_missing > 0 &&
-        h('span', {}, `usage missing in ${count(row.usage_missing)} (${percent(row.usage_missing, row.attempts)})`),
-      row.longest_gap_ms?.p50 !== null &&
-        h(
-          'span',
-          { class: 'soft' },
-          `longest gap within an answer: p50 ${duration(row.longest_gap_ms?.p50)} · p95 ${duration(row.longest_gap_ms?.p95)}`,
-        ),
-    ),
-    h(
-      'div',
-      { class: 'trio' },
-      h(
-        'div',
-        {},
-        h(
-          'h3',
-          {},
-          'Endings',
-          h(
-            'span',
-            {},
-            Object.entries(row.outcomes)
-              .filter(([word, number]) => number && word !== 'completed')
-              .map(([word, number], at) => [
-                at > 0 && ', ',
-                h('a', { href: calls({ attempt: word }) }, `${count(number)} ${word.replace('_', ' ')}`),
-              ]),
-          ),
-        ),
-        bars(columns, ENDINGS, { label: `Endings over time: ${inWords(row.outcomes)}`, span_ms: span, onpick: pick }),
-      ),
-      h(
-        'div',
-        {},
-        h(
-          'h3',
-          {},
-          'Time to first event',
-          h(
-            'span',
-            {},
-            'p50 ',
-            h('b', {}, duration(row.first_event_ms?.p50)),
-            ' · p95 ',
-            h('b', {}, duration(row.first_event_ms?.p95)),
-          ),
-        ),
-        quantiles(buckets, {
-          label: `Time to first event: half within ${duration(row.first_event_ms?.p50)}, 95% within ${duration(row.first_event_ms?.p95)}`,
-          span_ms: span,
-        }),
-      ),
-      h(
-        'div',
-        {},
-        h(
-          'h3',
-          {},
-          'Repairs',
-          (Object.keys(real(row.repairs)).length > 0 || row.usage_missing > 0) && h('span', {}, 'when, and how often'),
-        ),
-        strips(row, buckets, span, calls, pick),
-        noticesOf(row, calls),
-      ),
-    ),
-    h('details', {}, h('summary', {}, 'Figures'), figuresOf(buckets, told, span, row)),
+    h('header', {}, h('h2', {}, `${row.provider} / ${row.model}`), summary(scope)),
+    h('div', { class: 'trio' }, outcomes(scope), firstEvent(scope), repairs(scope)),
+    h('details', {}, h('summary', {}, 'Show as table'), dataTable(scope)),
   );
 }
 
-// Repairs without the harmless habits of providers.
-function real(repairs) {
-  return Object.fromEntries(Object.entries(repairs ?? {}).filter(([code]) => !NOTICES.has(code)));
-}
-
-// Harmless habits of the provider, in one quiet line.
-function noticesOf(row, calls) {
-  const found = Object.entries(row.repairs)
-    .filter(([code]) => NOTICES.has(code))
-    .sort((one, other) => other[1] - one[1]);
-  return (
-    found.length > 0 &&
-    h(
-      'p',
-      { class: 'soft' },
-      'Notices: ',
-      found.map(([code, number], at) => [
-        at > 0 && ', ',
-        h('a', { href: calls({ repair: code }), title: REPAIRS[code].wrong }, code),
-        ` ×${count(number)}`,
-      ]),
-    )
-  );
-}
-
-// One line for each kind of repair, and one for usage that was missing, where it is told by time.
-function strips(row, buckets, span, calls, pick) {
-  const codes = Object.entries(real(row.repairs)).sort((one, other) => other[1] - one[1]);
-  const lines = codes.slice(0, 6).map(([code, number]) =>
-    lineOf(
-      code,
-      number,
-      (bucket) => bucket.repairs?.[code] ?? 0,
-      calls({ repair: code }),
-      (cell) => pick(cell, { repair: code }),
-      REPAIRS[code]?.wrong,
-    ),
-  );
-  if (row.usage_missing && buckets.some(({ usage_missing: number }) => number))
-    lines.unshift(
-      lineOf(
-        'usage missing',
-        row.usage_missing,
-        (bucket) => bucket.usage_missing ?? 0,
-        calls(),
-        pick,
-        'The provider has not said what the answer took.',
-      ),
-    );
-  if (!lines.length) return h('p', { class: 'soft' }, 'Nothing had to be repaired.');
+/** @param {Scope} scope */
+function summary({ row, calls }) {
+  // A provider is not to blame if the client disconnected (cancelled) or the gateway died (orphaned).
+  const { completed = 0, cancelled = 0, orphaned = 0 } = row.outcomes;
+  const errors = row.attempts - completed - cancelled - orphaned;
+  const gap = row.longest_gap_ms;
   return [
-    h('div', { class: 'strip' }, lines, axis(buckets, span, { short: true })),
-    codes.length > 6 && h('p', { class: 'soft' }, `and ${plural(codes.length - 6, 'other kind')}`),
+    h('a', { href: calls() }, plural(row.attempts, 'attempt')),
+    errors > 0
+      ? h('span', {}, `${plural(errors, 'error')} (${percent(errors, row.attempts)})`)
+      : h('span', { class: 'soft' }, '0 errors'),
+    row.usage_missing > 0 &&
+      h('span', {}, `usage missing in ${count(row.usage_missing)} (${percent(row.usage_missing, row.attempts)})`),
+    gap.p50 !== null &&
+      h('span', { class: 'soft' }, `longest gap: p50 ${duration(gap.p50)} · p95 ${duration(gap.p95)}`),
   ];
-
-  function lineOf(name, number, of, href, onpick, meaning) {
-    const rates = buckets.map((bucket) => (bucket.attempts ? of(bucket) / bucket.attempts : 0));
-    const most = Math.max(1, ...rates); // one attempt may need a repair many times
-    const cells = buckets.map((bucket, place) => ({
-      at_ms: bucket.at_ms,
-      share: rates[place] / most,
-      title: `${exactly(bucket.at_ms)}: ${plural(of(bucket), 'time')} in ${plural(bucket.attempts, 'attempt')}`,
-    }));
-    const met = cells.filter(({ share }) => share);
-    const label = `${name}: ${plural(number, 'time')}${met.length ? `, first at ${exactly(met[0].at_ms)}` : ''}`;
-    return [
-      h('a', { href, title: meaning }, name),
-      strip(cells, { label, onpick }),
-      h('span', { class: 'number' }, count(number)),
-    ];
-  }
 }
 
-function figuresOf(buckets, told, span, row) {
-  const busy = buckets.filter(({ attempts }) => attempts);
+/** @param {Scope} scope */
+function outcomes({ row, buckets, span_ms, calls, callsIn }) {
+  const columns = buckets.map(({ at_ms, outcomes }) => {
+    return { at_ms, parts: outcomes, title: `${fullTime(at_ms)}: ${countsText(outcomes) || 'no attempts'}` };
+  });
+  const others = Object.entries(row.outcomes).filter(([word, number]) => number && word !== 'completed');
+  const links = others.map(([word, number], index) => [
+    index > 0 && ', ',
+    h('a', { href: calls({ attempt: word }) }, `${count(number)} ${words(word)}`),
+  ]);
+  const label = `Outcomes over time: ${countsText(row.outcomes)}`;
+  const chart = barChart(columns, OUTCOMES, { label, span_ms, onpick: (column) => (location.hash = callsIn(column)) });
+  return h('div', {}, h('h3', {}, 'Outcomes', h('span', {}, links)), chart);
+}
+
+/** @param {Scope} scope */
+function firstEvent({ row, buckets, span_ms }) {
+  const { p50, p95 } = row.first_event_ms;
+  const label = `Time to first event: median ${duration(p50)}, 95th percentile ${duration(p95)}`;
+  /** @type {(name: 'p50' | 'p95') => HTMLElement} */
+  const value = (name) =>
+    h('span', { class: `line-key ${name}-key` }, `${name} `, h('b', {}, duration(row.first_event_ms[name])));
   return h(
     'div',
-    { class: 'scroll' },
-    h(
-      'table',
-      {},
-      h('caption', { class: 'unseen' }, `${row.provider} ${row.model} over time`),
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          h('th', {}, 'From'),
-          h('th', { class: 'number' }, 'Attempts'),
-          h('th', {}, 'Endings'),
-          h('th', { class: 'number' }, 'First event p50'),
-          h('th', { class: 'number' }, 'p95'),
-          h('th', {}, 'Repairs'),
-        ),
-      ),
-      h(
-        'tbody',
-        {},
-        busy.map((bucket) =>
-          h(
-            'tr',
-            {},
-            h('td', { class: 'tight' }, tick(bucket.at_ms, span)),
-            h(
-              'td',
-              { class: 'number' },
-              h(
-                'a',
-                { href: link('calls', { target: `${row.provider}/${row.model}`, ...within(bucket.at_ms, told) }) },
-                count(bucket.attempts),
-              ),
-            ),
-            h('td', {}, inWords(bucket.outcomes)),
-            h('td', { class: 'number' }, duration(bucket.p50)),
-            h('td', { class: 'number' }, duration(bucket.p95)),
-            h('td', {}, inWords(real(bucket.repairs)) || '–'),
-          ),
-        ),
-      ),
-    ),
+    {},
+    h('h3', {}, 'Time to first event', h('span', {}, value('p50'), ' ', value('p95'))),
+    quantileChart(buckets, { label, span_ms }),
   );
 }
 
-// Times in which nothing was asked are not told; they have their place all the same.
-function complete(buckets, { since, bucket_ms: step }) {
+/** @param {Scope} scope */
+function repairs(scope) {
+  return h('div', {}, h('h3', {}, 'Repairs over time'), repairStrips(scope), noticesOf(scope));
+}
+
+/**
+ * A strip for each repair, and one for missing usage.
+ * @param {Scope} scope
+ */
+function repairStrips(scope) {
+  const { row, buckets, span_ms, calls } = scope;
+  const codes = byCount(withoutNotices(row.repairs));
+  const lines = codes.slice(0, MAX_REPAIRS).map(([code, total]) => {
+    const filters = { repair: code };
+    const meaning = REPAIRS[code]?.wrong;
+    return stripLine(scope, { name: code, total, filters, meaning, of: ({ repairs }) => repairs[code] ?? 0 });
+  });
+  if (row.usage_missing && buckets.some((bucket) => bucket.usage_missing)) {
+    const missing = { name: 'usage missing', total: row.usage_missing, filters: {}, meaning: USAGE_MISSING };
+    lines.unshift(stripLine(scope, { ...missing, of: (bucket) => bucket.usage_missing }));
+  }
+  if (!lines.length) return h('p', { class: 'soft' }, 'No repairs were needed.');
+  const hidden = codes.length - MAX_REPAIRS;
+  const more = h('p', { class: 'soft' }, h('a', { href: calls() }, `${plural(hidden, 'more repair')}`));
+  return [h('div', { class: 'strip' }, lines, timeAxis(buckets, span_ms, { narrow: true })), hidden > 0 && more];
+}
+
+/**
+ * @param {Scope} scope
+ * @param {{
+ *   name: string,
+ *   total: number,
+ *   filters: Record<string, string>,
+ *   meaning?: string,
+ *   of: (bucket: HealthBucket) => number,
+ * }} kind
+ */
+function stripLine({ buckets, calls, callsIn }, { name, total, filters, meaning, of }) {
+  const rates = buckets.map((bucket) => (bucket.attempts ? of(bucket) / bucket.attempts : 0));
+  const highest = Math.max(1, ...rates); // one attempt may need the same repair many times
+  const cells = buckets.map((bucket, index) => {
+    const text = `${plural(of(bucket), 'time')} in ${plural(bucket.attempts, 'attempt')}`;
+    return { at_ms: bucket.at_ms, share: rates[index] / highest, title: `${fullTime(bucket.at_ms)}: ${text}` };
+  });
+  const first = cells.find(({ share }) => share);
+  const label = `${name}: ${plural(total, 'time')}${first ? `, first at ${fullTime(first.at_ms)}` : ''}`;
+  return [
+    h('a', { href: calls(filters), title: meaning }, name),
+    heatStrip(cells, { label, onpick: (cell) => (location.hash = callsIn(cell, filters)) }),
+    h('span', { class: 'number' }, count(total)),
+  ];
+}
+
+/**
+ * Harmless deviations of the provider, in one line.
+ * @param {Scope} scope
+ */
+function noticesOf({ row, calls }) {
+  const found = byCount(row.repairs).filter(([code]) => NOTICES.has(code));
+  const links = found.map(([code, number], index) => [
+    index > 0 && ', ',
+    h('a', { href: calls({ repair: code }), title: REPAIRS[code].wrong }, code),
+    ` ×${count(number)}`,
+  ]);
+  return links.length > 0 && h('p', { class: 'soft' }, 'Notices: ', links);
+}
+
+/** @param {Scope} scope */
+function dataTable({ row, buckets, span_ms, callsIn }) {
+  const columns = [
+    th('From (UTC)'),
+    th('Attempts', 'number'),
+    th('Outcomes'),
+    th('First event p50', 'number'),
+    th('p95', 'number'),
+    th('Repairs'),
+  ];
+  const rows = buckets
+    .filter(({ attempts }) => attempts)
+    .map((bucket) =>
+      h(
+        'tr',
+        {},
+        h('td', { class: 'tight' }, axisTime(bucket.at_ms, span_ms)),
+        h('td', { class: 'number' }, h('a', { href: callsIn(bucket) }, count(bucket.attempts))),
+        h('td', {}, countsText(bucket.outcomes)),
+        h('td', { class: 'number' }, duration(bucket.p50)),
+        h('td', { class: 'number' }, duration(bucket.p95)),
+        h('td', {}, countsText(withoutNotices(bucket.repairs)) || UNKNOWN),
+      ),
+    );
+  return table(`${row.provider} ${row.model} over time`, columns, rows, { className: '' });
+}
+
+/** @param {Counts} repairs */
+function withoutNotices(repairs) {
+  return Object.fromEntries(Object.entries(repairs).filter(([code]) => !NOTICES.has(code)));
+}
+
+/** @param {Counts} counts */
+function byCount(counts) {
+  return Object.entries(counts).sort((one, other) => other[1] - one[1]);
+}
+
+/**
+ * The admin API leaves out buckets without attempts; the charts need them.
+ * @param {HealthBucket[]} buckets
+ * @param {HealthReport} report
+ */
+function withEmptyBuckets(buckets, { since, bucket_ms: step }) {
   const known = new Map(buckets.map((bucket) => [Math.floor(bucket.at_ms / step), bucket]));
   const first = Math.floor(since / step);
   const last = Math.max(Math.floor(Date.now() / step), first, ...known.keys());
+  const empty = { attempts: 0, outcomes: {}, repairs: {}, usage_missing: 0, p50: null, p95: null };
   return Array.from(
     { length: last - first + 1 },
-    (_, place) => known.get(first + place) ?? { at_ms: (first + place) * step, attempts: 0, outcomes: {}, repairs: {} },
+    (_, index) => known.get(first + index) ?? { ...empty, at_ms: (first + index) * step },
   );
 }
 
-// The time of a bucket, as far as it was asked for: the first of them may have begun before.
-function within(at, { since, bucket_ms: step }) {
-  return { since: stamp(Math.max(at, since)), until: stamp(at + step) };
+/**
+ * The time of a bucket as a filter. The first bucket may begin before the range.
+ * @param {number} at
+ * @param {HealthReport} report
+ */
+function timeOf(at, { since, bucket_ms: step }) {
+  return { since: isoTime(Math.max(at, since)), until: isoTime(at + step) };
 }
 
-function inWords(numbers = {}) {
-  return Object.entries(numbers)
+/** @param {Counts} counts */
+function countsText(counts) {
+  return Object.entries(counts)
     .filter(([, number]) => number)
-    .map(([word, number]) => `${count(number)} ${word.replace('_', ' ')}`)
+    .map(([word, number]) => `${count(number)} ${words(word)}`)
     .join(', ');
-}
-
-function stamp(at) {
-  return new Date(at).toISOString();
 }

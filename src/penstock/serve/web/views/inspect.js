@@ -1,230 +1,244 @@
-// Inspect: a captured stream, and what Penstock finds in it, marked in its own bytes.
+// @ts-check
+// Inspect: a recorded stream, with Penstock's findings marked in its bytes.
 
-import { announce, facts, h, outcome } from '../kit/dom.js';
+import { alertBox, errorBox, inlineCode, post } from '../kit/api.js';
+import { announce, facts, h, outcomeBadge } from '../kit/dom.js';
 import { count, plural } from '../kit/format.js';
-import { complain, Oops, post, ticked } from '../kit/http.js';
-import { marked } from './bytes.js';
+import { markedBytes } from './bytes.js';
+
+/** @import { Finding, Inspection, OutputPart } from '../types.js' */
 
 export const title = 'Inspect';
 
-const MOST = 5_000_000;
-const EXAMPLE = [
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"sluice-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Water "},"finish_reason":null}]}',
-  '',
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"sluice-1","choices":[{"index":0,"delta":{"role":"assistant","content":"runs "},"finish_reason":null}]}',
-  'data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"sluice-1","choices":[{"index":0,"delta":{"content":"downhill."},"finish_reason":"eos"}]}',
-  '',
-  'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"sluice-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":14}}',
-  '',
-  '',
-].join('\n');
+const MAX_BYTES = 5_000_000;
+const HINT = 'Paste a stream (the output of `curl -N`), or drop a file: a stream or a Penstock capture.';
 
-const FOUND_BY = {
-  capture: 'as the capture says',
-  events: 'by its events',
-  request: 'by the path of its request',
+/** @type {Record<string, string>} */
+const DIALECT_SOURCES = {
+  capture: 'from the capture',
+  events: 'detected from the events',
+  request: 'detected from the request path',
   default: 'assumed',
 };
 
+/** @typedef {Finding & { index: number }} IndexedFinding index: its place among all findings */
+
+/** @param {HTMLElement} root */
 export function mount(root) {
-  const text = h('textarea', {
-    rows: 7,
-    spellcheck: 'false',
-    'aria-label': 'A captured stream',
-    placeholder:
-      'Paste a stream here (what `curl -N` shows of an answer), or drop a file of it, or a capture of Penstock’s.',
-  });
-  const file = h('input', {
-    type: 'file',
-    class: 'unseen',
-    tabindex: '-1',
-    'aria-label': 'A file of a stream',
-    onchange: () => file.files[0] && send(file.files[0]),
-  });
-  const go = h('button', { type: 'button', class: 'main', onclick: () => send(new Blob([text.value])) }, 'Inspect');
+  let request = new AbortController();
+  const text = h('textarea', { rows: 7, spellcheck: 'false', 'aria-label': 'Recorded stream', placeholder: HINT });
+  const hiddenInput = { type: 'file', class: 'visually-hidden', tabindex: '-1', 'aria-label': 'Stream file' };
+  const file = h('input', { ...hiddenInput, onchange: () => void (file.files?.[0] && inspect(file.files[0])) });
+  const start = h(
+    'button',
+    { type: 'button', class: 'main', onclick: () => inspect(new Blob([text.value])) },
+    'Inspect',
+  );
   const result = h('div', { 'aria-live': 'off' });
-  const drop = h(
+  const buttons = h(
     'div',
-    { class: 'drop' },
-    text,
-    h(
-      'div',
-      { class: 'row' },
-      go,
-      h('button', { type: 'button', onclick: () => file.click() }, 'Choose a file'),
-      file,
-      h(
-        'button',
-        {
-          type: 'button',
-          onclick: () => {
-            text.value = EXAMPLE;
-            send(new Blob([EXAMPLE]));
-          },
-        },
-        'Show an example',
-      ),
-      h('span', { class: 'soft' }, 'It is read on this gateway, and kept nowhere.'),
-    ),
+    { class: 'row' },
+    start,
+    h('button', { type: 'button', onclick: () => file.click() }, 'Choose a file'),
+    file,
+    h('button', { type: 'button', onclick: showExample }, 'Show an example'),
+    h('span', { class: 'soft' }, 'The gateway reads the stream and does not store it.'),
   );
-  let asking = new AbortController();
-  root.append(
-    h(
-      'div',
-      { class: 'head' },
-      h('h1', {}, 'Inspect'),
-      h('span', { class: 'sub' }, 'what is wrong with a stream, and where'),
-    ),
-    drop,
-    result,
-  );
+  const drop = h('div', { class: 'drop' }, text, buttons);
+  const sub = h('span', { class: 'sub' }, 'Defects of a recorded stream, and where they are');
+  root.append(h('div', { class: 'head' }, h('h1', {}, 'Inspect'), sub), drop, result);
 
   text.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) go.click();
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) start.click();
   });
-  for (const name of ['dragover', 'dragleave', 'drop']) {
+  for (const name of /** @type {const} */ (['dragover', 'dragleave', 'drop'])) {
     drop.addEventListener(name, (event) => {
       event.preventDefault();
       drop.classList.toggle('over', name === 'dragover');
-      if (name === 'drop' && event.dataTransfer.files[0]) send(event.dataTransfer.files[0]);
+      const dropped = event.dataTransfer?.files[0];
+      if (name === 'drop' && dropped) inspect(dropped);
     });
   }
 
-  async function send(content) {
-    asking.abort();
-    asking = new AbortController();
-    const { signal } = asking;
-    go.disabled = true;
+  function showExample() {
+    text.value = example();
+    inspect(new Blob([text.value]));
+  }
+
+  /** @param {Blob} content */
+  async function inspect(content) {
+    request.abort();
+    request = new AbortController();
+    const { signal } = request;
+    const refused = refusal(content.size);
+    if (refused) {
+      result.replaceChildren(h('div', { class: 'after' }, refused));
+      return;
+    }
+    start.disabled = true;
     try {
-      if (!content.size)
-        throw new Oops('There is nothing to inspect yet.', 'Paste a stream, or choose a file; or look at the example.');
-      if (content.size > MOST)
-        throw new Oops(
-          'That is more than 5 MB.',
-          'Take a part of it, or use `penstock inspect FILE`, which has no such limit.',
-        );
-      const told = await (await post('/admin/inspect', content, { signal, type: 'application/octet-stream' })).json();
-      const heading = h('h2', { tabindex: '-1', class: 'after' }, said(told));
-      result.replaceChildren(heading, ...shown(told));
-      announce(said(told));
+      const response = await post('/admin/inspect', content, { signal, type: 'application/octet-stream' });
+      /** @type {Inspection} */
+      const inspection = await response.json();
+      const heading = h('h2', { tabindex: '-1', class: 'after' }, summary(inspection));
+      result.replaceChildren(heading, ...report(inspection));
+      announce(summary(inspection));
       heading.focus({ preventScroll: true });
       heading.scrollIntoView({ block: 'nearest' });
     } catch (error) {
-      if (!signal.aborted) result.replaceChildren(h('div', { class: 'after' }, complain(error)));
+      if (!signal.aborted) result.replaceChildren(h('div', { class: 'after' }, errorBox(error)));
     } finally {
-      go.disabled = false;
+      start.disabled = false;
     }
   }
 
   return {
     update() {},
     close() {
-      asking.abort();
+      request.abort();
     },
   };
 }
 
-function said({ findings, findings_left_off: left, ending }) {
-  const notices = left ? 0 : findings.filter(({ level }) => level === 'notice').length; // of those that are left off, nobody knows
-  const rest = findings.length + left - notices;
-  const found = plural(rest, 'finding') + (left ? `, of which the first ${count(findings.length)} are shown` : '');
-  return `${rest ? found : 'Nothing is wrong with it'}${notices ? `, ${plural(notices, 'notice')}` : ''}; the stream is ${ending ?? 'unread'}.`;
+/** @param {number} size */
+function refusal(size) {
+  if (!size) return alertBox('Nothing to inspect.', 'Paste a stream, choose a file, or show the example.');
+  const hint = 'Send a part of it, or use `penstock inspect FILE`, which has no limit.';
+  return size > MAX_BYTES ? alertBox('The stream is larger than 5 MB.', hint) : null;
 }
 
-function shown(told) {
-  const bytes = marked(told.text ?? '', told.findings);
-  const kinds = new Map();
-  told.findings.forEach((finding, place) =>
-    kinds.set(finding.code, [...(kinds.get(finding.code) ?? []), { ...finding, place }]),
-  );
-  const [notices, list] = [true, false].map((quiet) =>
-    [...kinds.values()]
-      .filter(([{ level }]) => (level === 'notice') === quiet)
-      .map((alike) => found(alike, bytes.jump)),
-  );
-  const answer = (told.choices ?? []).map(({ parts }) => parts.map(spoken).filter(Boolean).join('\n')).join('\n\n');
-  const usage = told.usage;
-  return [
-    answer &&
+/** @param {Inspection} inspection */
+function summary({ findings, findings_left_off: leftOff, ending }) {
+  // Among the findings that are left off, notices cannot be told from repairs.
+  const notices = leftOff ? 0 : findings.filter(({ level }) => level === 'notice').length;
+  const number = findings.length + leftOff - notices;
+  const parts = [
+    number ? plural(number, 'finding') : 'No defects found',
+    leftOff > 0 && `the first ${count(findings.length)} are shown`,
+    notices > 0 && plural(notices, 'notice'),
+  ];
+  return `${parts.filter(Boolean).join(', ')}. The stream is ${ending ?? 'unreadable'}.`;
+}
+
+/** @param {Inspection} inspection */
+function report(inspection) {
+  const bytes = markedBytes(inspection.text ?? '', inspection.findings);
+  const [repairs, notices] = groups(inspection.findings);
+  /** @param {IndexedFinding[][]} list */
+  const items = (list) => h('ol', { class: 'findings' }, ...list.map((group) => findingItem(group, bytes.jumpTo)));
+  const leftOff = inspection.findings_left_off;
+  const details = h(
+    'div',
+    {},
+    properties(inspection),
+    repairs.length > 0 && h('section', {}, h('h2', {}, 'Findings'), items(repairs)),
+    notices.length > 0 &&
       h(
         'section',
-        { class: 'answer' },
-        h('h2', {}, 'What the model said'),
-        h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'What the model said' }, answer),
-      ),
-    h(
-      'div',
-      { class: 'inspected' },
-      bytes.element,
-      h(
-        'div',
         {},
-        facts([
-          ['Ending', outcome(told.ending ?? 'failed')],
-          told.model && ['Model', told.model],
-          told.provider && ['Looks like', told.provider],
-          told.dialect && ['Dialect', `${told.dialect}, ${FOUND_BY[told.dialect_found_by]}`],
-          ['Events', count(told.frames)],
-          usage && ['Usage', `${count(usage.input)} in, ${count(usage.output)} out`],
-          told.fault && ['Fault', told.fault.message ?? told.fault.code],
-        ]),
-        list.length > 0 && h('section', {}, h('h2', {}, 'Findings'), h('ol', { class: 'findings' }, list)),
-        notices.length > 0 &&
-          h(
-            'section',
-            {},
-            h('h2', {}, 'Notices'),
-            h('p', { class: 'soft' }, 'Harmless habits of the provider.'),
-            h('ol', { class: 'findings' }, notices),
-          ),
-        told.findings_left_off > 0 &&
-          h(
-            'p',
-            { class: 'soft after' },
-            `${plural(told.findings_left_off, 'more finding is', 'more findings are')} left off.`,
-          ),
+        h('h2', {}, 'Notices'),
+        h('p', { class: 'soft' }, 'Harmless deviations of the provider.'),
+        items(notices),
       ),
-    ),
-  ].filter(Boolean);
-}
-
-// One part of an answer, as text. Reasoning is left out.
-function spoken({ type, text, name, arguments: given, native_type: native, mime }) {
-  if (type === 'tool_call') return `${name}(${given})`;
-  if (type === 'text' || type === 'refusal') return text;
-  return type === 'reasoning' ? '' : `[${native || mime || type}]`;
-}
-
-// Findings of one kind: the first of them, and the places of all if there are several.
-function found(alike, jump) {
-  const [{ code, level, line, meaning, what_is_done: done, place }] = alike;
-  return h(
-    'li',
-    {},
-    h(
-      'button',
-      { type: 'button', onclick: () => jump(place) },
-      h('span', { class: 'where' }, `line ${count(line)}`),
-      h('span', { class: `code ${level}` }, code),
-      alike.length > 1 && h('b', {}, ` ×${count(alike.length)}`),
-      h('small', {}, ticked(`${meaning ?? ''} ${done ?? ''}`)),
-    ),
-    alike.length > 1 &&
-      h(
-        'details',
-        {},
-        h('summary', {}, `All ${count(alike.length)} places`),
-        h(
-          'div',
-          { class: 'places' },
-          alike.map((each) =>
-            h(
-              'button',
-              { type: 'button', 'aria-label': `line ${count(each.line)}: ${code}`, onclick: () => jump(each.place) },
-              `line ${count(each.line)}`,
-            ),
-          ),
-        ),
-      ),
+    leftOff > 0 &&
+      h('p', { class: 'soft after' }, `${plural(leftOff, 'more finding is', 'more findings are')} not shown.`),
   );
+  const columns = h('div', { class: 'inspected' }, bytes.element, details);
+  const output = (inspection.choices ?? [])
+    .map(({ parts }) => parts.map(partText).filter(Boolean).join('\n'))
+    .join('\n\n');
+  if (!output) return [columns];
+  const block = h('pre', { class: 'block-code', tabindex: '0', 'aria-label': 'Model output' }, output);
+  return [h('section', { class: 'answer' }, h('h2', {}, 'Model output'), block), columns];
+}
+
+/**
+ * Findings by code, in the order of the stream: repairs and faults, then notices.
+ * @param {Finding[]} findings
+ */
+function groups(findings) {
+  /** @type {Map<string, IndexedFinding[]>} */
+  const byCode = new Map();
+  findings.forEach((finding, index) => {
+    byCode.set(finding.code, [...(byCode.get(finding.code) ?? []), { ...finding, index }]);
+  });
+  const all = [...byCode.values()];
+  return [all.filter(([{ level }]) => level !== 'notice'), all.filter(([{ level }]) => level === 'notice')];
+}
+
+/** @param {Inspection} inspection */
+function properties({ ending, model, provider, dialect, dialect_found_by: source, frames, usage, fault }) {
+  return facts([
+    ['Ending', outcomeBadge(ending ?? 'failed')],
+    model && ['Model', model],
+    provider && ['Detected provider', provider],
+    dialect && ['Dialect', `${dialect} (${DIALECT_SOURCES[source ?? ''] ?? source})`],
+    ['Events', count(frames)],
+    usage && ['Usage', `${count(usage.input)} in, ${count(usage.output)} out`],
+    fault && ['Fault', fault.message ?? fault.code],
+  ]);
+}
+
+/**
+ * A part of the output as text. Reasoning is left out.
+ * @param {OutputPart} part
+ */
+function partText({ type, text = '', name, arguments: args, native_type: nativeType, mime }) {
+  if (type === 'tool_call') return `${name}(${args})`;
+  if (type === 'text' || type === 'refusal') return text;
+  return type === 'reasoning' ? '' : `[${nativeType || mime || type}]`;
+}
+
+/**
+ * Findings with the same code: a button for the first, and a list of all locations if there are several.
+ * @param {IndexedFinding[]} group
+ * @param {(index: number) => void} jumpTo
+ */
+function findingItem(group, jumpTo) {
+  const [{ code, level, line, meaning = '', what_is_done: done = '', index }] = group;
+  const several = group.length > 1;
+  const button = h(
+    'button',
+    { type: 'button', onclick: () => jumpTo(index) },
+    h('span', { class: 'where' }, `line ${count(line)}`),
+    h('span', { class: `code ${level}` }, code),
+    several && h('b', {}, ` ×${count(group.length)}`),
+    h('small', {}, inlineCode(`${meaning} ${done}`)),
+  );
+  return h('li', {}, button, several && locations(group, jumpTo));
+}
+
+/**
+ * @param {IndexedFinding[]} group
+ * @param {(index: number) => void} jumpTo
+ */
+function locations(group, jumpTo) {
+  const buttons = group.map(({ code, line, index }) => {
+    const text = `line ${count(line)}`;
+    return h('button', { type: 'button', 'aria-label': `${text}: ${code}`, onclick: () => jumpTo(index) }, text);
+  });
+  const summary = h('summary', {}, `All ${count(group.length)} locations`);
+  return h('details', {}, summary, h('div', { class: 'places' }, buttons));
+}
+
+/** A stream with a few defects. */
+function example() {
+  /** @type {(id: string, delta: object, finish: string | null) => string} */
+  const chunk = (id, delta, finish) => event(id, { choices: [{ index: 0, delta, finish_reason: finish }] });
+  /** @type {(id: string, fields: object) => string} */
+  const event = (id, fields) => {
+    const head = { id, object: 'chat.completion.chunk', created: 1700000000, model: 'sluice-1' };
+    return `data: ${JSON.stringify({ ...head, ...fields })}`;
+  };
+  const usage = { prompt_tokens: 9, completion_tokens: 4, total_tokens: 14 };
+  return [
+    chunk('chatcmpl-1', { role: 'assistant', content: 'Water ' }, null),
+    '',
+    chunk('chatcmpl-1', { role: 'assistant', content: 'runs ' }, null),
+    chunk('chatcmpl-2', { content: 'downhill.' }, 'eos'),
+    '',
+    event('chatcmpl-1', { choices: [], usage }),
+    '',
+    '',
+  ].join('\n');
 }

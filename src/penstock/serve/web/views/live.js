@@ -1,427 +1,276 @@
-// Live: the calls that run now. Told about twice a second; a row is made once, and then changed in place while it can be seen.
+// @ts-check
+// Live: the running calls. This module has the view's frame: counters, search, pages, and which call is open beside the
+// list. `live/stream.js` receives the snapshots, `live/list.js` and `live/row.js` show them, `live/panel.js` shows one
+// call's output.
 
-import { changed, link } from '../kit/address.js';
-import { spark } from '../kit/chart.js';
-import { announce, field, figures, h, outcome, tell } from '../kit/dom.js';
-import { brief, count, duration, money, plural } from '../kit/format.js';
-import { AGAIN_MS, complain, events, open, post } from '../kit/http.js';
-import { reader } from './text.js';
+import { link, linkWith } from '../kit/address.js';
+import { ApiError, errorBox, post } from '../kit/api.js';
+import { announce, emptyState, field, figures, h, setText } from '../kit/dom.js';
+import { compactCount, count, plural, UNKNOWN } from '../kit/format.js';
+import { createCallList } from './live/list.js';
+import { createPanel } from './live/panel.js';
+import { watchCalls } from './live/stream.js';
+
+/** @import { Address, LiveSnapshot } from '../types.js' */
 
 export const title = 'Live';
 
-const LINGER_MS = 4000; // how long a call that is over stays, so that its end can be seen
 const TYPING_MS = 250;
-const FEW = 20; // so many are found without a search
+/** With fewer running calls than this, no search is offered. */
+const SEARCH_FROM = 20;
+const ANNOUNCE_MS = 8000;
+const ABOUT =
+  'Penstock is a gateway between your programs and their models. Each answer appears here while it streams.';
+const RATE_TITLE = 'Calls that ended per second, with any outcome, over the last 5 seconds';
 
+/**
+ * @param {HTMLElement} root
+ * @param {Address} first
+ */
 export function mount(root, first) {
   let address = first;
-  let ending = new AbortController();
-  const rows = new Map();
-  const sight = new IntersectionObserver(onsight, { rootMargin: '200px' });
-  let chosen = address.id;
+  let watching = new AbortController();
   let paused = false;
+  let selected = '';
+  /** @type {ReturnType<typeof createPanel> | null} */
   let panel = null;
+  /** @type {LiveSnapshot | null} */
   let last = null;
-  let said = -1;
-  let saidAt = 0;
 
-  const running = h('span', {}, '–');
-  const rate = h('span', {}, '–');
-  const tokens = h('span', {}, '–');
-  const trouble = h('div');
-  const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: onpause }, 'Pause');
-  const body = h('tbody');
-  const more = h('p', { class: 'soft after', hidden: true });
+  const running = h('span', {}, UNKNOWN);
+  const rate = h('span', { title: RATE_TITLE }, UNKNOWN);
+  const tokens = h('span', {}, UNKNOWN);
+  const problem = h('div');
+  const pause = h('button', { type: 'button', 'aria-pressed': 'false', onclick: togglePause }, 'Pause');
+  const heading = h('h1', { tabindex: '-1' }, 'Live');
+  const list = createCallList({
+    href: (id) => link('live', address.query, id),
+    onstop: stopCall,
+    fallbackFocus: heading,
+  });
+  const search = createSearch(first.query.get('find') ?? '', (find) => {
+    location.hash = linkWith(address, { find, before: '' });
+  });
+  const listed = h('p', { class: 'soft after', hidden: true });
   const newest = h('a', { class: 'button', hidden: true }, 'Newest');
   const older = h('a', { class: 'button', hidden: true }, 'Older');
-  const find = h('input', {
-    type: 'search',
-    placeholder: 'model, provider, key or id',
-    autocomplete: 'off',
-    spellcheck: 'false',
-    value: address.query.get('find') ?? '',
-    oninput: onfind,
-  });
-  const search = h('div', { class: 'filters', role: 'search', 'aria-label': 'Which calls' }, field('Find', find));
-  const none = h(
-    'div',
-    { class: 'empty', hidden: true },
-    h('p', { class: 'big' }, 'No running call is like that.'),
-    h('p', {}, h('a', { href: link('live') }, 'Show all that run')),
+  const noMatch = emptyState(
+    'No running calls match this filter.',
+    h('p', {}, h('a', { href: link('live') }, 'Show all running calls')),
   );
-  const table = h(
-    'div',
-    { class: 'scroll' },
-    h(
-      'table',
-      { class: 'live fixed stack' },
-      h('caption', { class: 'unseen' }, 'Calls that run now, the newest first'),
-      h(
-        'colgroup',
-        {},
-        h('col'),
-        h('col', { class: 'c-state' }),
-        h('col', { class: 'c-key' }),
-        ['c-num', 'c-num', 'c-spark', 'c-num c-first', 'c-cost', 'c-act'].map((name) => h('col', { class: name })),
-      ),
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          h('th', {}, 'Model'),
-          h('th', {}, 'State'),
-          h('th', { class: 'c-key' }, 'Key'),
-          h('th', { class: 'number' }, 'Tokens'),
-          h('th', { class: 'number' }, 'Per second'),
-          h(
-            'th',
-            { class: 'number', title: 'The longest wait between two events, in each of the last half seconds' },
-            'Gaps',
-          ),
-          h('th', { class: 'number c-first' }, 'First event'),
-          h('th', { class: 'number' }, 'Cost'),
-          h('th', {}, h('span', { class: 'unseen' }, 'Stop')),
-        ),
-      ),
-      body,
-    ),
+  const prompt = link('playground', { model: 'local/smollm2', prompt: 'hello' });
+  const idle = emptyState(
+    'No calls are running.',
+    h('p', {}, ABOUT),
+    h('a', { class: 'button main', href: prompt }, 'Send a test prompt'),
   );
-  const empty = h(
-    'div',
-    { class: 'empty', hidden: true },
-    h('p', { class: 'big' }, 'Nothing runs right now.'),
-    h(
-      'p',
-      {},
-      'Penstock stands between your programs and the models they call; every answer shows here while it streams, token by token.',
-    ),
-    h(
-      'a',
-      { class: 'button main', href: link('playground', { model: 'local/smollm2', prompt: 'hello' }) },
-      'Send a test prompt',
-    ),
-  );
-  const sheet = figures([
-    ['Running', running],
-    ['Calls over / s', rate],
-    ['Tokens / s', tokens],
-  ]);
-  const side = h(
-    'div',
-    { class: 'beside' },
-    h('div', {}, search, table, more, h('div', { class: 'row after' }, newest, older), none, empty),
-  );
-  table.hidden = true;
-  search.hidden = !find.value;
-  const heading = h('h1', { tabindex: '-1' }, 'Live');
+  noMatch.hidden = idle.hidden = true;
+  const pages = h('div', { class: 'row after' }, newest, older);
+  const content = h('div', {}, search.element, list.element, listed, pages, noMatch, idle);
+  const columns = h('div', { class: 'beside' }, content);
   root.append(
     h(
       'div',
       { class: 'head' },
       heading,
-      h('span', { class: 'sub' }, 'calls that run now'),
+      h('span', { class: 'sub' }, 'Running calls'),
       h('span', { class: 'grow' }),
       pause,
     ),
-    trouble,
-    sheet,
-    side,
+    problem,
+    figures([
+      ['Running', running],
+      ['Completed / s', rate],
+      ['Tokens / s', tokens],
+    ]),
+    columns,
   );
-  if (chosen) choose(chosen);
-  listen();
+  if (first.id) open(first.id);
+  watch();
 
-  async function listen() {
-    const { signal } = ending;
-    const asked = new URLSearchParams();
-    for (const name of ['find', 'before']) if (address.query.get(name)) asked.set(name, address.query.get(name));
-    for (let tries = 0; !signal.aborted; tries++) {
-      try {
-        const stream = await open(`/admin/live?${asked}`, signal);
-        for await (const { event, data } of events(stream)) {
-          if (event !== 'calls' || signal.aborted) continue;
-          tries = 0;
-          if (trouble.firstChild) trouble.replaceChildren();
-          const turned = last === null; // a page that was turned to is shown, if only as it was then
-          last = JSON.parse(data);
-          if (!paused || turned) draw(last);
-          else if (panel) hand(last);
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error.status === 0)
-          error.todo = 'Is it still running? Start it with `penstock serve`; this page looks for it meanwhile.';
-        trouble.replaceChildren(complain(error));
-        if ([400, 401, 403, 404].includes(error.status)) return; // it would be the same again
-      }
-      await new Promise((done) => {
-        setTimeout(done, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]);
-      });
-    }
+  function watch() {
+    watchCalls(address.query, watching.signal, {
+      onsnapshot(snapshot) {
+        if (problem.firstChild) problem.replaceChildren();
+        const newPage = last === null; // during a pause, another page is shown once
+        last = snapshot;
+        if (!paused || newPage) draw(snapshot);
+        else updatePanel(snapshot);
+      },
+      onerror: (error) => problem.replaceChildren(errorBox(error)),
+    });
   }
 
-  function draw(told) {
-    const now = performance.now();
-    const seen = new Set();
-    const alive = new Set(told.calls.filter(({ phase }) => phase !== 'over').map(({ id }) => id));
-    let before = body.firstChild;
-    let flow = 0;
-    for (const call of told.calls) {
-      let row = rows.get(call.id);
-      // Rows of calls that are over stay where they are: the others pass them by.
-      if (call.phase !== 'over') while (before && !alive.has(before.dataset.id)) before = before.nextSibling;
-      if (!row) {
-        row = makeRow(call);
-        rows.set(call.id, row);
-        row.draw(call);
-        sight.observe(row.element);
-        body.insertBefore(row.element, before);
-      } else if (row.element === before) {
-        before = before.nextSibling;
-      }
-      row.told(call);
-      seen.add(call.id);
-      if (call.phase === 'over') row.until ||= now + LINGER_MS;
-      else flow += call.tokens_per_s ?? 0;
-    }
-    for (const [id, row] of rows) {
-      if (seen.has(id) && !row.until) continue;
-      row.until ||= now; // it fell off the list
-      if (row.until <= now && id !== chosen) {
-        sight.unobserve(row.element);
-        const held = row.element.contains(document.activeElement);
-        const beside = row.element.nextElementSibling ?? row.element.previousElementSibling;
-        row.element.remove();
-        rows.delete(id);
-        if (held) (beside?.querySelector('a') ?? heading).focus({ preventScroll: true });
-      }
-    }
-    const listed = runningIn(told);
-    tell(running, count(told.total));
-    tell(rate, told.streams_per_s === undefined ? '–' : Number(told.streams_per_s).toFixed(1));
-    tell(tokens, told.total > listed ? `${brief(Math.round(flow))} of those listed` : brief(Math.round(flow)));
-    const looking = address.query.has('find') || address.query.has('before');
-    more.hidden = !looking && told.total <= listed;
-    if (!more.hidden) tell(more, inWords(listed, told));
+  /** @param {LiveSnapshot} snapshot */
+  function draw(snapshot) {
+    const { total, calls, next } = snapshot;
+    list.update(calls);
+    const inList = runningIn(snapshot);
+    const flow = Math.round(inList.reduce((sum, call) => sum + (call.tokens_per_s ?? 0), 0));
+    setText(running, count(total));
+    setText(rate, snapshot.streams_per_s.toFixed(1));
+    setText(tokens, total > inList.length ? `${compactCount(flow)} (listed)` : compactCount(flow));
+    const filtered = address.query.has('find') || address.query.has('before');
+    listed.hidden = !filtered && total <= inList.length;
+    if (!listed.hidden) setText(listed, listedText(snapshot, inList.length, address.query.has('before')));
     newest.hidden = !address.query.has('before');
-    newest.href = changed(address, { before: '' });
-    older.hidden = !told.next;
-    if (told.next) older.href = changed(address, { before: told.next });
-    search.hidden = !looking && told.total < FEW && document.activeElement !== find;
-    none.hidden = rows.size > 0 || !looking;
-    empty.hidden = rows.size > 0 || told.total > 0 || looking;
-    table.hidden = rows.size === 0;
-    if (panel) hand(told);
-    if (said !== told.total && now - saidAt > 8000) {
-      if (saidAt) announce(plural(told.total, 'call runs', 'calls run'));
-      said = told.total;
-      saidAt = now;
-    }
+    newest.href = linkWith(address, { before: '' });
+    older.hidden = !next;
+    older.href = linkWith(address, { before: next });
+    search.show(filtered || total >= SEARCH_FROM);
+    noMatch.hidden = list.size > 0 || !filtered;
+    idle.hidden = list.size > 0 || total > 0 || filtered;
+    updatePanel(snapshot);
+    announceTotal(total);
   }
 
-  function hand(told) {
-    panel.told(
-      told.calls.find(({ id }) => id === chosen),
-      told.total <= runningIn(told),
-    );
+  let announced = { total: -1, at: 0 };
+  /** @param {number} total */
+  function announceTotal(total) {
+    const now = performance.now();
+    if (announced.total === total || now - announced.at <= ANNOUNCE_MS) return;
+    if (announced.at) announce(`${plural(total, 'call')} running`);
+    announced = { total, at: now };
   }
 
-  function inWords(listed, told) {
-    const of =
-      told.found === told.total
-        ? count(told.total)
-        : `${count(told.found)} that are like that, among ${count(told.total)}`;
-    if (told.found <= listed) return `${count(listed)} of ${count(told.total)} are listed.`;
-    return `${address.query.has('before') ? '' : 'The newest '}${count(listed)} of ${of} are listed.`;
+  /** @param {LiveSnapshot} snapshot */
+  function updatePanel(snapshot) {
+    const call = snapshot.calls.find(({ id }) => id === selected);
+    panel?.update(call, snapshot.total <= runningIn(snapshot).length);
   }
 
-  let typing = 0;
-  function onfind() {
-    clearTimeout(typing);
-    typing = setTimeout(() => {
-      typing = 0;
-      location.hash = changed(address, { find: find.value.trim(), before: '' });
-    }, TYPING_MS);
-  }
-
-  // Another page of them, or others: the list begins anew, and is told by another stream.
-  function turn(next) {
-    const same = ['find', 'before'].every((name) => (next.query.get(name) ?? '') === (address.query.get(name) ?? ''));
-    address = next;
-    if (same) return;
-    const wanted = address.query.get('find') ?? '';
-    if (!typing && find.value.trim() !== wanted) find.value = wanted;
-    ending.abort();
-    ending = new AbortController();
-    for (const [id, row] of rows) {
-      sight.unobserve(row.element);
-      row.element.remove();
-      rows.delete(id);
-    }
-    last = null;
-    scrollTo(0, 0);
-    listen();
-  }
-
-  function makeRow(call) {
-    const here = () => link('live', address.query, call.id);
-    const state = h('td');
-    const amount = cell('number', 'tokens');
-    const speed = cell('number late', '');
-    const first = cell('number c-first late', 'first');
-    const cost = cell('number end', '');
-    const line = spark(88);
-    const stop = h(
-      'button',
-      {
-        type: 'button',
-        class: 'stop',
-        'aria-label': `Stop ${call.model}`,
-        onclick: (event) => {
-          event.stopPropagation();
-          halt(call.id, stop, name);
-        },
-      },
-      'Stop',
-    );
-    const name = h(
-      'a',
-      {
-        href: here(),
-        title: `${call.model}, ${call.id}`,
-        onclick: () => {
-          name.href = here();
-        },
-      },
-      call.model,
-    );
-    const via = h('span', { class: 'soft' });
-    const element = h(
-      'tr',
-      {
-        'data-id': call.id,
-        onclick: (event) => {
-          if (!event.target.closest('a, button')) location.hash = here();
-        },
-      },
-      h('td', { class: 'name' }, name, via),
-      state,
-      h('td', { class: 'c-key soft late', title: call.key_name || call.key }, call.key_name || call.key || '–'),
-      amount,
-      speed,
-      h('td', {}, line.svg),
-      first,
-      cost,
-      h('td', { class: 'first' }, stop),
-    );
-    element.classList.toggle('chosen', call.id === chosen);
-    let phase = '';
-    const row = {
-      element,
-      until: 0,
-      seen: false,
-      call,
-      told(call) {
-        row.call = call;
-        if (row.seen || call.phase === 'over') row.draw(call);
-      },
-      draw(call) {
-        const word = call.phase === 'over' ? (call.outcome ?? 'over') : call.phase;
-        if (word !== phase) {
-          phase = word;
-          state.replaceChildren(outcome(word));
-          element.classList.toggle('over', call.phase === 'over');
-          if (call.phase === 'over' && document.activeElement === stop) name.focus({ preventScroll: true });
-          stop.hidden = call.phase === 'over';
-        }
-        tell(via, call.provider && !call.model.startsWith(`${call.provider}/`) ? `  ${call.provider}` : '');
-        tell(amount, count(call.tokens));
-        tell(speed, call.phase === 'over' ? '–' : Math.round(call.tokens_per_s ?? 0));
-        tell(first, duration(call.first_event_ms));
-        tell(cost, money(call.cost));
-        line.draw(call.gaps_ms ?? []);
-      },
-    };
-    return row;
-  }
-
-  function onsight(changes) {
-    for (const { target, isIntersecting } of changes) {
-      const row = rows.get(target.dataset.id);
-      if (!row) continue;
-      row.seen = isIntersecting;
-      if (isIntersecting) row.draw(row.call);
-    }
-  }
-
-  // Stops a call. Who has pressed the button goes on at `next`, since the button is of no more use.
-  async function halt(id, button, next) {
+  /**
+   * Stops a call. The focus moves to `next`, since the button is disabled.
+   * @param {string} id
+   * @param {HTMLButtonElement} button
+   * @param {HTMLElement} next
+   */
+  async function stopCall(id, button, next) {
     if (document.activeElement === button) next.focus({ preventScroll: true });
     button.disabled = true;
     try {
       await post(`/admin/calls/${encodeURIComponent(id)}/stop`);
       announce('Stopped.');
     } catch (error) {
-      if (error.status === 404) return; // it was over by then
+      if (error instanceof ApiError && error.status === 404) return; // it had ended by then
       button.disabled = false;
-      trouble.replaceChildren(complain(error));
+      problem.replaceChildren(errorBox(error));
     }
   }
 
-  function choose(id) {
-    const held = panel?.element.contains(document.activeElement);
-    const left = rows.get(chosen)?.element.querySelector('a');
+  /** @param {string} id empty to close the panel */
+  function open(id) {
+    const focused = panel?.element.contains(document.activeElement);
+    const previous = list.linkOf(selected);
     panel?.close();
     panel = null;
-    rows.get(chosen)?.element.classList.remove('chosen');
-    chosen = id;
-    rows.get(chosen)?.element.classList.add('chosen');
-    side.classList.toggle('open', Boolean(id));
-    if (held) (left ?? heading).focus({ preventScroll: true });
+    selected = id;
+    list.select(id);
+    columns.classList.toggle('open', Boolean(id));
+    if (focused) (previous ?? heading).focus({ preventScroll: true });
     if (!id) return;
-    panel = reader(id, {
-      halt,
-      onover: (word) => end(id, word),
-      onclose: () => {
-        location.hash = link('live', address.query);
-      },
+    panel = createPanel(id, {
+      onstop: stopCall,
+      onclose: () => (location.hash = link('live', address.query)),
+      onend: (outcome) => list.markEnded(id, outcome),
     });
-    side.append(panel.element);
-    if (last) hand(last);
+    columns.append(panel.element);
+    if (last) updatePanel(last);
   }
 
-  // The panel knows that the call is over, if only that. A row that is chosen stays, and says so too.
-  function end(id, word) {
-    const row = rows.get(id);
-    if (row && row.call.phase !== 'over') row.told({ ...row.call, phase: 'over', outcome: word || 'over' });
+  /**
+   * Another page or another search needs another stream, and an empty list.
+   * @param {Address} next
+   */
+  function moveTo(next) {
+    const same = ['find', 'before'].every((name) => next.query.get(name) === address.query.get(name));
+    address = next;
+    if (same) return;
+    search.set(address.query.get('find') ?? '');
+    watching.abort();
+    watching = new AbortController();
+    list.clear();
+    last = null;
+    scrollTo(0, 0);
+    watch();
   }
 
-  function onpause() {
+  function togglePause() {
     paused = !paused;
     pause.setAttribute('aria-pressed', String(paused));
-    pause.textContent = paused ? 'Go on' : 'Pause';
+    pause.textContent = paused ? 'Resume' : 'Pause';
     if (!paused && last) draw(last);
   }
 
   return {
+    /** @param {Address} next */
     update(next) {
-      turn(next);
-      if (next.id !== chosen) choose(next.id);
+      moveTo(next);
+      if (next.id !== selected) open(next.id);
     },
     close() {
-      clearTimeout(typing);
-      ending.abort();
-      sight.disconnect();
+      search.close();
+      watching.abort();
+      list.close();
       panel?.close();
     },
   };
 }
 
-function runningIn({ calls }) {
-  return calls.filter(({ phase }) => phase !== 'over').length;
+/**
+ * A search field that reports its text when the user pauses typing.
+ * @param {string} text
+ * @param {(text: string) => void} onsearch
+ */
+function createSearch(text, onsearch) {
+  let typing = 0;
+  const plain = { autocomplete: 'off', spellcheck: 'false' };
+  const input = h('input', {
+    type: 'search',
+    placeholder: 'Model, provider, key or ID',
+    ...plain,
+    value: text,
+    oninput,
+  });
+  const group = { class: 'filters', role: 'search', 'aria-label': 'Filter running calls', hidden: !text };
+  const element = h('div', group, field('Search', input));
+
+  function oninput() {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      typing = 0;
+      onsearch(input.value.trim());
+    }, TYPING_MS);
+  }
+
+  return {
+    element,
+    /** @param {boolean} wanted */
+    show(wanted) {
+      element.hidden = !wanted && document.activeElement !== input;
+    },
+    /** @param {string} wanted */
+    set(wanted) {
+      if (!typing && input.value.trim() !== wanted) input.value = wanted;
+    },
+    close() {
+      clearTimeout(typing);
+    },
+  };
 }
 
-function cell(kind, what) {
-  return h('td', { class: kind, 'data-what': what });
+/** @param {LiveSnapshot} snapshot */
+function runningIn({ calls }) {
+  return calls.filter(({ phase }) => phase !== 'over');
+}
+
+/**
+ * @param {LiveSnapshot} snapshot
+ * @param {number} inList
+ * @param {boolean} olderPage
+ */
+function listedText({ total, found }, inList, olderPage) {
+  const shown = `${olderPage || found <= inList ? '' : 'the newest '}${count(inList)}`;
+  if (found === total || found <= inList) return `Showing ${shown} of ${plural(total, 'running call')}.`;
+  return `Showing ${shown} of ${plural(found, 'matching call')} (${count(total)} running).`;
 }

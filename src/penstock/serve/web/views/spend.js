@@ -1,276 +1,295 @@
-// Spend: what was spent, by whom and on what; and what is left of each budget.
+// @ts-check
+// Spend: cost and tokens by key, model, provider or day, and what remains of each budget.
 
-import { changed, link } from '../kit/address.js';
-import { bars, meter } from '../kit/chart.js';
-import { announce, choices, figures, h } from '../kit/dom.js';
-import { brief, cost, count, exactly, money, plural, utcDay } from '../kit/format.js';
-import { fail, get, ticked } from '../kit/http.js';
-import { keyNames, keysOf, SPAN_MS, SPANS } from '../kit/names.js';
+import { link, linkWith } from '../kit/address.js';
+import { getJson, inlineCode, showError } from '../kit/api.js';
+import { barChart, meter } from '../kit/chart.js';
+import { announce, choices, emptyState, figures, h, table, th } from '../kit/dom.js';
+import { axisDay, compactCount, cost, count, fullTime, isoTime, money, plural } from '../kit/format.js';
+import { fetchKeyNames, fetchKeys, RANGE_MS, RANGES } from '../kit/queries.js';
+
+/** @import { Address, Key, UsageRow } from '../types.js' */
 
 export const title = 'Spend';
 
-const BY = [
+const GROUPS = [
   ['key', 'Key'],
   ['model', 'Model'],
   ['provider', 'Provider'],
   ['day', 'Day'],
 ];
-const DAY = 86_400_000;
-// So many budgets are shown at most.
-const MOST_BUDGETS = 200;
+const DAY_MS = 86_400_000;
+const MAX_BUDGETS = 200;
+const NO_BUDGETS = 'No key has a budget. Create one with `penstock keys create --name ci --budget 5 --per day`.';
 
+/**
+ * The range that is shown: as the admin API takes it, and when it began.
+ * @typedef {{ since: string, from: number }} Range
+ */
+
+/** @typedef {Key & { reserved: number }} BudgetKey reserved: what running calls may still cost */
+
+/**
+ * @param {HTMLElement} root
+ * @param {Address} first
+ */
 export function mount(root, first) {
-  const names = keyNames();
-  let asking = new AbortController();
+  const names = fetchKeyNames();
+  let request = new AbortController();
   show(first);
 
+  /** @param {Address} address */
   async function show(address) {
-    asking.abort();
-    asking = new AbortController();
-    const { signal } = asking;
-    const by = BY.some(([name]) => name === address.query.get('by')) ? address.query.get('by') : 'model';
-    const since = SPAN_MS[address.query.get('since')] ? address.query.get('since') : '30d';
-    const place = h('div', { 'aria-busy': 'true' });
+    request.abort();
+    request = new AbortController();
+    const { signal } = request;
+    const group = address.query.get('by') ?? '';
+    const by = GROUPS.some(([name]) => name === group) ? group : 'model';
+    const wanted = address.query.get('since') ?? '';
+    const since = Object.hasOwn(RANGE_MS, wanted) ? wanted : '30d';
+    const range = { since, from: Date.now() - RANGE_MS[since] };
+    const container = h('div', { 'aria-busy': 'true' });
     root.replaceChildren(
       h(
         'div',
         { class: 'head' },
         h('h1', { tabindex: '-1' }, 'Spend'),
         h('span', { class: 'grow' }),
-        choices('By', BY, by, (value) => changed(address, { by: value })),
-        choices('Since', SPANS, since, (value) => changed(address, { since: value })),
+        choices('Group by', GROUPS, by, (value) => linkWith(address, { by: value })),
+        choices('Time range', RANGES, since, (value) => linkWith(address, { since: value })),
       ),
-      place,
+      container,
     );
-    const from = Date.now() - SPAN_MS[since];
     try {
-      const [{ usage, truncated }, days, { keys, cut }, { holds }, known] = await Promise.all([
-        get(`/admin/usage?by=${by}&since=${since}`, signal),
-        get(`/admin/usage?by=day&since=${since}`, signal),
-        keysOf(signal),
-        get('/admin/holds', signal),
+      const [groups, days, { keys, truncated }, { holds }, known] = await Promise.all([
+        getJson(`/admin/usage?by=${by}&since=${since}`, signal),
+        getJson(`/admin/usage?by=day&since=${since}`, signal),
+        fetchKeys(signal),
+        getJson('/admin/holds', signal),
         names,
       ]);
-      place.removeAttribute('aria-busy');
-      place.replaceChildren(
-        ...[
-          totals(days.usage, since),
-          days.usage.length > 0 && overDays(days.usage, since, from),
-          h(
-            'section',
-            {},
-            h('h2', {}, `By ${by}`),
-            usage.length ? tableOf(usage, by, since, from, known) : nothing(),
-            truncated && h('p', { class: 'soft' }, 'Only the first 500 are shown.'),
-          ),
-          budgets(
-            keys.map((key) => ({ ...key, held: holds[key.id] })),
-            cut,
-          ),
-        ].filter(Boolean),
+      container.removeAttribute('aria-busy');
+      container.replaceChildren(
+        totals(days.usage, since),
+        days.usage.length ? dailySpend(days.usage, range) : '',
+        groupTable(groups, by, range, known),
+        budgets(
+          keys.map((key) => ({ ...key, reserved: Number(holds[key.id] ?? 0) })),
+          truncated,
+        ),
       );
-      announce(`Spend by ${by}, ${plural(usage.length, 'row')}`);
+      announce(`Spend by ${by}, ${plural(groups.usage.length, 'row')}`);
     } catch (error) {
-      if (!signal.aborted) fail(place, error, () => show(address));
+      if (!signal.aborted) showError(container, error, () => show(address));
     }
   }
 
   return {
+    /** @param {Address} address */
     update(address) {
-      const label = document.activeElement?.closest?.('.choices')?.getAttribute('aria-label');
+      const label = document.activeElement?.closest('.choices')?.getAttribute('aria-label') ?? 'Group by';
       show(address);
-      root.querySelector(`.choices[aria-label="${label ?? 'By'}"] [aria-current]`)?.focus();
+      /** @type {HTMLElement | null} */ (root.querySelector(`.choices[aria-label="${label}"] [aria-current]`))?.focus();
     },
     close() {
-      asking.abort();
+      request.abort();
     },
   };
 }
 
+/**
+ * @param {UsageRow[]} days
+ * @param {string} since
+ */
 function totals(days, since) {
+  /** @param {'cost' | 'calls' | 'input' | 'output' | 'unpriced' | 'estimated' | 'approximate'} name */
   const sum = (name) => days.reduce((total, day) => total + Number(day[name]), 0);
-  const calls = sum('calls');
+  /**
+   * @param {'unpriced' | 'estimated' | 'approximate'} name
+   * @param {string} note
+   */
+  const calls = (name, note) => [compactCount(sum(name)), ' ', h('small', {}, note)];
   return figures([
     ['Spent', money(sum('cost'))],
-    ['Calls', h('a', { href: link('calls', { since }) }, brief(calls))],
-    ['Input tokens', brief(sum('input'))],
-    ['Output tokens', brief(sum('output'))],
-    sum('unpriced') > 0 && ['Unpriced calls', [brief(sum('unpriced')), ' ', h('small', {}, 'not in the sum')]],
-    sum('estimated') > 0 && ['Estimated', [brief(sum('estimated')), ' ', h('small', {}, 'calls')]],
-    sum('approximate') > 0 && ['Approximate cost', [brief(sum('approximate')), ' ', h('small', {}, 'calls')]],
+    ['Calls', h('a', { href: link('calls', { since }) }, compactCount(sum('calls')))],
+    ['Input tokens', compactCount(sum('input'))],
+    ['Output tokens', compactCount(sum('output'))],
+    sum('unpriced') > 0 && ['Unpriced', calls('unpriced', 'calls, not in the sum')],
+    sum('estimated') > 0 && ['Estimated usage', calls('estimated', 'calls')],
+    sum('approximate') > 0 && ['Approximate cost', calls('approximate', 'calls')],
   ]);
 }
 
-function overDays(days, since, from) {
+/**
+ * @param {UsageRow[]} days
+ * @param {Range} range
+ */
+function dailySpend(days, range) {
   const known = new Map(days.map((day) => [day.group.day, day]));
-  const number = Math.max(1, Math.ceil(SPAN_MS[since] / DAY) + 1);
-  const today = Math.floor(Date.now() / DAY) * DAY;
-  const columns = Array.from({ length: number }, (_, place) => {
-    const at = today - (number - 1 - place) * DAY;
-    const day = known.get(new Date(at).toISOString().slice(0, 10));
-    return {
-      at_ms: at,
-      parts: { spent: Number(day?.cost ?? 0) },
-      title: `${new Date(at).toISOString().slice(0, 10)}: ${money(day?.cost ?? '0')}, ${plural(day?.calls ?? 0, 'call')}`,
-    };
+  const number = Math.ceil(RANGE_MS[range.since] / DAY_MS) + 1;
+  const today = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+  const columns = Array.from({ length: number }, (_, index) => {
+    const at_ms = today - (number - 1 - index) * DAY_MS;
+    const day = known.get(dayName(at_ms));
+    const title = `${dayName(at_ms)}: ${money(day?.cost ?? '0')}, ${plural(day?.calls ?? 0, 'call')}`;
+    return { at_ms, parts: { spent: Number(day?.cost ?? 0) }, title };
   });
-  const most = Math.max(...columns.map(({ parts }) => parts.spent));
+  const highest = Math.max(...columns.map(({ parts }) => parts.spent));
+  const chart = barChart(columns, ['spent'], {
+    label: `Daily spend, at most ${money(highest)} per day. The table by day has all values.`,
+    height: 84,
+    axisLabel: axisDay,
+    scaleLabel: money,
+    fill: () => 'spent-fill',
+    onpick: ({ at_ms }) => (location.hash = link('calls', timeOf(dayName(at_ms), range))),
+  });
+  return h('section', {}, h('h2', {}, 'Daily spend (UTC)'), chart);
+}
+
+/** @param {number} at */
+function dayName(at) {
+  return isoTime(at).slice(0, 10);
+}
+
+/**
+ * A day as a filter. Of the first day, only the part within the range was counted.
+ * @param {string} day
+ * @param {Range} range
+ */
+function timeOf(day, { from }) {
+  const start = Date.parse(`${day}T00:00:00Z`);
+  return { since: isoTime(Math.max(start, from)), until: isoTime(start + DAY_MS) };
+}
+
+/**
+ * @param {{ usage: UsageRow[], truncated: boolean }} groups
+ * @param {string} by
+ * @param {Range} range
+ * @param {Map<string, string>} names
+ */
+function groupTable({ usage, truncated }, by, range, names) {
+  const rows = [...usage].sort(by === 'day' ? newestDay : highestCost);
+  const highest = Math.max(1e-12, ...rows.map((row) => Number(row.cost)));
+  const columns = [
+    th(by === 'day' ? 'Day (UTC)' : by[0].toUpperCase() + by.slice(1)),
+    th('Spent', 'number'),
+    th(h('span', { class: 'visually-hidden' }, 'Share')),
+    th('Calls', 'number'),
+    th('Input', 'number'),
+    th('Output', 'number'),
+    th('Cached', 'number'),
+    th('Unpriced', 'number'),
+  ];
+  const content = rows.length
+    ? table(
+        `Spend by ${by}`,
+        columns,
+        rows.map((row) => groupRow(row, by, range, names, Number(row.cost) / highest)),
+      )
+    : emptyState('No calls in this time range.');
+  const note = truncated && h('p', { class: 'soft' }, `Showing the ${count(rows.length)} rows with the highest cost.`);
+  return h('section', {}, h('h2', {}, `By ${by}`), content, note);
+}
+
+/** @type {(one: UsageRow, other: UsageRow) => number} */
+const newestDay = (one, other) => (one.group.day < other.group.day ? 1 : -1);
+/** @type {(one: UsageRow, other: UsageRow) => number} */
+const highestCost = (one, other) => Number(other.cost) - Number(one.cost) || other.calls - one.calls;
+
+/**
+ * @param {UsageRow} row
+ * @param {string} by
+ * @param {Range} range
+ * @param {Map<string, string>} names
+ * @param {number} share of the highest cost
+ */
+function groupRow(row, by, range, names, share) {
+  const value = row.group[by];
+  const name = (by === 'key' && names.get(value)) || value || (by === 'provider' ? 'no provider called' : `no ${by}`);
+  const href = link('calls', by === 'day' ? timeOf(value, range) : { [by]: value, since: range.since });
+  const title = value ? h('a', { href, title: name }, name) : h('span', { class: 'soft' }, name);
   return h(
-    'section',
+    'tr',
     {},
-    h('h2', {}, 'Day by day, in UTC'),
-    bars(columns, ['spent'], {
-      height: 84,
-      mark: utcDay,
-      fills: () => 'spent-fill',
-      label: `Spent day by day, at most ${money(most)} in a day; the table by day has each`,
-      onpick: ({ at_ms }) => {
-        location.hash = link('calls', dayOf(new Date(at_ms).toISOString().slice(0, 10), from));
-      },
-    }),
+    h('td', { class: 'name' }, title),
+    h('td', { class: 'number first', 'data-what': '' }, spent(row)),
+    h('td', { class: 'share' }, meter([['spent-fill', share]], { label: `${name}: ${spent(row)}` })),
+    h('td', { class: 'number', 'data-what': 'calls' }, value ? h('a', { href }, count(row.calls)) : count(row.calls)),
+    h('td', { class: 'number', 'data-what': 'in' }, compactCount(row.input)),
+    h('td', { class: 'number', 'data-what': 'out' }, compactCount(row.output)),
+    h('td', { class: 'number', 'data-what': 'cached' }, compactCount(row.cached)),
+    h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''),
   );
 }
 
-// The time of a day, as far as it was asked for: the first of them is counted from then on.
-function dayOf(day, from) {
-  const began = Date.parse(`${day}T00:00:00Z`);
-  return { since: stamp(Math.max(began, from)), until: stamp(began + DAY) };
+/**
+ * The cost of a group. If none of its calls has a price, the cost is unknown, not zero.
+ * @param {UsageRow} row
+ */
+function spent(row) {
+  return Number(row.cost) === 0 && row.unpriced > 0 ? 'unpriced' : cost(row);
 }
 
-function stamp(at) {
-  return new Date(at).toISOString().replace('.000', '');
-}
-
-function tableOf(usage, by, since, from, names) {
-  const rows =
-    by === 'day'
-      ? usage.sort((one, other) => (one.group.day < other.group.day ? 1 : -1))
-      : usage.sort((one, other) => Number(other.cost) - Number(one.cost) || other.calls - one.calls);
-  const most = Math.max(1e-12, ...rows.map(({ cost }) => Number(cost)));
-  return h(
-    'div',
-    { class: 'scroll' },
-    h(
-      'table',
-      { class: 'stack' },
-      h('caption', { class: 'unseen' }, `What was spent, by ${by}`),
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          h('th', {}, by[0].toUpperCase() + by.slice(1)),
-          h('th', { class: 'number' }, 'Spent'),
-          h('th', {}, h('span', { class: 'unseen' }, 'Share')),
-          h('th', { class: 'number' }, 'Calls'),
-          h('th', { class: 'number' }, 'Input'),
-          h('th', { class: 'number' }, 'Output'),
-          h('th', { class: 'number' }, 'Cached'),
-          h('th', { class: 'number' }, 'Unpriced'),
-        ),
-      ),
-      h(
-        'tbody',
-        {},
-        rows.map((row) => {
-          const value = row.group[by];
-          const name = by === 'key' ? (names.get(value) ?? (value || 'no key')) : value || 'nobody was asked';
-          const filters = by === 'day' ? dayOf(value, from) : { [by]: value, since };
-          return h(
-            'tr',
-            {},
-            h(
-              'td',
-              { class: 'name' },
-              value ? h('a', { href: link('calls', filters), title: name }, name) : h('span', { class: 'soft' }, name),
-            ),
-            h('td', { class: 'number first', 'data-what': '' }, spent(row)),
-            h(
-              'td',
-              { class: 'share' },
-              meter([['spent-fill', Number(row.cost) / most]], { label: `${name}: ${spent(row)}` }),
-            ),
-            h(
-              'td',
-              { class: 'number', 'data-what': 'calls' },
-              value ? h('a', { href: link('calls', filters) }, count(row.calls)) : count(row.calls),
-            ),
-            h('td', { class: 'number', 'data-what': 'in' }, brief(row.input)),
-            h('td', { class: 'number', 'data-what': 'out' }, brief(row.output)),
-            h('td', { class: 'number', 'data-what': 'cached' }, brief(row.cached)),
-            h('td', { class: 'number', 'data-what': 'unpriced' }, row.unpriced ? count(row.unpriced) : ''),
-          );
-        }),
-      ),
-    ),
-  );
-}
-
-// Where there are more than can be shown, those that are used up the most are.
-function budgets(keys, cut) {
+/**
+ * @param {BudgetKey[]} keys
+ * @param {boolean} truncated
+ */
+function budgets(keys, truncated) {
   const limited = keys.filter(({ budget }) => budget !== null);
-  const rest = keys.length - limited.length;
-  const many = limited.length > MOST_BUDGETS;
-  if (many) limited.sort((one, other) => used(other) - used(one));
-  const said = [
-    many && `Of ${count(limited.length)} budgets, the ${count(MOST_BUDGETS)} that are used up the most are shown.`,
-    limited.length
-      ? rest > 0 && `${plural(rest, 'key has', 'keys have')} no budget.`
-      : 'No key has a budget. `penstock keys create --name ci --budget 5 --per day` makes one that has.',
-    cut && `Only the first ${count(keys.length)} keys were looked at.`,
-  ]
-    .filter(Boolean)
-    .join(' ');
+  const tooMany = limited.length > MAX_BUDGETS;
+  if (tooMany) limited.sort((one, other) => usedShare(other) - usedShare(one));
+  const unlimited = keys.length - limited.length;
+  const notes = [
+    tooMany && `Showing the ${count(MAX_BUDGETS)} most used of ${count(limited.length)} budgets.`,
+    !limited.length && NO_BUDGETS,
+    limited.length > 0 && unlimited > 0 && `${plural(unlimited, 'key has', 'keys have')} no budget.`,
+    truncated && `Only the first ${count(keys.length)} keys are included.`,
+  ];
   return h(
     'section',
     {},
     h('h2', {}, 'Budgets'),
-    h('div', { class: 'budgets' }, limited.slice(0, MOST_BUDGETS).map(budget)),
-    h('p', { class: 'soft after' }, ticked(said)),
+    h('div', { class: 'budgets' }, limited.slice(0, MAX_BUDGETS).map(budgetOf)),
+    h('p', { class: 'soft after' }, inlineCode(notes.filter(Boolean).join(' '))),
   );
 }
 
-function used(key) {
-  return Number(key.budget) ? (Number(key.spent) + Number(key.held ?? 0)) / Number(key.budget) : 1;
+/** @param {BudgetKey} key */
+function usedShare(key) {
+  return Number(key.budget) ? (Number(key.spent) + key.reserved) / Number(key.budget) : 1;
 }
 
-function budget(key) {
-  const [whole, spent, held] = [Number(key.budget), Number(key.spent), Number(key.held ?? 0)];
-  const left = Math.max(0, whole - spent - held);
-  const share = (part) => (whole ? part / whole : 0);
+/** @param {BudgetKey} key */
+function budgetOf(key) {
+  const [total, used, reserved] = [Number(key.budget), Number(key.spent), key.reserved];
+  const left = Math.max(0, total - used - reserved);
+  const name = key.name || key.id;
+  const label = `${money(used)} spent, ${money(reserved)} reserved, ${money(left)} left`;
+  /** @param {number} part */
+  const share = (part) => (total ? part / total : 0);
   return h(
     'div',
     { class: 'budget' },
     h(
       'header',
       {},
-      h('a', { href: link('calls', { key: key.id }), title: key.name || key.id }, key.name || key.id),
-      h('span', { class: 'soft' }, `${money(key.budget)} ${key.period === 'total' ? 'in all' : `a ${key.period}`}`),
+      h('a', { href: link('calls', { key: key.id }), title: name }, name),
+      h('span', { class: 'soft' }, `${money(total)} ${key.period === 'total' ? 'in total' : `per ${key.period}`}`),
     ),
     meter(
       [
-        ['spent-fill', share(spent)],
-        ['held-fill', share(held)],
+        ['spent-fill', share(used)],
+        ['held-fill', share(reserved)],
       ],
-      { height: 10, label: `${money(key.spent)} spent, ${money(held)} held, ${money(left)} left` },
+      { height: 10, label },
     ),
     h(
       'p',
       { class: 'legend' },
-      h('span', { class: 'key spent' }, `${money(key.spent)} spent`),
-      held > 0 && h('span', { class: 'key held' }, `${money(held)} held`),
+      h('span', { class: 'key spent' }, `${money(used)} spent`),
+      reserved > 0 && h('span', { class: 'key held', title: 'By running calls' }, `${money(reserved)} reserved`),
       h('span', { class: 'key left' }, `${money(left)} left`),
-      key.renewed && h('span', {}, `renews ${exactly(key.renewed)}`),
+      key.renewed && h('span', {}, `renews ${fullTime(key.renewed)}`),
     ),
   );
-}
-
-function nothing() {
-  return h('div', { class: 'empty' }, h('p', { class: 'big' }, 'Nothing was spent in this time.'));
-}
-
-/** What a group has cost. Where nothing in it has a price, that is not nothing. */
-function spent(row) {
-  return Number(row.cost) === 0 && row.unpriced > 0 ? 'unpriced' : cost(row);
 }

@@ -1,0 +1,68 @@
+// @ts-check
+// Queries of the admin API that several views need, and the time ranges that they offer.
+
+import { getJson } from './api.js';
+
+/** @import { Key, UsageRow } from '../types.js' */
+
+export const RANGES = [
+  ['1h', '1 hour'],
+  ['24h', '24 hours'],
+  ['7d', '7 days'],
+  ['30d', '30 days'],
+];
+
+/** @type {Record<string, number>} */
+export const RANGE_MS = { '1h': 3_600_000, '24h': 86_400_000, '7d': 604_800_000, '30d': 2_592_000_000 };
+
+const PAGE_SIZE = 500;
+const MAX_PAGES = 40;
+
+/**
+ * The API keys, with expired and revoked ones if `all`. `truncated` is set if there are more than these.
+ * @param {AbortSignal} [signal]
+ */
+export async function fetchKeys(signal, all = false) {
+  /** @type {Key[]} */
+  const keys = [];
+  let after = '';
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const query = new URLSearchParams({ limit: String(PAGE_SIZE), ...(all && { all: '1' }), ...(after && { after }) });
+    const answer = await getJson(`/admin/keys?${query}`, signal);
+    keys.push(...answer.keys);
+    after = answer.next;
+    if (!after) break;
+  }
+  return { keys, truncated: Boolean(after) };
+}
+
+/**
+ * Names of keys by id. Expired and revoked keys have calls too, so they are included. If the names cannot be fetched,
+ * the views show ids.
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Map<string, string>>}
+ */
+export async function fetchKeyNames(signal) {
+  try {
+    const { keys } = await fetchKeys(signal, true);
+    return new Map(keys.map(({ id, name }) => [id, name || id]));
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    return new Map();
+  }
+}
+
+/**
+ * The models or providers of the last 30 days, the most used first.
+ * @param {'model' | 'provider'} by
+ * @returns {Promise<string[]>}
+ */
+export async function fetchMostUsed(by) {
+  const answer = await getJson(`/admin/usage?by=${by}&since=30d`);
+  /** @type {UsageRow[]} */
+  const usage = answer.usage;
+  return usage
+    .sort((one, other) => other.calls - one.calls)
+    .map(({ group }) => group[by])
+    .filter(Boolean);
+}

@@ -1,0 +1,207 @@
+// Types of the page: the answers of the admin API (docs/admin.md) and what its modules pass to each other.
+// Only the type checker and editors read this file; the gateway does not serve it.
+
+export type Child = Node | string | number | boolean | null | undefined | Child[];
+
+export interface Attributes {
+  [name: string]: string | number | boolean | null | undefined | ((event: any) => unknown);
+}
+
+/** A place on the page, as the address bar has it: `#/calls/req_1?outcome=failed`. */
+export interface Address {
+  view: string;
+  id: string;
+  query: URLSearchParams;
+}
+
+export interface MountedView {
+  update?(address: Address): void;
+  close?(): void;
+}
+
+export interface View {
+  title: string;
+  mount(root: HTMLElement, address: Address): MountedView | void;
+}
+
+export type Filters = URLSearchParams | Record<string, string | null | undefined>;
+export type Counts = Record<string, number>;
+
+/** A running call, or one that has just ended, in a message of `/admin/live`. */
+export interface LiveCall {
+  id: string;
+  model: string;
+  provider: string | null;
+  key: string | null;
+  key_name: string | null;
+  phase: 'waiting' | 'streaming' | 'draining' | 'over';
+  outcome?: string;
+  tokens: number;
+  tokens_per_s: number | null;
+  first_event_ms: number | null;
+  longest_gap_ms: number;
+  gaps_ms: number[];
+  cost: string | null;
+  content: boolean;
+}
+
+/** One message of `/admin/live`. `total` counts all running calls, `found` those that match the search. */
+export interface LiveSnapshot {
+  total: number;
+  found: number;
+  streams_per_s: number;
+  next: string | null;
+  calls: LiveCall[];
+}
+
+export interface Priced {
+  cost: string | null;
+  approximate: boolean | number;
+}
+
+export interface Attempt extends Priced {
+  provider: string;
+  model: string;
+  outcome: string;
+  code: string | null;
+  measure: string;
+  tokens: Counts;
+  price: string | null;
+  tier: string | null;
+  began_ms: number;
+  first_event_ms: number | null;
+  duration_ms: number;
+  events: number;
+  longest_gap_ms: number;
+  stalls: [number, number][];
+}
+
+/** A call in the ledger. */
+export interface Entry extends Priced {
+  id: string;
+  at: string;
+  key: string | null;
+  surface: string;
+  model: string;
+  stream: boolean;
+  outcome: string;
+  status: number;
+  code: string | null;
+  first_event_ms: number | null;
+  duration_ms: number;
+  measure: string;
+  tokens: Counts;
+  repairs: Counts;
+  losses: Counts;
+  tags: Record<string, string>;
+  user: string | null;
+  attempts: Attempt[];
+}
+
+export interface Key {
+  id: string;
+  name: string;
+  budget: string | null;
+  period: string;
+  spent: string;
+  renewed: string | null;
+}
+
+export interface UsageRow extends Priced {
+  group: Record<string, string>;
+  cost: string;
+  calls: number;
+  input: number;
+  output: number;
+  cached: number;
+  unpriced: number;
+  estimated: number;
+}
+
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
+}
+
+export interface HealthBucket extends Percentiles {
+  at_ms: number;
+  attempts: number;
+  outcomes: Counts;
+  repairs: Counts;
+  usage_missing: number;
+}
+
+export interface HealthRow {
+  provider: string;
+  model: string;
+  attempts: number;
+  outcomes: Counts;
+  first_event_ms: Percentiles;
+  longest_gap_ms: Percentiles;
+  repairs: Counts;
+  usage_missing: number;
+  buckets: HealthBucket[];
+}
+
+export interface HealthReport {
+  since: number;
+  bucket_ms: number;
+  rows: HealthRow[];
+}
+
+/** A defect that `/admin/inspect` found. `offset` and `length` count bytes. */
+export interface Finding {
+  code: string;
+  level: 'fault' | 'repair' | 'notice';
+  line: number;
+  offset: number;
+  length?: number;
+  meaning?: string;
+  what_is_done?: string;
+}
+
+export interface OutputPart {
+  type: string;
+  text?: string;
+  name?: string;
+  arguments?: string;
+  native_type?: string;
+  mime?: string;
+}
+
+export interface Inspection {
+  findings: Finding[];
+  findings_left_off: number;
+  ending: string | null;
+  text?: string;
+  choices?: { parts: OutputPart[] }[];
+  usage?: { input: number; output: number } | null;
+  model?: string | null;
+  provider?: string | null;
+  dialect?: string;
+  dialect_found_by?: string;
+  frames: number;
+  fault?: { code: string; message?: string } | null;
+}
+
+/** A piece of a model's output. `part` identifies a tool call. */
+export interface OutputDelta {
+  text: string;
+  kind: 'text' | 'reasoning' | 'tool';
+  choice?: number;
+  part?: string;
+}
+
+export interface TimeColumn {
+  at_ms: number;
+}
+
+export interface BarColumn extends TimeColumn {
+  parts: Counts;
+  title: string;
+}
+
+export interface StripCell extends TimeColumn {
+  share: number;
+  title: string;
+}
