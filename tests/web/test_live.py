@@ -64,6 +64,7 @@ def test_its_text_is_read_as_it_arrives(site: Site, visit: Visitor) -> None:
         assert page.url == here
         log.get_by_text("w78 w79").wait_for()
         client.response()
+    site.booked(f"/admin/entries?model={model}", len)
     page.get_by_role("link", name="View call").click()
     page.get_by_role("heading", name="Attempts").wait_for()
 
