@@ -55,16 +55,16 @@ def test_what_comes_too_fast_is_dropped_counted_and_said(tmp_path: Path) -> None
     said: list[str] = []
     recorder, relay = Recorder(Captures(max_capture=10**12), said.append), Relay()
     try:
-        tape = recorder.tape(asked(tmp_path), relay)
+        tape = recorder.record(asked(tmp_path), relay)
         tape.on_head(200, HEADERS)
         for _ in range(1000):
             tape.on_data(PIECE)
         tape.on_end()
         assert relay.size == 1000 * len(PIECE)  # the client got all of it
         until(lambda: said)
-        assert said == ["1 capture was not kept: they came faster than they could be written"]
+        assert said == ["1 capture was discarded: they came faster than they could be written"]
         until(lambda: not list(tmp_path.iterdir()))
-        after = recorder.tape(asked(tmp_path, 2), relay)
+        after = recorder.record(asked(tmp_path, 2), relay)
         after.on_head(200, HEADERS)
         after.on_end()
     finally:
@@ -77,7 +77,7 @@ def test_what_comes_too_fast_is_dropped_counted_and_said(tmp_path: Path) -> None
 def test_many_streams_under_way_hold_no_descriptors(tmp_path: Path) -> None:
     recorder, relay = Recorder(Captures(), print), Relay()
     try:
-        tapes = [recorder.tape(asked(tmp_path, number), relay) for number in range(50)]
+        tapes = [recorder.record(asked(tmp_path, number), relay) for number in range(50)]
         before = len(os.listdir("/proc/self/fd"))
         for tape in tapes:
             tape.on_head(200, HEADERS)
@@ -95,7 +95,7 @@ def test_many_streams_under_way_hold_no_descriptors(tmp_path: Path) -> None:
 
 def test_a_name_tells_when_and_what_and_no_query_is_kept(tmp_path: Path) -> None:
     recorder = Recorder(Captures(), print)
-    tape = recorder.tape(asked(tmp_path), Relay())
+    tape = recorder.record(asked(tmp_path), Relay())
     tape.on_error(UpstreamError("upstream_reset", ""))
     tape.on_end()  # nothing comes after an error, and nothing of it would be kept
     recorder.close()

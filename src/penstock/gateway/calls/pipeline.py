@@ -201,7 +201,7 @@ class Gateway:
             body=body,
             secrets=self._secrets,
         )
-        return self._recorder.tape(asked, relay)
+        return self._recorder.record(asked, relay)
 
 
 Side = TypeVar("Side", bound=Refusable)

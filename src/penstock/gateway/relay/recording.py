@@ -57,8 +57,8 @@ Item: TypeAlias = RecordedRequest | RecordedHead | Read | CaptureEnd | Discarded
 class RecorderPort(Protocol):
     """Keeps what upstreams send."""
 
-    def tape(self, asked: RecordedRequest, receiver: Receiver) -> "RecordingReceiver":
-        """A tape for an attempt whose request is sent now. Never waits and never fails."""
+    def record(self, asked: RecordedRequest, receiver: Receiver) -> "RecordingReceiver":
+        """Start to record an attempt whose request is sent now. Never waits and never fails."""
 
 
 class RecordingReceiver:

@@ -1,1 +1,1 @@
-"""Writes captures of what providers send: one thread, one directory, no secrets."""
+"""Records providers' responses as capture files: in a thread of its own, within limits, without secrets."""

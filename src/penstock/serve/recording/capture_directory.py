@@ -1,6 +1,6 @@
-"""CaptureDirectory: a directory of captures. It holds no more bytes, and no older captures, than the settings say.
+"""CaptureDirectory: keeps a directory of captures within `[captures] max_total` and `max_age_days`.
 
-Only files that are named as the recorder names them are ever removed: who renames one keeps it.
+Only files with the recorder's naming scheme are removed, so a user keeps a capture by renaming it.
 """
 
 import os
@@ -11,16 +11,16 @@ from penstock.errors import ConfigError, Problem
 from penstock.gateway.config import Captures, Config
 from penstock.serve.recording.capture_file import NAMES
 
-_TIDY_EVERY_S = 30.0
+_PRUNE_INTERVAL_S = 30.0
 _DAY_S = 86_400
 
 
 def prepare(config: Config) -> None:
-    """Make the directories that captures go to; raises `ConfigError` where they cannot be written to."""
-    wanted = {"server.record": config.server.record}
-    wanted |= {f"routes.{name}.record": route.record or "" for name, route in config.routes.items()}
+    """Create the directories for captures. Raises `ConfigError` if one cannot be written to."""
+    directories = {"server.record": config.server.record}
+    directories |= {f"routes.{name}.record": route.record or "" for name, route in config.routes.items()}
     problems = []
-    for key, directory in wanted.items():
+    for key, directory in directories.items():
         if directory:
             try:
                 _probe(directory)
@@ -41,31 +41,31 @@ def _probe(directory: str) -> None:
 
 
 class CaptureDirectory:
-    """What is known of a directory of captures."""
+    """The total size of a directory of captures, and when it was last pruned."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._tidied = -_TIDY_EVERY_S
+        self._pruned_at = -_PRUNE_INTERVAL_S
 
     def is_due(self, limits: Captures) -> bool:
-        """Whether it is time to look."""
-        return self.total > limits.max_total or time.monotonic() - self._tidied >= _TIDY_EVERY_S
+        """Whether it is time to prune."""
+        return self.total > limits.max_total or time.monotonic() - self._pruned_at >= _PRUNE_INTERVAL_S
 
-    def tidy(self, directory: str, limits: Captures) -> None:
-        """Remove what is too old, and the oldest of what is too much."""
-        self._tidied = time.monotonic()
+    def prune(self, directory: str, limits: Captures) -> None:
+        """Remove captures that are too old, then the oldest while the total is too large."""
+        self._pruned_at = time.monotonic()
         oldest = time.time() - limits.max_age_days * _DAY_S
-        found: list[tuple[float, int, str]] = []
+        captures: list[tuple[float, int, str]] = []
         try:
             with os.scandir(directory) as listed:
                 for file in listed:
                     if NAMES.fullmatch(file.name) and file.is_file(follow_symlinks=False):
                         status = file.stat(follow_symlinks=False)
-                        found.append((status.st_mtime, status.st_size, file.path))
+                        captures.append((status.st_mtime, status.st_size, file.path))
         except OSError:
-            return  # whoever writes to it next is told
-        self.total = sum(size for _, size, _ in found)
-        for modified, size, path in sorted(found):
+            return  # the next write to it reports the error
+        self.total = sum(size for _, size, _ in captures)
+        for modified, size, path in sorted(captures):
             if modified >= oldest and self.total <= limits.max_total:
                 break
             with suppress(OSError):

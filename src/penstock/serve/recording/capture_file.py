@@ -1,7 +1,8 @@
-"""CaptureFile: one capture on its way to the disk, without secrets.
+"""CaptureFile: writes one capture to a file, without secrets.
 
-No request header is written, no query, and only the response headers of a list. Whatever secret the gateway knows is
-masked, wherever it stands. The file is opened to be written to and closed again, so that a stream holds no descriptor.
+Request headers and the query are not written, and only the response headers of an allow-list. Every secret that the
+gateway knows is masked, wherever it occurs. The file is opened for each write and closed again, so that thousands of
+streams do not use up the file descriptors.
 """
 
 import os
@@ -19,8 +20,8 @@ from penstock.gateway.mask import Secrets
 from penstock.gateway.relay.recording import RecordedHead, RecordedRequest
 from penstock.serve.recording.scrub import Scrubber, scrubbed
 
-# Response headers that help to explain a stream, and hold no secret. All others are left out.
-_KEPT = frozenset(
+# Response headers that help to explain a stream and contain no secret. All others are omitted.
+_ALLOWED = frozenset(
     (
         "cache-control",
         "cf-ray",
@@ -39,65 +40,67 @@ _KEPT = frozenset(
         "x-should-retry",
     )
 )
-_KEPT_PREFIXES = ("ratelimit-", "x-ratelimit-", "anthropic-ratelimit-")
-_MAX_VALUE = 1_000
+_ALLOWED_PREFIXES = ("ratelimit-", "x-ratelimit-", "anthropic-ratelimit-")
+_MAX_HEADER_CHARS = 1_000
 _DECODERS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._]+")
-# The names that the recorder gives, and no others, are those of files that it may remove again.
+# The naming scheme of captures. Only files with such a name are ever removed.
 NAMES = re.compile(r"\d{8}T\d{6}\.\d{3}Z-.+\.capture")
 
 
 class CaptureFile:
-    """Gathers what a tape brings, and appends it to a file when `flush` is called. Raises `OSError`."""
+    """Buffers the items of one recording, and appends them to the file when `flush` is called. Raises `OSError`."""
 
-    def __init__(self, asked: RecordedRequest, secrets: Secrets, max_bytes: int) -> None:
-        self._asked = asked
+    def __init__(self, request: RecordedRequest, secrets: Secrets, max_bytes: int) -> None:
+        self._request = request
         self._secrets = secrets
         self._scrubber = Scrubber(secrets)
         self._writer = CaptureWriter()
-        self._unpack: _BoundedDecompressor | None = None
-        self._begun = False
+        self._decompress: _BoundedDecompressor | None = None
+        self._has_head = False
         self._created = False
         self._how: How | None = None
         self._max_bytes = max_bytes
-        self.path = Path(os.path.expanduser(asked.directory)) / _name(asked, secrets)
+        self.path = Path(os.path.expanduser(request.directory)) / _name(request, secrets)
         self.buffer = bytearray()
         self.size = 0
         self.written_at = time.monotonic()
 
     def begin(self, head: RecordedHead | None) -> None:
-        """The head has come, or never will."""
-        self._begun = True
-        asked, self._asked = self._asked, structs.replace(self._asked, body=b"")
+        """Write the capture's header. `head` is None if the provider sent no response head."""
+        self._has_head = True
+        request, self._request = self._request, structs.replace(self._request, body=b"")
         headers = head.headers if head is not None else {}
         coding = headers.get("content-encoding", "").lower()
         if coding in _DECODERS:
-            self._unpack = _BoundedDecompressor(_DECODERS[coding], self._max_bytes)
+            self._decompress = _BoundedDecompressor(_DECODERS[coding], self._max_bytes)
         header = CaptureHeader(
-            at=_stamp(asked.at, "%Y-%m-%dT%H:%M:%S", 6),
-            call=asked.call,
-            attempt=asked.attempt,
-            provider=asked.provider,
-            model=asked.model,
-            dialect=asked.dialect,
-            request=_request(asked),
+            at=_stamp(request.at, "%Y-%m-%dT%H:%M:%S", 6),
+            call=request.call,
+            attempt=request.attempt,
+            provider=request.provider,
+            model=request.model,
+            dialect=request.dialect,
+            request=_capture_request(request),
             status=head.status if head is not None else None,
             head_s=round(head.at_s, 6) if head is not None else None,
-            headers={name: self._masked(value)[:_MAX_VALUE] for name, value in headers.items() if _is_kept(name)},
+            headers={
+                name: self._masked(value)[:_MAX_HEADER_CHARS] for name, value in headers.items() if _is_allowed(name)
+            },
         )
         try:
             self.buffer += self._writer.begin(scrubbed(msgspec.json.encode(header), self._secrets))
-        except msgspec.DecodeError:  # a secret that looks like JSON went over the seams of the body
-            asked = structs.replace(asked, body=b"", omitted="a secret went over its seams")
-            header = structs.replace(header, request=_request(asked))
+        except msgspec.DecodeError:  # a secret with JSON syntax spanned the end of the body
+            request = structs.replace(request, body=b"", omitted="a secret spanned the end of the body")
+            header = structs.replace(header, request=_capture_request(request))
             self.buffer += self._writer.begin(scrubbed(msgspec.json.encode(header), self._secrets))
 
     def add(self, read: Read) -> None:
-        """A read has come. One that is compressed is kept unpacked: no secret could be found in it otherwise."""
+        """Add a read. Compressed data is stored decompressed, because secrets can be found and masked only there."""
         data = read.data
-        if self._unpack is not None:
+        if self._decompress is not None:
             try:
-                data = self._unpack(data)
+                data = self._decompress(data)
             except zlib.error:
                 self._how = "invalid"
             except OverflowError:
@@ -106,14 +109,14 @@ class CaptureFile:
             self._write(self._scrubber.feed(Read(read.at_s, data)))
 
     def end(self, closing: CaptureEnd) -> None:
-        """Nothing more will come."""
-        if not self._begun:
+        """Write the end of the capture."""
+        if not self._has_head:
             self.begin(None)
         self._write(self._scrubber.close())
         self.buffer += self._writer.end(CaptureEnd(closing.at_s, self._how or closing.how))
 
     def flush(self) -> None:
-        """Append to the file what has gathered."""
+        """Append the buffer to the file."""
         self.written_at = time.monotonic()
         if not self.buffer:
             return
@@ -130,7 +133,7 @@ class CaptureFile:
         self.buffer.clear()
 
     def remove(self) -> None:
-        """Leave nothing of it."""
+        """Delete the file."""
         if self._created:
             self.path.unlink(missing_ok=True)
 
@@ -143,7 +146,10 @@ class CaptureFile:
 
 
 class _BoundedDecompressor:
-    """Compressed reads → what they hold, up to a limit: no bomb goes off."""
+    """Decompresses reads, up to a total number of bytes: a decompression bomb must not exhaust the memory.
+
+    zlib gets the remaining room plus one byte as its output limit, so more than the limit is never allocated.
+    """
 
     def __init__(self, window: int, max_bytes: int) -> None:
         self._window = window
@@ -152,34 +158,34 @@ class _BoundedDecompressor:
 
     def __call__(self, data: bytes) -> bytes:
         """Raises `zlib.error`, and `OverflowError` beyond the limit."""
-        unpacked = b""
+        output = b""
         while data:
-            unpacked += self._decoder.decompress(data, self._room + 1)
-            if len(unpacked) > self._room:
+            output += self._decoder.decompress(data, self._room + 1)
+            if len(output) > self._room:
                 raise OverflowError
-            data = self._decoder.unused_data  # a member of its own
+            data = self._decoder.unused_data  # another gzip member follows
             if data:
                 self._decoder = zlib.decompressobj(self._window)
-        self._room -= len(unpacked)
-        return unpacked
+        self._room -= len(output)
+        return output
 
 
-def _request(asked: RecordedRequest) -> CaptureRequest:
-    """Without the query, which may hold a key, and without a body that was left out."""
-    body = msgspec.Raw(asked.body) if asked.body else None
-    return CaptureRequest(method="POST", path=urlsplit(asked.url).path, body=body, omitted=asked.omitted)
+def _capture_request(request: RecordedRequest) -> CaptureRequest:
+    """The request without its query, which may contain a key."""
+    body = msgspec.Raw(request.body) if request.body else None
+    return CaptureRequest(method="POST", path=urlsplit(request.url).path, body=body, omitted=request.omitted)
 
 
-def _is_kept(name: str) -> bool:
-    return name in _KEPT or name.startswith(_KEPT_PREFIXES)
+def _is_allowed(name: str) -> bool:
+    return name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)
 
 
-def _name(asked: RecordedRequest, secrets: Secrets) -> str:
-    """What the file is called: when, who, which call. In the order of time, and nobody else's."""
-    model = scrubbed(asked.model.encode(), secrets).decode()  # which a client may have put anything into
-    words = (f"{asked.provider}-{model[:60]}", asked.call, str(asked.attempt))
-    named = "-".join(_NOT_IN_NAMES.sub("-", word) for word in words)
-    return f"{_stamp(asked.at, '%Y%m%dT%H%M%S', 3)}-{named}.capture"
+def _name(request: RecordedRequest, secrets: Secrets) -> str:
+    """The file name: time, provider, model, call and attempt. Sorts by time, and is unique."""
+    model = scrubbed(request.model.encode(), secrets).decode()  # chosen by the client, so it may contain anything
+    parts = (f"{request.provider}-{model[:60]}", request.call, str(request.attempt))
+    named = "-".join(_NOT_IN_NAMES.sub("-", part) for part in parts)
+    return f"{_stamp(request.at, '%Y%m%dT%H%M%S', 3)}-{named}.capture"
 
 
 def _stamp(at: float, form: str, digits: int) -> str:

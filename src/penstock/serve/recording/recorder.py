@@ -1,7 +1,8 @@
-"""Recorder: keeps captures of what upstreams send, in a thread of its own.
+"""Recorder: writes captures of providers' responses, in a thread of its own.
 
-The relay never waits: tapes put items where the thread finds them a few times a second, and what would make too much
-of them wait is not kept. A capture is kept whole or not at all. What is not kept is counted, and said in the log.
+The relay never waits for the disk: a `RecordingReceiver` appends items to a queue that the thread empties ten times a
+second. The queue is bounded by bytes; a capture whose item does not fit is discarded. A capture is stored complete or
+not at all. Discarded captures are counted and reported in the log.
 """
 
 import threading
@@ -21,91 +22,91 @@ from penstock.http.client import Receiver
 from penstock.serve.recording.capture_directory import CaptureDirectory
 from penstock.serve.recording.capture_file import CaptureFile
 
-_EVERY_S = 0.1
-# After so many items, which take a fraction of a millisecond, the thread rests, so that the loop's can go on.
+_INTERVAL_S = 0.1
+# After so many items, which take a fraction of a millisecond, the thread sleeps to release the GIL to the event loop.
 _BATCH = 32
-_REST_S = 0.0002
-# What may wait for the thread, in bytes: a few seconds of more than one process relays.
-_MAX_WAITING = 33_554_432
+_SLEEP_S = 0.0002
+# The bound of the queue, in bytes: several seconds of the most that one process relays.
+_MAX_QUEUED = 33_554_432
 _ITEM_BYTES = 300
-# A capture under way is written out when it has so many bytes, or is so old.
+# The buffer of a capture is written when it has so many bytes, or after so many seconds.
 _FLUSH_BYTES = 65_536
 _FLUSH_S = 2.0
-# Larger ones hold pictures. The stream is what matters.
+# Larger request bodies contain images. They are omitted: the response is what matters.
 _MAX_BODY = 1_000_000
-_SAY_EVERY_S = 10.0
-_OVERFULL = "they came faster than they could be written"
+_REPORT_INTERVAL_S = 10.0
+_QUEUE_FULL = "they came faster than they could be written"
 
 
 class Recorder:
-    """Takes what tapes bring, and writes it. `say` is told what goes wrong."""
+    """Writes captures. Calls `warn` with what goes wrong."""
 
-    def __init__(self, limits: Captures, say: Callable[[str], None]) -> None:
+    def __init__(self, limits: Captures, warn: Callable[[str], None]) -> None:
         self.limits = limits
-        self._say = say
+        self._warn = warn
         self._items: deque[tuple[RecordingReceiver, Item]] = deque()
-        # Each is written by one thread only: those by the loop's, the others by ours.
-        self._put_bytes = self._overfull = 0
-        self._taken_bytes = self._overfull_told = 0
+        # Each counter has one writer, so no lock is needed: the first line the event loop's thread, the second ours.
+        self._put_bytes = self._overflows = 0
+        self._taken_bytes = self._overflows_reported = 0
         self._stopping = threading.Event()
         self._files: dict[RecordingReceiver, CaptureFile] = {}
         self._secrets: tuple[tuple[str, ...], Secrets] = ((), Secrets(()))
-        self._shelves: dict[str, CaptureDirectory] = {}
-        self._not_kept: Counter[str] = Counter()
-        self._said = -_SAY_EVERY_S
+        self._directories: dict[str, CaptureDirectory] = {}
+        self._discarded: Counter[str] = Counter()
+        self._reported_at = -_REPORT_INTERVAL_S
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-record")
         self._thread.start()
 
-    # What the loop's thread calls.
+    # Called by the event loop's thread.
 
-    def tape(self, asked: RecordedRequest, receiver: Receiver) -> RecordingReceiver:
-        """A tape for an attempt whose request is sent now."""
-        if len(asked.body) > _MAX_BODY:
-            asked = structs.replace(asked, body=b"", omitted=f"it has {len(asked.body)} bytes")
-        return RecordingReceiver(asked, receiver, self._put, time.monotonic, self.limits.max_capture)
+    def record(self, request: RecordedRequest, receiver: Receiver) -> RecordingReceiver:
+        """Start to record an attempt. Returns a receiver for its response that passes everything on to `receiver`."""
+        if len(request.body) > _MAX_BODY:
+            request = structs.replace(request, body=b"", omitted=f"it has {len(request.body)} bytes")
+        return RecordingReceiver(request, receiver, self._put, time.monotonic, self.limits.max_capture)
 
     def close(self) -> None:
-        """Write what is waiting, within two seconds."""
+        """Write the queued items, for at most two seconds."""
         self._stopping.set()
         self._thread.join(timeout=2.0)
 
-    def _put(self, tape: RecordingReceiver, item: Item) -> bool:
+    def _put(self, recording: RecordingReceiver, item: Item) -> bool:
         size = _size(item)
-        if self._put_bytes - self._taken_bytes + size > _MAX_WAITING and not isinstance(item, CaptureEnd | Discarded):
-            self._overfull += 1
+        if self._put_bytes - self._taken_bytes + size > _MAX_QUEUED and not isinstance(item, CaptureEnd | Discarded):
+            self._overflows += 1
             if not isinstance(item, RecordedRequest):
-                self._items.append((tape, Discarded()))
+                self._items.append((recording, Discarded()))
                 self._put_bytes += _ITEM_BYTES
             return False
         self._put_bytes += size
-        self._items.append((tape, item))
+        self._items.append((recording, item))
         return True
 
-    # What the recorder's own thread does.
+    # Runs in the recorder's thread.
 
     def _run(self) -> None:
         stopping = False
         while not stopping:
-            stopping = self._stopping.wait(_EVERY_S)
+            stopping = self._stopping.wait(_INTERVAL_S)
             while self._items:
                 for _ in range(min(len(self._items), _BATCH)):
-                    tape, item = self._items.popleft()
+                    recording, item = self._items.popleft()
                     self._taken_bytes += _size(item)
-                    self._take(tape, item)
-                time.sleep(_REST_S)
-            self._write_out(everything=stopping)
-            for directory, shelf in self._shelves.items():
-                if shelf.is_due(self.limits):
-                    shelf.tidy(directory, self.limits)
-            self._say_what_is_missing(at_once=stopping)
+                    self._take(recording, item)
+                time.sleep(_SLEEP_S)
+            self._flush_files(all_files=stopping)
+            for path, directory in self._directories.items():
+                if directory.is_due(self.limits):
+                    directory.prune(path, self.limits)
+            self._report_discarded(at_once=stopping)
 
-    def _take(self, tape: RecordingReceiver, item: Item) -> None:
+    def _take(self, recording: RecordingReceiver, item: Item) -> None:
         if isinstance(item, RecordedRequest):
-            self._files[tape] = CaptureFile(item, self._secrets_of(item), self.limits.max_capture)
+            self._files[recording] = CaptureFile(item, self._secrets_of(item), self.limits.max_capture)
             return
-        file = self._files.get(tape)
+        file = self._files.get(recording)
         if file is None:
-            return  # it could not be written, which has been counted
+            return  # it failed earlier, and was counted then
         try:
             match item:
                 case RecordedHead():
@@ -116,51 +117,51 @@ class Recorder:
                         file.flush()
                 case CaptureEnd():
                     file.end(item)
-                    self._store(tape, file)
+                    self._store(recording, file)
                 case Discarded():
-                    self._drop(tape, file)
+                    self._drop(recording, file)
         except (OSError, msgspec.DecodeError) as error:
-            self._drop(tape, file, error)
+            self._drop(recording, file, error)
 
-    def _write_out(self, *, everything: bool) -> None:
-        """Write what has waited long enough. Whatever is still under way when the process ends, ends cut off."""
+    def _flush_files(self, *, all_files: bool) -> None:
+        """Write buffers that are old enough; all when the process ends. Captures in progress then have no end."""
         now = time.monotonic()
-        for tape, file in list(self._files.items()):
-            if everything or now - file.written_at >= _FLUSH_S:
+        for recording, file in list(self._files.items()):
+            if all_files or now - file.written_at >= _FLUSH_S:
                 try:
                     file.flush()
                 except OSError as error:
-                    self._drop(tape, file, error)
+                    self._drop(recording, file, error)
 
-    def _store(self, tape: RecordingReceiver, file: CaptureFile) -> None:
+    def _store(self, recording: RecordingReceiver, file: CaptureFile) -> None:
         file.flush()
-        self._files.pop(tape, None)
-        shelf = self._shelves.setdefault(str(file.path.parent), CaptureDirectory())
-        shelf.total += file.size
+        self._files.pop(recording, None)
+        directory = self._directories.setdefault(str(file.path.parent), CaptureDirectory())
+        directory.total += file.size
 
-    def _drop(self, tape: RecordingReceiver, file: CaptureFile, error: Exception | None = None) -> None:
-        self._files.pop(tape, None)
+    def _drop(self, recording: RecordingReceiver, file: CaptureFile, error: Exception | None = None) -> None:
+        self._files.pop(recording, None)
         if error is not None:
-            self._not_kept[getattr(error, "strerror", None) or str(error)] += 1
+            self._discarded[getattr(error, "strerror", None) or str(error)] += 1
         with suppress(OSError):
             file.remove()
 
-    def _secrets_of(self, asked: RecordedRequest) -> Secrets:
-        if self._secrets[0] != asked.secrets:
-            self._secrets = (asked.secrets, Secrets(asked.secrets))
+    def _secrets_of(self, request: RecordedRequest) -> Secrets:
+        if self._secrets[0] != request.secrets:
+            self._secrets = (request.secrets, Secrets(request.secrets))
         return self._secrets[1]
 
-    def _say_what_is_missing(self, *, at_once: bool) -> None:
+    def _report_discarded(self, *, at_once: bool) -> None:
         now = time.monotonic()
-        if overfull := self._overfull - self._overfull_told:
-            self._overfull_told += overfull
-            self._not_kept[_OVERFULL] += overfull
-        if self._not_kept and (at_once or now - self._said >= _SAY_EVERY_S):
-            for reason, count in self._not_kept.items():
+        if overflows := self._overflows - self._overflows_reported:
+            self._overflows_reported += overflows
+            self._discarded[_QUEUE_FULL] += overflows
+        if self._discarded and (at_once or now - self._reported_at >= _REPORT_INTERVAL_S):
+            for reason, count in self._discarded.items():
                 captures = "1 capture was" if count == 1 else f"{count} captures were"
-                self._say(f"{captures} not kept: {reason}")
-            self._not_kept.clear()
-            self._said = now
+                self._warn(f"{captures} discarded: {reason}")
+            self._discarded.clear()
+            self._reported_at = now
 
 
 def _size(item: Item) -> int:

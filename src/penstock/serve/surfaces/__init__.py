@@ -1,1 +1,1 @@
-"""APIs that Penstock offers, one file each: a path and the dialect spoken there."""
+"""The APIs that Penstock offers to clients: generation in each dialect, and embeddings."""

@@ -1,4 +1,4 @@
-"""Answers: the surface of any dialect that is offered, and the client's side of one call on it."""
+"""Answers: the generation API of one dialect, and the client's side of one call on it."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -15,40 +15,40 @@ from penstock.serve.surfaces.surface import Surface
 class Answers(Surface[ClientRequest]):
     """The API of one dialect."""
 
-    def __init__(self, dialect: str, calls: dict[CallSession, None], over: Callable[[CallSession], None]) -> None:
-        self._offered = surface_dialect(dialect)
-        super().__init__(calls, over, AnswerSession, Gateway.answer)
-        self.name = self._offered.name
+    def __init__(self, dialect: str, calls: dict[CallSession, None], on_settled: Callable[[CallSession], None]) -> None:
+        self._surface_dialect = surface_dialect(dialect)
+        super().__init__(calls, on_settled, AnswerSession, Gateway.answer)
+        self.name = self._surface_dialect.name
         self.dialect = dialect
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
-        """The request in a body; raises `RequestError`."""
-        return self._offered.read_request(body, request.headers, request.path)
+        """Parse a request body. Raises `RequestError`."""
+        return self._surface_dialect.read_request(body, request.headers, request.path)
 
 
 class Playground(Answers):
-    """The same, for calls that are made on the page: a tag tells them from others."""
+    """The surface for calls from the page's playground, which get a tag."""
 
     tags: ClassVar[Mapping[str, str]] = {"via": "playground"}
 
 
 class AnswerSession(CallSession):
-    """The client of one call for an answer."""
+    """The client's side of one call for an answer."""
 
     def begin(self) -> None:
-        """Send the head of a streamed answer, if it was not sent yet."""
+        """Send the head of a streamed response, if it has not been sent."""
         exchange = self._exchange
         if not exchange.begun:
             self.call.status = 200
             exchange.begin(STREAM_LINES + call_lines(self.call))
 
     def end(self, data: bytes) -> None:
-        """Send the last bytes of the stream, and end the body."""
-        self._settle()  # first: what the client has seen the end of is accounted for
+        """Send the last bytes of the stream and end the body."""
+        self._settle()  # first: a call whose end the client has seen must be in the ledger
         self._exchange.end(data)
 
     def answer(self, body: bytes) -> None:
-        """Send a whole, unstreamed answer."""
+        """Send a complete, unstreamed response."""
         self.call.status = 200
         self._settle()
         self._exchange.respond(200, {"content-type": JSON} | call_headers(self.call), body)

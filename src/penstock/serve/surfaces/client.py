@@ -1,4 +1,8 @@
-"""CallSession: the client's side of one call, whatever it asked for: refused, cut off, gone, settled once."""
+"""CallSession: the client's side of one call.
+
+However a call ends (answered, refused, cancelled by the client, cut off by the gateway), it is settled exactly once,
+and before the client sees the end of the response.
+"""
 
 import asyncio
 import time
@@ -15,75 +19,78 @@ from penstock.serve.responses import call_headers, respond_failure
 from penstock.serve.telemetry.log import where
 
 BROKEN = Failure(code="internal_error", message="the gateway failed")
-_GONE = Failure(code="client_gone", message="the client has left", retryable=False)
+_GONE = Failure(code="client_gone", message="the client has disconnected", retryable=False)
 
 
 class Responder(Protocol):
-    """What brings the answer: a relay, or a passage."""
+    """What produces the answer of a call: a `Relay`, a `BodyRelay` or the local model."""
 
     def pause(self) -> None:
-        """The client is slow."""
+        """Stop reading from the provider: the client is slow (backpressure)."""
 
     def resume(self) -> None:
-        """The client has caught up."""
+        """Continue to read: the client has caught up."""
 
     def cancel(self, failure: Failure) -> None:
-        """Stop."""
+        """Cancel the attempt."""
 
     def leave(self, on_left: Callable[[], None]) -> bool:
-        """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
+        """The client has disconnected. Returns whether the response is still read to its end.
+
+        If so, `on_left` is called then.
+        """
 
 
 class CallSession:
-    """The client of one call. `over` is told when the call is settled."""
+    """The client's side of one call. Calls `on_settled` once."""
 
     attempts: Attempts | None = None
-    _carrier: Responder | None = None
+    _responder: Responder | None = None
     _settled = False
 
-    def __init__(self, exchange: Exchange, call: Call, over: "Callable[[CallSession], None]") -> None:
+    def __init__(self, exchange: Exchange, call: Call, on_settled: "Callable[[CallSession], None]") -> None:
         self._exchange = exchange
-        self._over = over
+        self._on_settled = on_settled
         self.call = call
         self.stream = call.stream
         self.address = exchange.peer
         self.write = exchange.write
-        """Sends bytes of a streamed answer."""
+        """Sends bytes of a streamed response."""
         self.chunk_writer = exchange.chunk_writer
         """What sends HTTP chunks of it as they are, for now."""
-        exchange.on_gone = self._gone
+        exchange.on_gone = self._on_gone
         exchange.on_pause = self._pause
         exchange.on_resume = self._resume
 
-    # What the pipeline calls.
+    # Called by the pipeline.
 
-    def attach(self, carrier: Responder) -> None:
-        """What will bring the answer."""
-        self._carrier = carrier
+    def attach(self, responder: Responder) -> None:
+        """Set what produces the answer, and pause it if the client is slow already."""
+        self._responder = responder
         if self._exchange.paused:
-            carrier.pause()
+            responder.pause()
 
     def refuse(self, failure: Failure) -> None:
-        """There is no answer: say why, with a real status if nothing was sent yet."""
+        """Send a failure: with its status if the head has not been sent, otherwise as the end of the stream."""
         self.call.code = failure.code
         self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
         if self._exchange.begun:
             self._settle()
-            self._exchange.end(self._last_words(failure))
+            self._exchange.end(self._stream_error(failure))
         else:
             self.call.status = failure.status
             self._settle()
             respond_failure(self._exchange, failure, self.call.id, call_headers(self.call), self.call.dialect)
 
-    def _last_words(self, failure: Failure) -> bytes:
-        """How a stream ends of which nothing but heartbeats was sent."""
+    def _stream_error(self, failure: Failure) -> bytes:
+        """The error event that ends a stream of which only heartbeats were sent."""
         facts = AnswerFacts(call_id=self.call.id, model=self.call.model, created=int(time.time()))
         return surface_dialect(self.call.dialect).writer(facts).fail(failure)
 
-    # What the server calls.
+    # Called by the server.
 
     def cut(self, failure: Failure) -> None:
-        """The gateway is going, or broken: tell the client, if it is there, and let go of the provider."""
+        """Cancel the call, because the gateway ends or has failed. A connected client gets the failure."""
         self._stop(failure)
         if self._exchange.over:
             self._settle()
@@ -91,7 +98,7 @@ class CallSession:
             self.refuse(failure)
 
     def stop(self, failure: Failure) -> None:
-        """Who runs the gateway wants no more of it. What was said stands; the client is told why nothing follows."""
+        """Stop the call for the operator. The client keeps the text so far and gets the failure as the end."""
         control = self.call.control
         if self.call.first_event_s is not None and control is not None and control.running is not None:
             control.running.stop(failure, "cancelled")
@@ -100,44 +107,44 @@ class CallSession:
             self.cut(failure)
 
     def fail(self, error: BaseException) -> None:
-        """An error of ours: it must not leave the client waiting."""
+        """End the call after an error of ours, so that the client does not wait, and report the error."""
         self.cut(BROKEN)
         report(error)
 
-    def _gone(self) -> None:
+    def _on_gone(self) -> None:
         self.call.ending = "cancelled"
         self.call.code = "client_gone"
         if not self.call.status:
             self.call.status = 499
         if self.attempts is not None:
             self.attempts.stop()
-        if self._carrier is None or not self._carrier.leave(self._settle):
+        if self._responder is None or not self._responder.leave(self._settle):
             self._stop(_GONE)
             self._settle()
 
     def _stop(self, failure: Failure) -> None:
         if self.attempts is not None:
             self.attempts.stop()
-        if self._carrier is not None:
-            self._carrier.cancel(failure)
+        if self._responder is not None:
+            self._responder.cancel(failure)
 
     def _pause(self) -> None:
-        if self._carrier is not None:
-            self._carrier.pause()
+        if self._responder is not None:
+            self._responder.pause()
 
     def _resume(self) -> None:
-        if self._carrier is not None:
-            self._carrier.resume()
+        if self._responder is not None:
+            self._responder.resume()
 
     def _settle(self) -> None:
         if not self._settled:
             self._settled = True
-            # Nobody calls anybody any more. Let go, so that the call is freed now and not by the garbage collector.
+            # Break the reference cycles, so that the call is freed now and not by the garbage collector.
             self._exchange.forget()
-            self._carrier = self.attempts = None
-            self._over(self)
+            self._responder = self.attempts = None
+            self._on_settled(self)
 
 
 def report(error: BaseException) -> None:
-    """Say that an error of ours has ended a call: of which kind it is and where, not in its words. Those may quote."""
+    """Log an error of ours that ended a call: its type and place, not its message, which may contain content."""
     asyncio.get_running_loop().call_exception_handler({"message": f"a call failed: {where(error)}"})

@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`: passed on to a provider that has them, as they are but for the model's name."""
+"""`POST /v1/embeddings`: passes requests and responses through; only the model's name is replaced."""
 
 from collections.abc import Callable
 
@@ -10,8 +10,8 @@ from penstock.serve.responses import JSON, call_headers
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.surface import Surface
 
-# What says how to read the body, and so goes with it.
-_KEPT = ("content-type", "content-encoding")
+# Response headers that describe the body, and are passed on with it.
+_PASSED_HEADERS = ("content-type", "content-encoding")
 
 
 class Embeddings(Surface[EmbeddingsRequest]):
@@ -19,21 +19,21 @@ class Embeddings(Surface[EmbeddingsRequest]):
 
     name = "embeddings"
 
-    def __init__(self, calls: dict[CallSession, None], over: Callable[[CallSession], None]) -> None:
-        super().__init__(calls, over, EmbeddingsSession, Gateway.embed)
+    def __init__(self, calls: dict[CallSession, None], on_settled: Callable[[CallSession], None]) -> None:
+        super().__init__(calls, on_settled, EmbeddingsSession, Gateway.embed)
 
     def read(self, body: bytes, request: HttpRequest) -> EmbeddingsRequest:  # noqa: ARG002
-        """The request in a body; raises `RequestError`."""
+        """Parse a request body. Raises `RequestError`."""
         return parse_embeddings(body)
 
 
 class EmbeddingsSession(CallSession):
-    """The client of one request for embeddings."""
+    """The client's side of one request for embeddings."""
 
     def pass_on(self, whole: WholeResponse) -> None:
-        """Send the provider's answer."""
+        """Send the provider's response."""
         self.call.status = 200
         self.call.ending = "completed"
-        kept = {name: value for name, value in whole.headers.items() if name in _KEPT}
+        passed = {name: value for name, value in whole.headers.items() if name in _PASSED_HEADERS}
         self._settle()
-        self._exchange.respond(200, {"content-type": JSON} | kept | call_headers(self.call), whole.body)
+        self._exchange.respond(200, {"content-type": JSON} | passed | call_headers(self.call), whole.body)

@@ -1,4 +1,4 @@
-"""Surface: an API that Penstock offers. Takes requests, reads them, and keeps the calls that are under way."""
+"""Surface: an API that Penstock offers to clients. Parses its requests, starts calls and registers them."""
 
 import asyncio
 import time
@@ -18,46 +18,45 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import BROKEN, CallSession, report
 
-# A body of this size may take longer to read than others should wait: it is read beside the loop.
+# Parsing a larger body would delay other streams noticeably, so a thread parses it.
 _LARGE_BODY = 262_144
 
-# Asks that losses in translation which change the meaning are failures.
+# Requests strict mode: a translation loss that changes the meaning is a failure.
 STRICT_HEADER = "x-penstock-strict"
 _NOT_STRICT = ("", "0", "false")
 
-Asked = TypeVar("Asked", ClientRequest, EmbeddingsRequest)
+ParsedRequest = TypeVar("ParsedRequest", ClientRequest, EmbeddingsRequest)
 
 
-class Surface(ABC, Generic[Asked]):
-    """One API. `calls` are those under way on all surfaces, the oldest first; `over` is told of each that is settled.
+class Surface(ABC, Generic[ParsedRequest]):
+    """One API. `calls` are the calls in progress on all surfaces, the oldest first. Calls `on_settled` for each.
 
-    `client` makes the client's side of a call; `answer` makes the attempts that will answer it, or returns None if it
-    was refused.
+    `client` constructs the client's side of a call. `answer` creates its attempts, or returns None if it is refused.
     """
 
     name: str
-    """What calls are known by that are made here."""
+    """The name of the surface in the ledger and in telemetry."""
     dialect = DEFAULT_DIALECT
-    """What clients speak here."""
+    """The dialect of clients."""
     tags: ClassVar[Mapping[str, str]] = {}
-    """What the gateway says itself of such calls."""
+    """Tags that the gateway adds to calls."""
 
     def __init__(
         self,
         calls: dict[CallSession, None],
-        over: Callable[[CallSession], None],
+        on_settled: Callable[[CallSession], None],
         client: type[CallSession],
-        answer: Callable[[Gateway, Call, Asked, Any], Attempts | None],
+        answer: Callable[[Gateway, Call, ParsedRequest, Any], Attempts | None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls = calls
-        self._over = over
+        self._on_settled = on_settled
         self._client = client
-        self._answer: Callable[[Gateway, Call, Asked, Any], Attempts | None] = answer
+        self._answer: Callable[[Gateway, Call, ParsedRequest, Any], Attempts | None] = answer
 
     @abstractmethod
-    def read(self, body: bytes, request: HttpRequest) -> Asked:
-        """The request in a body; raises `RequestError`."""
+    def read(self, body: bytes, request: HttpRequest) -> ParsedRequest:
+        """Parse a request body. Raises `RequestError`."""
 
     def handle(
         self,
@@ -65,21 +64,21 @@ class Surface(ABC, Generic[Asked]):
         gateway: Gateway,
         request_id: str,
         key: Key | None,
-        was_read: Callable[[], Asked] | None = None,
+        parsed: Callable[[], ParsedRequest] | None = None,
     ) -> None:
-        """Begin to answer a request of whoever has that key. `was_read` tells it where it was read before."""
+        """Start a call with that key. `parsed` returns the request, or raises, if a thread has parsed it already."""
         body = exchange.body
-        if len(body) > _LARGE_BODY and was_read is None:
-            self._read_beside(exchange, gateway, request_id, key)
+        if len(body) > _LARGE_BODY and parsed is None:
+            self._parse_in_thread(exchange, gateway, request_id, key)
             return
         started, read_s = self._loop.time(), time.perf_counter()
         try:
-            request = self.read(body, exchange.request) if was_read is None else was_read()
+            request = self.read(body, exchange.request) if parsed is None else parsed()
             gateway.check_model(request.model)
         except RequestError as refused:
             respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - the client must get a response
             respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
             report(error)
             return
@@ -96,7 +95,7 @@ class Surface(ABC, Generic[Asked]):
             tags=self.tags,
             strict=_is_strict(exchange.request.headers.get(STRICT_HEADER)),
         )
-        client = self._client(exchange, call, self._over)
+        client = self._client(exchange, call, self._on_settled)
         self._calls[client] = None
         try:
             if gateway.config.telemetry.otlp:
@@ -104,19 +103,19 @@ class Surface(ABC, Generic[Asked]):
             client.attempts = attempts = self._answer(gateway, call, request, client)
             if attempts is not None:
                 attempts.begin()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - the client must get a response
             client.fail(error)
 
-    def _read_beside(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
-        def go_on(reading: asyncio.Future[Asked]) -> None:
+    def _parse_in_thread(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
+        def on_parsed(parsing: asyncio.Future[ParsedRequest]) -> None:
             if exchange.over:
-                reading.exception()  # the client has left meanwhile: it is told to nobody
+                parsing.exception()  # retrieved, so that asyncio does not log it: the client has disconnected
             else:
-                self.handle(exchange, gateway, request_id, key, reading.result)
+                self.handle(exchange, gateway, request_id, key, parsing.result)
 
-        self._loop.run_in_executor(None, self.read, exchange.body, exchange.request).add_done_callback(go_on)
+        self._loop.run_in_executor(None, self.read, exchange.body, exchange.request).add_done_callback(on_parsed)
 
 
 def _is_strict(value: str | None) -> bool:
-    """Whether a request asks for strict mode. Any value but those that say no is a yes: a typo must not pass."""
+    """Whether a request asks for strict mode. Any value except `0` and `false` does: a typo must not disable it."""
     return value is not None and value.strip().lower() not in _NOT_STRICT
