@@ -29,7 +29,7 @@ from penstock.gateway.limits.demand import of_embeddings, of_request
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
-from penstock.http.client import Receiver
+from penstock.http.client import Receiver, turn_size
 from tests.streams import begins, sse
 
 TURN = 3_072  # as in `http/client.py`
@@ -274,7 +274,11 @@ async def cost_of_event(data: bytes, how: str = "streamed") -> Cost:
         data = packer.compress(_BEGINNING + data) + packer.flush()
     elif how != "alone":
         relay.on_data(_BEGINNING)
-    reads = [data[at : at + TURN] for at in range(0, len(data), TURN)]
+    reads = []
+    while data:
+        size = turn_size(data, recorded=how == "recorded")
+        reads.append(data[:size])
+        data = data[size:]
     steps: list[Callable[[], None]] = [*(partial(relay.on_data, read) for read in reads), relay.on_end]
     longest = 0.0
     for step in steps:
@@ -326,7 +330,7 @@ async def cost_of(pattern: Pattern) -> Cost:
 
 
 _WAYS = {
-    "event": ("streamed", "streamed", "streamed", "unstreamed", "alone", "alone", "kept", "packed"),
+    "event": ("streamed", "streamed", "streamed", "unstreamed", "alone", "alone", "kept", "packed", "recorded"),
     "request": ("streamed", "embeddings"),
     "error": ("streamed",),
 }

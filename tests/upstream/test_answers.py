@@ -220,6 +220,40 @@ def test_however_much_comes_at_once_it_arrives_in_order_and_a_part_at_a_time(chu
     asyncio.run(run())
 
 
+USUAL = (
+    b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"sluice-1",'
+    b'"system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":" a"},"finish_reason":null}]}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("read", "first"),
+    [
+        (USUAL * 78, 78 * len(USUAL)),
+        (b"[]{}\n" * 3_200, 3_072),
+        (b"data:\r\r" * 2_200, 3_072),
+        (b"1e308," * 2_600, 3_072),
+    ],
+    ids=["usual", "lines", "empty", "numbers"],
+)
+def test_a_recorded_read_stays_whole_unless_it_holds_more_than_usual_events(read: bytes, first: int) -> None:
+    async def run() -> None:
+        line = await Line.open()
+        heard = Heard()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard, recorded=True)
+        line.connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(read))
+        line.connection.data_received(read)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        *told, ended = heard.told[1:]
+        assert "".join(told) == read.decode() + "."
+        assert ended == "end"
+        assert len(told[0].rstrip(".")) == first
+        await line.close()
+
+    asyncio.run(run())
+
+
 def test_what_has_come_is_dealt_with_although_the_connection_is_gone() -> None:
     async def run() -> None:
         line = await Line.open()

@@ -27,8 +27,11 @@ from penstock.http.limits import UpstreamLimits
 _STALE_S = 0.5
 # What is dealt with at a time. The worst that these bytes can be, a thousand tiny events, takes some 15 ms to read.
 _TURN = 3_072
-# The same for an answer that is recorded: reads of usual sizes stay whole, as captures are to show them.
-_RECORDED_TURN = 16_384
+LONGEST_TURN = 16_384
+"""The same for an answer that is recorded: reads of usual sizes stay whole, as captures are to show them."""
+# Unless they hold more values and lines than this, by the bytes that begin or end one: about ninety usual events.
+_MOST_RECORDED = 1_200
+_NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b"{[,\r\n")
 # How many hexadecimal digits the size of a chunk has; nearly all have three.
 _LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
 LONGEST_READ = 262_144
@@ -68,6 +71,13 @@ class Receiver(Protocol):
         """The answer broke off."""
 
 
+def turn_size(data: bytes, *, recorded: bool) -> int:
+    """How many of these bytes are dealt with at a time at most: the next ones of an answer that is recorded or not."""
+    if recorded and len(data[:LONGEST_TURN].translate(None, _NOT_STRUCTURAL)) <= _MOST_RECORDED:
+        return LONGEST_TURN
+    return _TURN
+
+
 class UpstreamConnection(asyncio.Protocol):
     """One connection to an upstream."""
 
@@ -90,7 +100,7 @@ class UpstreamConnection(asyncio.Protocol):
     _complete = _keep_alive = False
     _bare_bytes = 0  # of the answer, since the last piece of its body
     _rest = b""  # what has come, and is dealt with in its turn
-    _turn_size = _TURN
+    _recorded = False
     _turn: asyncio.Handle | None = None
     _paused = False
     _lost: tuple[Exception | None] | None = (
@@ -135,7 +145,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
         """Send a request; its answer goes to the receiver. `recorded`: reads are to stay as they came if they can."""
-        self._turn_size = _RECORDED_TURN if recorded else _TURN
+        self._recorded = recorded
         assert self._transport is not None
         assert self._receiver is None
         self._receiver = receiver
@@ -187,7 +197,7 @@ class UpstreamConnection(asyncio.Protocol):
             if data.startswith(line) and data.endswith(b"\r\n") and on_chunk(data[start:-2], data):
                 return
             self.on_chunk = None
-        if self._rest or len(data) > self._turn_size:
+        if self._rest or len(data) > _TURN:
             data = self._part(data)
             if not data:
                 return
@@ -224,7 +234,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._rest += data
         if self._paused or self._turn is not None:
             return b""
-        part, self._rest = self._rest[: self._turn_size], self._rest[self._turn_size :]
+        size = turn_size(self._rest, recorded=self._recorded)
+        part, self._rest = self._rest[:size], self._rest[size:]
         self._read_on()
         return part
 

@@ -20,15 +20,13 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surfa
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.errors import CaptureError
-from penstock.http.client import Receiver, UpstreamError
+from penstock.http.client import LONGEST_TURN, Receiver, UpstreamError, turn_size
 from penstock.replay.faults import Piece
 from penstock.replay.library import Library, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
 
 # No capture answers a request.
 NO_CAPTURE: ErrorCode = "capture_not_found"
-# So many bytes are played in one turn of the loop, as many as are read from a real upstream.
-_TURN = 16_384
 # A reset overtakes what the peer has not read yet; so much time it has for that.
 _BEFORE_RESET_S = 0.03
 _TOO_EARLY = "before the answer was complete"
@@ -107,7 +105,8 @@ class Player:
         piece = self._playback.pieces[self._next]
         if not self._sent:
             self._due += piece.after_s
-        data = piece.data[self._sent : self._sent + _TURN]
+        data = piece.data[self._sent : self._sent + LONGEST_TURN]
+        data = data[: turn_size(data, recorded=True)]
         self._sent += len(data)
         if self._sent >= len(piece.data):
             self._next += 1
