@@ -60,6 +60,12 @@ HARD: dict[str, Pattern] = {
         ("event", "a stream", b"{}\n", "packed"),
         ("event", "a stream", b"[]{}\n", "streamed"),
         ("event", "an array", b'"",', "alone"),
+        ("event", "an event that is cut", b"}", "streamed"),
+        ("event", "an event that is cut", b"}{", "streamed"),
+        ("event", "an event that is cut", b"[" * 20 + b"]" * 20, "streamed"),
+        ("event", "an event that is cut", b'"a":0', "streamed"),
+        ("event", "text", b"\\ud83d", "streamed"),
+        ("event", "an event", b"\xff", "streamed"),
         ("request", "metadata", b'"\x00":"y",', "streamed"),
         ("request", "a field", b"1e308,", "streamed"),
         ("request", "a field", b"[],", "streamed"),
@@ -154,6 +160,15 @@ def test_a_large_request_of_an_honest_client_is_read() -> None:
     assert cost_of_request(body).outcome == "read"
     tokens = json.dumps({"model": "m", "input": [[n * 37 % 50_000 for n in range(2_000)]] * 100}).encode()
     assert cost_of_request(tokens, "embeddings").outcome == "read"
+
+
+def test_a_large_event_may_hold_some_halves_of_characters_but_not_too_many() -> None:
+    text = "\\ud83d\\ude00" * 9_000 + "\\ud83d" + "a" * 500_000
+    wire = sse(begins(), says("HERE"), finishes(), DONE).replace(b"HERE", text.encode())
+    assert completion(wire).text == "\N{GRINNING FACE}" * 9_000 + "\N{REPLACEMENT CHARACTER}" + "a" * 500_000
+    fault = completion(wire.replace(b"a" * 500_000, b"\\ud83d" * 80_000)).fault
+    assert fault is not None
+    assert fault.code == "event-too-complex"
 
 
 def test_the_fault_is_named_and_does_not_depend_on_how_the_bytes_are_split() -> None:

@@ -12,7 +12,8 @@ JSON has one outside of a string; so there is one rule for both, which does not 
 
 import re
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate
+from operator import add
 
 from msgspec import Struct
 
@@ -26,7 +27,13 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 # Brackets as levels that they go up or down.
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 _BLOCK = 4_096
-_ROUNDS = 4
+_OPENS = (b"{", b"[")
+_CLOSES = (b"}", b"]")
+# Eight brackets as the bits of a byte, of which 1 opens: the levels that they go up, and at their lowest.
+_AS_BITS = bytes.maketrans(b"{[}]", b"1100")
+_PATHS = [list(accumulate(1 if byte >> bit & 1 else -1 for bit in range(7, -1, -1))) for byte in range(256)]
+_LEVELS = [path[-1] for path in _PATHS]
+_LOWEST = [min(path) for path in _PATHS]
 # Bytes that are cut at their quotes at a time.
 _CUT_AT_ONCE = 65_536
 _AS_ROUND = bytes.maketrans(b"{[}]", b"(())")
@@ -40,6 +47,7 @@ class JsonScan(Struct, eq=False, gc=False):
     in_string: bool = False
     started: bool = False
     _escaped: bool = False
+    _unbalanced: bool = False  # a bracket was closed that was not open: nothing is closed after that
 
     @property
     def whole(self) -> bool:
@@ -81,8 +89,10 @@ class JsonScan(Struct, eq=False, gc=False):
                 self.depth += 1
             else:
                 self.depth -= 1
-                if self.depth == 0:
-                    self.closed += 1
+                if self.depth < 0:
+                    self._unbalanced = True
+                elif self.depth == 0:
+                    self.closed += not self._unbalanced
                     return position
         return end
 
@@ -111,27 +121,31 @@ class JsonScan(Struct, eq=False, gc=False):
             data = data.replace(b"\\\\", b"")
             self._escaped = data.endswith(b"\\")
             data = data.replace(b'\\"', b"")
-        parts = data.split(b'"')
-        brackets = b"".join(parts[self.in_string :: 2]).translate(None, _NO_BRACKETS)
-        self.in_string ^= len(parts) % 2 == 0
-        for start in range(0, len(brackets), _BLOCK):
-            self._pass_brackets(brackets[start : start + _BLOCK])
+        for start in range(0, len(data), _BLOCK):
+            parts = data[start : start + _BLOCK].split(b'"')
+            brackets = b"".join(parts[self.in_string :: 2]).translate(None, _NO_BRACKETS)
+            self.in_string ^= len(parts) % 2 == 0
+            if brackets:
+                self._pass_brackets(brackets)
 
     def _pass_brackets(self, brackets: bytes) -> None:
         """Count levels, and how often the outermost one is closed, as far as anybody asks: twice is too often."""
-        rest = brackets.translate(_AS_ROUND)
-        levels = rest.count(b"(") - rest.count(b")")
-        for _ in range(_ROUNDS):  # a pair in the midst of others closes nothing that was open
-            rest = rest.replace(b"()", b"")
-        if self.closed > 1 or self.depth > rest.count(b")"):
-            self.depth += levels
-            return
-        depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self.depth))
-        if min(depths) >= 0:  # then only a closing bracket leads to 0
-            self.closed += depths[1:].count(0)
-        else:
-            self.closed += sum(before > depth == 0 for before, depth in pairwise(depths))
-        self.depth = depths[-1]
+        if self.closed < 2 and not self._unbalanced and self._lowest(brackets) <= 0:
+            depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self.depth))[1:]
+            if -1 in depths:
+                self._unbalanced = True
+                depths = depths[: depths.index(-1)]
+            self.closed += depths.count(0)
+        self.depth += sum(map(brackets.count, _OPENS)) - sum(map(brackets.count, _CLOSES))
+
+    def _lowest(self, brackets: bytes) -> int:
+        """The least depth behind any of these brackets, of which eight are looked up at a time."""
+        bits = brackets.translate(_AS_BITS)
+        bits += b"1" * (-len(bits) % 8)
+        eights = int(bits, 2).to_bytes(len(bits) // 8, "big")
+        before = accumulate(map(_LEVELS.__getitem__, eights), initial=self.depth)
+        lowest: int = min(map(add, before, map(_LOWEST.__getitem__, eights)))
+        return lowest
 
 
 def unescaped(data: bytes) -> bytes:

@@ -20,8 +20,9 @@ reader departs from it, by these rules:
 import re
 
 from penstock.core.events import Fault, Repair
+from penstock.core.wire.complexity import SMALL
 from penstock.core.wire.frame import Frame, Framed
-from penstock.core.wire.payload import TooComplexError, decode, is_json
+from penstock.core.wire.payload import decode, is_json
 from penstock.core.wire.scan import JsonScan
 
 _BLANK_LINES = frozenset((b"\n", b"\r\n", b"\r"))
@@ -301,10 +302,8 @@ class SseReader:
         return self._scan.whole
 
     def _is_readable(self) -> bool:
-        try:
-            return decode(self._joined()) is not None
-        except TooComplexError:
-            return True  # and refused when it is read
+        data = self._joined()
+        return is_json(data) if len(data) > SMALL else decode(data) is not None
 
     def _is_fragment(self, line: bytes) -> bool:
         """Whether an unterminated line is the beginning of a field's name, and so of an event that never came."""

@@ -39,6 +39,8 @@ MISPLACED_WORDS = frozenset(("delta", "content", "text"))
 # Far above what any provider offers, and about what one of them uses; they bound what a stream may hold in memory.
 MAX_CHOICES = 1000
 MAX_EXTRAS = 16
+# Characters of a sentinel or a heartbeat; a longer text is not compared with them, for it may be a megabyte.
+_LONGEST_WORD = 80
 
 
 class OpenAIChatReader:
@@ -174,14 +176,15 @@ class OpenAIChatReader:
     def read_undecodable(self, data: bytes, event: str) -> None:
         """Take in the data of a frame that is not JSON."""
         text = data.decode(errors="replace").strip()
-        if text.upper() in (self.sentinel, "DONE"):
+        word = text if len(text) <= _LONGEST_WORD else ""
+        if word.upper() in (self.sentinel, "DONE"):
             padded = data.strip(b"\r\n").removeprefix(b" ") != self.sentinel.encode()
             self._read_done(misspelled=padded)
         elif event == "error":
             self._fail("provider-error", text[:500] or "an error event without data")
         elif not text:
             self._sink.repair("empty-event")
-        elif is_heartbeat(event) or is_heartbeat(text.strip("[]")):
+        elif is_heartbeat(event) or is_heartbeat(word.strip("[]")):
             self._sink.repair("keepalive-event", event or text[:80])
         elif self.done:
             self._sink.repair("data-after-done", text[:80])  # rubbish, when all has been said
