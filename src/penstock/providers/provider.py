@@ -32,14 +32,14 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """How long an attempt may take, in seconds."""
 
     # Most connections take a tenth of a second; the next target should not wait for one that will not come.
-    connect_s: Annotated[Seconds, Meta(description="To connect, TLS included.")] = 3.0
+    connect_s: Annotated[Seconds, Meta(description="Seconds to connect, including TLS.")] = 3.0
     # Reasoning models think before they speak. Comments and empty events do not count.
-    first_event_s: Annotated[Seconds, Meta(description="From the request to the first event of the answer.")] = 60.0
-    answer_s: Annotated[
-        Seconds, Meta(description="The same where the answer is not streamed: nothing may come until all of it does.")
-    ] = 600.0
-    gap_s: Annotated[Seconds, Meta(description="Between two events. Comments do not count.")] = 60.0
-    total_s: Annotated[Seconds, Meta(description="From the request to the end of the answer.")] = 900.0
+    first_event_s: Annotated[
+        Seconds, Meta(description="Seconds from the request to the first event of the answer.")
+    ] = 60.0
+    answer_s: Annotated[Seconds, Meta(description="The same for an answer that is not streamed.")] = 600.0
+    gap_s: Annotated[Seconds, Meta(description="Seconds between two events. Comments do not count.")] = 60.0
+    total_s: Annotated[Seconds, Meta(description="Seconds from the request to the end of the answer.")] = 900.0
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -52,65 +52,53 @@ class Provider(Struct, frozen=True, kw_only=True):
     name: str
     implied: bool = False
     base_url: Annotated[
-        str, Meta(description="Where its API is, up to but without /chat/completions. Required for a new provider.")
+        str, Meta(description="The address of its API, without /chat/completions. Required for a new provider.")
     ]
-    dialect: Annotated[str, Meta(description="The wire format that it speaks.")] = "openai_chat"
-    api_key: Annotated[
-        Secret | None, Meta(description="Its key, best as ${NAME}. Without it, the variable in `env` is used.")
-    ] = None
+    dialect: Annotated[str, Meta(description="The API that it speaks.")] = "openai_chat"
+    api_key: Annotated[Secret | None, Meta(description="Its key, best as ${NAME}. Default: the variable in `env`.")] = (
+        None
+    )
     env: Annotated[str, Meta(description="The environment variable that usually holds its key.")] = ""
     url_env: Annotated[
         str,
         Meta(description="The environment variable that usually holds its address: a host, host:port or URL."),
     ] = ""
-    key_header: Annotated[
-        str, Meta(description="The header that carries the key; `authorization` carries it as `Bearer KEY`.")
-    ] = KEY_HEADER
-    headers: Annotated[Mapping[str, Secret], Meta(description="Further headers to send.")] = MappingProxyType({})
+    key_header: Annotated[str, Meta(description="The header for the key; `authorization` sends `Bearer KEY`.")] = (
+        KEY_HEADER
+    )
+    headers: Annotated[Mapping[str, Secret], Meta(description="Additional request headers.")] = MappingProxyType({})
     path: Annotated[
-        str, Meta(description="What follows base_url. May hold {model}, and a query such as ?api-version=….")
+        str, Meta(description="The path after base_url. It can contain {model} and a query such as ?api-version=….")
     ] = "/chat/completions"
-    embeddings: Annotated[
-        str, Meta(description="What follows base_url for embeddings, as in path; empty where it has none.")
-    ] = ""
+    embeddings: Annotated[str, Meta(description="The path for embeddings; empty if it offers none.")] = ""
     include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
-    models: Annotated[tuple[str, ...], Meta(description="Names of its models, to be listed in /v1/models.")] = ()
+    models: Annotated[tuple[str, ...], Meta(description="Models to list in /v1/models.")] = ()
     model: Annotated[
-        str, Meta(description="A model that runs on this machine, instead of base_url: smollm2, or a GGUF file's path.")
+        str, Meta(description="A local model, instead of base_url: smollm2, or the path of a GGUF file.")
     ] = ""
     # Of memory, so that four long conversations fit: a token of the built-in model takes 23 KB.
-    context: Annotated[int, Meta(ge=256, le=1_000_000, description="Tokens that a model here has room for.")] = 8_192
-    slots: Annotated[int, Meta(ge=1, le=64, description="Calls that a model here answers at a time.")] = 4
-    queue: Annotated[int, Meta(ge=0, le=10_000, description="Calls that may wait for one of its slots.")] = 32
-    prices_as: Annotated[
-        str, Meta(description="Whose prices count for its models, such as openai, where its address does not tell.")
-    ] = ""
-    timeouts: Annotated[Timeouts, Meta(description="What differs from [timeouts] for this provider.")] = Timeouts()
+    context: Annotated[int, Meta(ge=256, le=1_000_000, description="The context of a local model, in tokens.")] = 8_192
+    slots: Annotated[int, Meta(ge=1, le=64, description="Calls that a local model answers at the same time.")] = 4
+    queue: Annotated[int, Meta(ge=0, le=10_000, description="Calls that can wait for a slot of a local model.")] = 32
+    prices_as: Annotated[str, Meta(description="The provider whose built-in prices apply, such as openai.")] = ""
+    timeouts: Annotated[Timeouts, Meta(description="Overrides of [timeouts] for this provider.")] = Timeouts()
     abort: Annotated[
         Literal["cancel", "drain"],
-        Meta(
-            description="When a client leaves: stop the answer, and estimate it; or read on for the provider's figure."
-        ),
+        Meta(description="When a client disconnects: cancel the answer, or drain it for the provider's token counts."),
     ] = "cancel"
-    drain_s: Annotated[Seconds, Meta(description="How long to read on at most, if abort is drain.")] = 60.0
-    insecure: Annotated[
-        bool, Meta(description="Send the key over http:// beyond this machine: only inside a network you trust.")
-    ] = False
+    drain_s: Annotated[Seconds, Meta(description="With abort = drain: the maximum seconds to read on.")] = 60.0
+    insecure: Annotated[bool, Meta(description="true allows sending the key over http:// to another machine.")] = False
     replay: Annotated[
-        str, Meta(description="A capture, or a directory of captures, that answers instead; nobody is called.")
+        str, Meta(description="A capture, or a directory of captures, to answer from. The provider is never called.")
     ] = ""
     replay_speed: Annotated[
-        str, Meta(description="How fast captures are played: recorded, a factor such as 10x, or max.")
+        str, Meta(description="The speed of the replay: recorded, a factor such as 10x, or max.")
     ] = "recorded"
-    replay_as: Annotated[
-        str, Meta(description="The manner in which captures are written again: another provider's, such as groq.")
-    ] = ""
+    replay_as: Annotated[str, Meta(description="The provider style in which captures are replayed, such as groq.")] = ""
     replay_faults: Annotated[
-        tuple[str, ...], Meta(description="Faults on demand that break what is played, such as cut-after=5.")
+        tuple[str, ...], Meta(description="Faults to inject into the replay, such as cut-after=5.")
     ] = ()
-    enabled: Annotated[bool, Meta(description="false leaves out a provider that the environment would bring in.")] = (
-        True
-    )
+    enabled: Annotated[bool, Meta(description="false disables a provider that the environment makes available.")] = True
 
     @property
     def embedded(self) -> bool:

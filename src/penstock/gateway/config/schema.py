@@ -29,7 +29,7 @@ class TargetTable(Struct, frozen=True, kw_only=True):
 
     target: Annotated[str, Meta(description="provider/model")]
     weight: Annotated[
-        Annotated[float, Meta(gt=0)] | None, Meta(description="Its share of the calls, beside the others' weights.")
+        Annotated[float, Meta(gt=0)] | None, Meta(description="Its share of the calls, relative to the other weights.")
     ] = None
 
 
@@ -40,47 +40,41 @@ class RouteTable(Struct, frozen=True, kw_only=True):
         tuple[str | TargetTable, ...],
         Meta(
             min_length=1,
-            description="provider/model: tried in this order, or by weight. A * is filled in by the name's.",
+            description="provider/model, tried in this order or by weight. A * is the text that the name's * matched.",
         ),
     ]
-    timeouts: Annotated[Timeouts, Meta(description="What differs from the providers' for this route.")] = Timeouts()
-    set: Annotated[
-        Mapping[str, Any], Meta(description="Fields of the request that the route overrides, such as temperature.")
-    ] = {}
-    max_event: Annotated[
-        Annotated[int, Meta(ge=1024)] | None, Meta(description="Bytes of one event, if not limits.max_event.")
-    ] = None
+    timeouts: Annotated[Timeouts, Meta(description="Overrides of the providers' time-outs.")] = Timeouts()
+    set: Annotated[Mapping[str, Any], Meta(description="Request fields that the route sets, such as temperature.")] = {}
+    max_event: Annotated[Annotated[int, Meta(ge=1024)] | None, Meta(description="Overrides limits.max_event.")] = None
     strict: Annotated[
         bool,
-        Meta(description="Whether translations that change the meaning fail; see docs/reference/losses.md."),
+        Meta(description="true makes its calls strict: a translation that would change the meaning fails."),
     ] = False
-    record: Annotated[
-        str | None, Meta(description='Where its captures go, if not to server.record; "" for nowhere.')
-    ] = None
+    record: Annotated[str | None, Meta(description='Overrides server.record; "" records nothing.')] = None
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True):
     """The sections of penstock.toml."""
 
-    server: Annotated[Server, Meta(description="How Penstock serves its clients.")] = Server()
+    server: Annotated[Server, Meta(description="The API for clients.")] = Server()
     providers: Annotated[
         Mapping[str, Provider],
-        Meta(description="Who answers. A built-in's name changes only the keys given; a new name adds a provider."),
+        Meta(description="Providers. A built-in name changes only the given keys; a new name adds a provider."),
     ] = {}
     routes: Annotated[
         Mapping[str, RouteTable],
-        Meta(description="Public model names, or patterns such as gpt-*, and who answers them."),
+        Meta(description="Model names, or patterns such as gpt-*, and their targets."),
     ] = {}
-    timeouts: Annotated[Timeouts, Meta(description="How long an attempt may take.")] = Timeouts()
-    limits: Annotated[Limits, Meta(description="What one client or one stream may cost.")] = Limits()
-    retries: Annotated[Retries, Meta(description="When the next target is tried.")] = Retries()
-    captures: Annotated[Captures, Meta(description="How much is kept of what is recorded.")] = Captures()
-    ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is kept.")] = LedgerSettings()
-    admin: Annotated[AdminSettings, Meta(description="Where keys are managed, over HTTP.")] = AdminSettings()
-    telemetry: Annotated[TelemetrySettings, Meta(description="Who is told of traces.")] = TelemetrySettings()
+    timeouts: Annotated[Timeouts, Meta(description="Time-outs of an attempt.")] = Timeouts()
+    limits: Annotated[Limits, Meta(description="Limits on what one client or one stream can use.")] = Limits()
+    retries: Annotated[Retries, Meta(description="Retries and cool-downs.")] = Retries()
+    captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
+    ledger: Annotated[LedgerSettings, Meta(description="Where the ledger is stored.")] = LedgerSettings()
+    admin: Annotated[AdminSettings, Meta(description="The admin API.")] = AdminSettings()
+    telemetry: Annotated[TelemetrySettings, Meta(description="Export over OpenTelemetry.")] = TelemetrySettings()
     prices: Annotated[
         Mapping[str, ModelPriceSettings],
-        Meta(description="What models cost, by provider/model or a pattern such as acme/*, over what is built in."),
+        Meta(description="Prices by provider/model or a pattern such as acme/*. They override the built-in prices."),
     ] = {}
 
 

@@ -42,36 +42,34 @@ Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 class Server(Struct, frozen=True, kw_only=True):
     """How Penstock serves its clients."""
 
-    listen: Annotated[str, Meta(description="Where to listen: host:port, or [IPv6]:port.")] = "127.0.0.1:8080"
+    listen: Annotated[str, Meta(description="The address to listen on: host:port, or [IPv6]:port.")] = "127.0.0.1:8080"
     keys: Annotated[
         tuple[Secret, ...],
-        Meta(description="Keys that clients may use. Needed beyond this machine; with none, no key is asked for."),
+        Meta(description="Keys that clients can use. Required to listen on other addresses than loopback."),
     ] = ()
     hosts: Annotated[
         tuple[str, ...],
         Meta(
-            description="Host names under which clients may call it without a key, besides localhost and IP addresses."
+            description="Host names that clients can use while no key is required, besides localhost and IP addresses."
         ),
     ] = ()
-    only_routes: Annotated[
-        bool, Meta(description="Whether clients may call routes only, and not any provider/model.")
-    ] = False
-    replay_only: Annotated[
-        bool, Meta(description="Whether only providers that replay captures are there, so that no call is ever live.")
-    ] = False
+    only_routes: Annotated[bool, Meta(description="true allows routes only, and not provider/model.")] = False
+    replay_only: Annotated[bool, Meta(description="true disables every provider that does not replay captures.")] = (
+        False
+    )
     strict: Annotated[
-        bool, Meta(description="Whether every route is strict, and every provider/model that is called by its name.")
+        bool, Meta(description="true makes every call strict: a translation that would change the meaning fails.")
     ] = False
     # Proxies and load balancers give up on a silent connection after 30 to 60 seconds; some clients after 15.
-    heartbeat_s: Annotated[Seconds, Meta(description="A waiting client gets a comment this often.")] = 10.0
-    drain_s: Annotated[Seconds, Meta(description="How long running streams may go on after SIGTERM.")] = 30.0
-    workers: Annotated[int, Meta(ge=1, le=256, description="Processes that share the port.")] = 1
+    heartbeat_s: Annotated[Seconds, Meta(description="Seconds between heartbeats to a waiting client.")] = 10.0
+    drain_s: Annotated[Seconds, Meta(description="Seconds that running calls can continue after SIGTERM.")] = 30.0
+    workers: Annotated[int, Meta(ge=1, le=256, description="The number of processes that share the port.")] = 1
     log: Annotated[
         Literal["auto", "json", "pretty", "off"],
-        Meta(description="One line per call on standard error: pretty on a terminal, else JSON, if auto."),
+        Meta(description="One line per call on standard error. auto is pretty on a terminal, otherwise json."),
     ] = "auto"
     record: Annotated[
-        str, Meta(description="A directory for captures of what providers send. Without one, nothing is recorded.")
+        str, Meta(description="A directory for captures of providers' responses. Without it, nothing is recorded.")
     ] = ""
 
     @property
@@ -84,84 +82,84 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What one client, or one stream, may cost: bytes and seconds."""
 
     # Room for a few images in base64; the providers' own limits are of the same order.
-    max_body: Annotated[int, Meta(ge=1024, description="Bytes of a request's body.")] = 20_000_000
+    max_body: Annotated[int, Meta(ge=1024, description="Bytes of a request body.")] = 20_000_000
     # OpenAI asks its callers to keep all request headers under 64 KiB.
     max_head: Annotated[int, Meta(ge=1024, description="Bytes of a request's line and headers.")] = 65_536
     # Above any chunk ever recorded (12 KB), and far below what hurts.
     max_event: Annotated[int, Meta(ge=1024, description="Bytes of one event in a provider's stream.")] = 1_000_000
-    head_timeout_s: Annotated[Seconds, Meta(description="For a client to send a request's head.")] = 10.0
-    body_timeout_s: Annotated[Seconds, Meta(description="For a client to send a request's body.")] = 30.0
+    head_timeout_s: Annotated[
+        Seconds, Meta(description="Seconds for a client to send the request line and headers.")
+    ] = 10.0
+    body_timeout_s: Annotated[Seconds, Meta(description="Seconds for a client to send the body.")] = 30.0
     # Longer than the 60 seconds after which load balancers close idle connections: they should be the ones to close.
-    keep_alive_s: Annotated[Seconds, Meta(description="How long an idle connection is kept.")] = 75.0
-    stalled_client_s: Annotated[Seconds, Meta(description="After which a client that takes nothing is cut off.")] = 60.0
-    max_connections: Annotated[int, Meta(ge=1, description="Clients connected to one process at a time.")] = 20_000
+    keep_alive_s: Annotated[Seconds, Meta(description="Seconds that an idle connection stays open.")] = 75.0
+    stalled_client_s: Annotated[
+        Seconds, Meta(description="Seconds after which a client that reads nothing is disconnected.")
+    ] = 60.0
+    max_connections: Annotated[int, Meta(ge=1, description="Client connections of one process.")] = 20_000
 
 
 class Retries(Struct, frozen=True, kw_only=True):
     """When the next target is tried, and when a failing one is left alone."""
 
     max_attempts: Annotated[
-        int, Meta(ge=1, le=10, description="Targets that one call may try, the first included.")
+        int, Meta(ge=1, le=10, description="Targets that one call can try, including the first.")
     ] = 3
     # When everything fails, more attempts only add to the load that made it fail.
-    budget: Annotated[
-        float, Meta(ge=0, le=1, description="Further attempts, as a share of all calls: 0.15 is 15 in 100.")
-    ] = 0.15
-    cooldown_s: Annotated[Seconds, Meta(description="How long a failing target is left alone at first.")] = 15.0
-    max_cooldown_s: Annotated[Seconds, Meta(description="How long at most, however often it fails.")] = 300.0
+    budget: Annotated[float, Meta(ge=0, le=1, description="Retries as a share of all calls: 0.15 is 15 %.")] = 0.15
+    cooldown_s: Annotated[Seconds, Meta(description="Seconds of the first cool-down of a failing target.")] = 15.0
+    max_cooldown_s: Annotated[Seconds, Meta(description="Seconds of the longest cool-down.")] = 300.0
 
 
 class Captures(Struct, frozen=True, kw_only=True):
     """How much is kept of what is recorded."""
 
     # A long answer has a few hundred KB; this has room for an unstreamed picture.
-    max_capture: Annotated[int, Meta(ge=1024, description="Bytes of one answer; what exceeds them is cut off.")] = (
+    max_capture: Annotated[int, Meta(ge=1024, description="Bytes of one answer; the rest is not recorded.")] = (
         10_000_000
     )
-    max_total: Annotated[int, Meta(ge=1024, description="Bytes in one directory; the oldest captures go first.")] = (
+    max_total: Annotated[int, Meta(ge=1024, description="Bytes in one directory; the oldest captures are deleted.")] = (
         1_000_000_000
     )
-    max_age_days: Annotated[float, Meta(gt=0, le=36_500, description="After which a capture is removed.")] = 30.0
+    max_age_days: Annotated[float, Meta(gt=0, le=36_500, description="Days after which a capture is deleted.")] = 30.0
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True):
     """Where the ledger is kept, and what several processes share."""
 
-    enabled: Annotated[bool, Meta(description="false keeps no ledger: no entries, no stored keys, no budgets.")] = True
-    folder: Annotated[
-        str, Meta(description="Where the ledger lies. Without it: penstock, in the folder for state of the user.")
-    ] = ""
+    enabled: Annotated[bool, Meta(description="false turns the ledger off: no entries, stored keys or budgets.")] = True
+    folder: Annotated[str, Meta(description="Its directory. Default: penstock in the user's state directory.")] = ""
     postgres: Annotated[
-        Secret | None, Meta(description="The URL of a PostgreSQL database that keeps the book instead of SQLite.")
+        Secret | None, Meta(description="The URL of a PostgreSQL database to use instead of SQLite.")
     ] = None
     redis: Annotated[
-        Secret | None, Meta(description="The URL of a Redis or Valkey that several machines share limits through.")
+        Secret | None, Meta(description="The URL of a Redis or Valkey server through which machines share limits.")
     ] = None
     # Of 20,000 calls under way, or as many that the book cannot take now. Twice to three times as much disk is taken.
     journal: Annotated[
-        int, Meta(ge=65_536, le=1_000_000_000, description="Bytes of calls that are not in the book yet.")
+        int, Meta(ge=65_536, le=1_000_000_000, description="Bytes for calls that are not in the database yet.")
     ] = 16_000_000
     # A second machine may be there; what is left of a budget is not to be spent twice while nobody can tell.
     local_share: Annotated[
-        float, Meta(gt=0, le=1, description="What one process may use of what is left while Redis does not answer.")
+        float, Meta(gt=0, le=1, description="The share of each limit that one process can use while Redis is down.")
     ] = 0.25
 
 
 class AdminSettings(Struct, frozen=True, kw_only=True):
     """Where keys are managed and the ledger is read, over HTTP. Its `listen` is complete once it is loaded."""
 
-    enabled: Annotated[bool, Meta(description="false has no admin API; the commands work all the same.")] = True
+    enabled: Annotated[bool, Meta(description="false turns the admin API off; the commands still work.")] = True
     listen: Annotated[
-        str, Meta(description="Where to listen: host:port. Without it: this machine, on the port after the server's.")
+        str, Meta(description="The address to listen on: host:port. Default: loopback, on the port after the server's.")
     ] = ""
     token: Annotated[
-        Secret | None, Meta(description="What opens it. Without it, one is made and kept in the folder for state.")
+        Secret | None, Meta(description="The admin token. Default: one is created in the ledger's directory.")
     ] = None
     hosts: Annotated[
         tuple[str, ...],
-        Meta(description="Names by which browsers reach it, where something that speaks TLS stands before it."),
+        Meta(description="Host names under which browsers reach it behind a TLS proxy."),
     ] = ()
-    content: Annotated[bool, Meta(description="true lets its users read along with what models say.")] = False
+    content: Annotated[bool, Meta(description="true lets its users read the text of running calls.")] = False
     implied: bool = False
     """Whether nobody said where to listen."""
 
@@ -175,30 +173,32 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """Who is told of traces."""
 
     otlp: Annotated[
-        str, Meta(description="The URL of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318.")
+        str, Meta(description="The URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318.")
     ] = ""
     enabled: Annotated[
-        bool, Meta(description="Tell the collector that OTEL_EXPORTER_OTLP_ENDPOINT names, where otlp names none.")
+        bool, Meta(description="Export to the collector in OTEL_EXPORTER_OTLP_ENDPOINT if otlp is not set.")
     ] = False
-    propagate: Annotated[
-        bool, Meta(description="Tell providers which trace a request belongs to, by the header traceparent.")
-    ] = False
+    propagate: Annotated[bool, Meta(description="Send the header traceparent to providers.")] = False
     content: Annotated[
-        bool, Meta(description="Tell the collector what is asked and answered. Streams are passed on more slowly then.")
+        bool, Meta(description="Export the text of requests and answers. Streams then do not use the fast path.")
     ] = False
-    interval_s: Annotated[Seconds, Meta(description="How often histograms are sent.")] = 15.0
+    interval_s: Annotated[Seconds, Meta(description="Seconds between two exports of histograms.")] = 15.0
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
     """What a model costs, in dollars for a million tokens."""
 
-    input: Annotated[Dollars, Meta(description="Input, in dollars for a million tokens.")]
-    output: Annotated[Dollars, Meta(description="Output, in dollars for a million tokens.")]
-    cached: Annotated[Dollars | None, Meta(description="Input that is read from a cache, if not as input.")] = None
-    cache_write: Annotated[Dollars | None, Meta(description="Input that is put into a cache, if not as input.")] = None
-    reasoning: Annotated[Dollars | None, Meta(description="Output that is thought only, if not as output.")] = None
+    input: Annotated[Dollars, Meta(description="Input, in dollars per million tokens.")]
+    output: Annotated[Dollars, Meta(description="Output, in dollars per million tokens.")]
+    cached: Annotated[Dollars | None, Meta(description="Input that is read from the prompt cache. Default: input.")] = (
+        None
+    )
+    cache_write: Annotated[
+        Dollars | None, Meta(description="Input that is written to the prompt cache. Default: input.")
+    ] = None
+    reasoning: Annotated[Dollars | None, Meta(description="Reasoning tokens. Default: output.")] = None
     cache_write_1h: Annotated[
-        Dollars | None, Meta(description="Input that is put into a cache for an hour, if not twice the input.")
+        Dollars | None, Meta(description="Input that is cached for an hour. Default: twice the input.")
     ] = None
 
     def rates(self) -> Rates:
@@ -220,7 +220,7 @@ class ModelPriceSettings(PriceSettings, frozen=True, kw_only=True):
     """The same, and what the model costs in other service tiers than the standard one."""
 
     service_tiers: Annotated[
-        Mapping[str, PriceSettings], Meta(description="Its prices in other service tiers, such as flex or priority.")
+        Mapping[str, PriceSettings], Meta(description="Prices in other service tiers, such as flex or priority.")
     ] = {}
 
 
