@@ -18,7 +18,7 @@ _OBSERVE = """() => {
     let last = performance.now();
     (function frame(now) { window.frames.push(now - last); last = now; requestAnimationFrame(frame); })(last);
 }"""
-_TEXT = "() => document.querySelector('.panel .said')?.textContent.includes('@')"
+_TEXT = "() => document.querySelector('.panel .transcript')?.textContent.includes('@')"
 _LISTED = "() => [...document.querySelectorAll('tbody tr:not(.over)')].length"
 
 
@@ -61,7 +61,7 @@ def watch(opened: Browser, site: Site, streams: int, gap_ms: int) -> Watched:
         older_ms = _until(page, lambda: page.get_by_role("link", name="Older").click(), other)
         id = page.locator("tbody tr").last.get_attribute("data-id")
         one = f"() => ({_LISTED})() === 1 && document.querySelector('tbody tr').dataset.id === '{id}'"
-        find_ms = _until(page, lambda: page.get_by_label("Find").fill(id or ""), one)
+        find_ms = _until(page, lambda: page.get_by_label("Search").fill(id or ""), one)
         megabytes = site.megabytes()
         page.close()
     finally:

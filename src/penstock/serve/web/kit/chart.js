@@ -1,5 +1,5 @@
 // @ts-check
-// Small charts as SVG. Each has a text alternative. Colours are classes, so that the style sheet decides light and dark.
+// Small charts as SVG. Each has a text alternative. Colours are classes, which the style sheet defines.
 
 import { h, s } from './dom.js';
 import { axisTime, count, duration } from './format.js';

@@ -109,7 +109,7 @@ function refusal(size) {
 
 /** @param {Inspection} inspection */
 function summary({ findings, findings_left_off: leftOff, ending }) {
-  // Among the findings that are left off, notices cannot be told from repairs.
+  // Among the findings that are left off, it is not known which are notices.
   const notices = leftOff ? 0 : findings.filter(({ level }) => level === 'notice').length;
   const number = findings.length + leftOff - notices;
   const parts = [

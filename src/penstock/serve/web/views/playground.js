@@ -13,7 +13,7 @@ export const title = 'Playground';
 
 const TEST_PROMPT = 'In two sentences: what does a penstock do?';
 const MAX_RAW_EVENTS = 2000;
-/** How often, and how long apart, the ledger is asked for the call that has just ended. */
+/** How often the ledger is queried for the call that has just ended, and the delay between two queries. */
 const LEDGER_TRIES = 12;
 const LEDGER_DELAY_MS = 150;
 

@@ -11,7 +11,10 @@ import { count, duration, money, UNKNOWN } from '../../kit/format.js';
 
 /**
  * @param {LiveCall} first
- * @param {{ href: (id: string) => string, onstop: (id: string, button: HTMLButtonElement, next: HTMLElement) => void }} actions
+ * @param {{
+ *   href: (id: string) => string,
+ *   onstop: (id: string, button: HTMLButtonElement, next: HTMLElement) => void,
+ * }} actions
  */
 export function createRow(first, { href, onstop }) {
   const { id, model } = first;
