@@ -107,6 +107,7 @@ def many_entries() -> st.SearchStrategy[list[Entry]]:
         model=st.sampled_from(["smart", "groq/llama"]),
         outcome=st.sampled_from(["completed", "truncated", "refused"]),
         repairs=st.dictionaries(st.sampled_from(["no-done", "late-usage"]), st.integers(1, 9)),
+        losses=st.dictionaries(st.sampled_from(["media-dropped", "stop-dropped"]), st.integers(1, 9)),
         tags=st.dictionaries(st.sampled_from(["team", "env"]), st.sampled_from(["x", "y"])),
         attempts=st.lists(attempts, max_size=3).map(tuple),
     )

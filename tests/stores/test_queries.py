@@ -15,7 +15,7 @@ CALLS = (
     entry("early", 100, key="k1", model="fast", tags={"team": "a", "env": "x"}),
     entry("groq", 200, key="k2", attempts=(AttemptEntry(provider="groq", model="m", outcome="completed"),)),
     entry("refused", 300, key="k1", outcome="refused", attempts=()),
-    entry("repaired", 400, repairs={"no-done": 2}, tags={"team": "a%"}),
+    entry("repaired", 400, repairs={"no-done": 2}, losses={"stop-dropped": 1}, tags={"team": "a%"}),
     entry("late", 500, key="k2", model="fast", tags={"team": "b"}),
 )
 FILTERS: dict[str, tuple[Filter, list[str]]] = {
@@ -36,11 +36,15 @@ FILTERS: dict[str, tuple[Filter, list[str]]] = {
     "a target, and not its parts": (Filter(targets=("groq/other", "p/m/m")), []),
     "outcome": (Filter(outcomes=("refused",)), ["refused"]),
     "repair": (Filter(repair="no-done"), ["repaired"]),
+    "loss": (Filter(loss="stop-dropped"), ["repaired"]),
+    "a part of a loss": (Filter(loss="stop"), []),
+    "another loss": (Filter(loss="seal-dropped"), []),
+    "a loss and a repair": (Filter(loss="stop-dropped", repair="no-done"), ["repaired"]),
     "tag": (Filter(tags={"team": "a"}), ["early"]),
     "two tags": (Filter(tags={"team": "a", "env": "x"}), ["early"]),
     "tags that no call has together": (Filter(tags={"team": "b", "env": "x"}), []),
     "no wildcards": (Filter(tags={"team": "%"}), []),
-    "no SQL": (Filter(keys=("' OR 1=1 --",), models=("?",), repair="$1", tags={"'": '"'}), []),
+    "no SQL": (Filter(keys=("' OR 1=1 --",), models=("?",), repair="$1", loss="%", tags={"'": '"'}), []),
     "all at once": (
         Filter(since_ms=1, until_ms=999, keys=("k1",), models=("fast",), providers=("p",), outcomes=("completed",)),
         ["early"],

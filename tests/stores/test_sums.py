@@ -71,6 +71,7 @@ def kept(entries: list[Entry], wanted: Filter) -> list[Entry]:
         if (wanted.since_ms is None or entry.at_ms >= wanted.since_ms)
         and (not wanted.keys or entry.key in wanted.keys)
         and (not wanted.repair or wanted.repair in entry.repairs)
+        and (not wanted.loss or wanted.loss in entry.losses)
         and wanted.tags.items() <= entry.tags.items()
     ]
 
@@ -80,6 +81,7 @@ FILTERS = st.builds(
     since_ms=st.none() | st.integers(0, 10**9),
     keys=st.lists(st.sampled_from(["", "key_a", "key_b"])).map(tuple),
     repair=st.sampled_from(["", "no-done"]),
+    loss=st.sampled_from(["", "", "media-dropped"]),
     tags=st.dictionaries(st.sampled_from(["team", "env"]), st.sampled_from(["x", "y"])),
 )
 

@@ -33,6 +33,7 @@ class EntryQuery(Struct, frozen=True):
     providers: tuple[str, ...]
     outcomes: tuple[str, ...]
     repair: str
+    loss: str
     tags: tuple[str, ...]
 
     def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
@@ -47,6 +48,7 @@ class EntryQuery(Struct, frozen=True):
                 providers=self.providers,
                 outcomes=tuple(map(_outcome, self.outcomes)),
                 repair=self.repair,
+                loss=self.loss,
                 tags=dict(_tag(tag) for tag in self.tags),
             )
         except ValueError as error:
@@ -69,6 +71,7 @@ _OPTIONS = (
     click.option("--provider", "providers", metavar="NAME", multiple=True, help="That this provider was tried for."),
     click.option("--outcome", "outcomes", metavar="NAME", multiple=True, help="That ended so, such as truncated."),
     click.option("--repair", metavar="CODE", default="", help="In which this was repaired."),
+    click.option("--loss", metavar="CODE", default="", help="Whose translation had this loss."),
     click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="With this tag."),
 )
 

@@ -32,6 +32,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     """Calls of which an attempt ended so; where targets are given, one at those."""
     outcomes: tuple[str, ...] = ()
     repair: str = ""
+    loss: str = ""
     tags: Mapping[str, str] = {}
 
 

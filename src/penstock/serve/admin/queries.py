@@ -14,7 +14,9 @@ from penstock.gateway.keys.terms import parse_moment, parse_tag, parse_while
 MOST = 500
 _DEFAULT_LIMIT = 100
 _MAX_PARAMETERS = 100
-_FILTERS = frozenset({"since", "until", "key", "model", "provider", "target", "attempt", "outcome", "repair", "tag"})
+_FILTERS = frozenset(
+    {"since", "until", "key", "model", "provider", "target", "attempt", "outcome", "repair", "loss", "tag"}
+)
 _MAX_POSITION = 2**62
 # A week has 2,016 buckets of five minutes.
 _MAX_BUCKETS = 2_100
@@ -80,6 +82,7 @@ def read_filter(query: Query, now_ms: int, *further: str) -> Filter:
         attempts=tuple(attempts),
         outcomes=tuple(outcomes),
         repair=query.one("repair"),
+        loss=query.one("loss"),
         tags=_tags(query.values.get("tag", [])),
     )
 

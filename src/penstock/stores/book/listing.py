@@ -1,8 +1,9 @@
 """Listing: entries in the order in which they are listed, a page at a time, as SQL.
 
 A page of a hundred is never the fruit of a search through all calls. Each column that one may filter by has an index
-in the order of the list. Providers, repairs and tags have theirs in `call_traits`, up to the place to which calls are
-summed up (`summary.py`); the few calls behind that are looked at one by one. Of several conditions, the rarest leads.
+in the order of the list. Providers, repairs, losses and tags have theirs in `call_traits`, up to the place to which
+calls are summed up (`summary.py`); the few calls behind that are looked at one by one. Of several conditions, the
+rarest leads.
 """
 
 from typing import NamedTuple

@@ -23,6 +23,7 @@ from typing import TypeAlias, cast
 
 from penstock.errors import BookUnusableError
 from penstock.stores.book.database import Database, Queryable, SqlDialect, Transaction
+from penstock.stores.book.summary import SUMMED, note_losses
 
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 
@@ -254,8 +255,13 @@ def _sixth(_words: SqlDialect) -> Sequence[str]:
     )
 
 
+def _seventh(_words: SqlDialect) -> Sequence[str]:
+    """By which losses calls are found, of those that are summed up already."""
+    return (note_losses(f"c.place <= {SUMMED}"),)
+
+
 # The n-th leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth)
+MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from penstock.core.losses import LOSSES
 from penstock.gateway.billing.book import Filter
 from penstock.stores.book.database import Value
-from penstock.stores.book.rows import LONGEST_NAME, number, text
+from penstock.stores.book.rows import LONGEST_NAME, has_loss, number, text
 
 _COLUMNS = ("key", "model", "outcome")
 
@@ -34,6 +35,8 @@ def leads(wanted: Filter) -> list[Lead]:
         found.append(Lead("target", "/".join(_taken_apart(wanted.targets[0]))))
     if wanted.repair:
         found.append(Lead("repair", text(wanted.repair)))
+    if wanted.loss in LOSSES:
+        found.append(Lead("loss", wanted.loss))
     return found + [Lead(f"tag:{text(name, most=LONGEST_NAME)}", text(value)) for name, value in wanted.tags.items()]
 
 
@@ -76,6 +79,8 @@ class Selection:
             self.add(has("attempts", both), *whom, *map(text, wanted.attempts))
         if wanted.repair and led != "repair":
             self.add(has("call_repairs", "x.code = ?"), text(wanted.repair))
+        if wanted.loss and led != "loss":
+            self.add(has_loss("?"), text(wanted.loss))
         for name, value in wanted.tags.items():
             stored = text(name, most=LONGEST_NAME)
             if led != f"tag:{stored}":

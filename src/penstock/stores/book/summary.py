@@ -9,7 +9,7 @@ call were counted, whoever books, however late, and whether the summary has come
     summed_times    how many waited how long for the first event, and for any other; `bins.py` says in which bins
     summed_names    a provider, its model, and an outcome, `repair:CODE`, `first` or `gap`: the `name` in these two
     summed_usage    what calls of an hour have used, by key, by model, by outcome, and attempts by provider
-    call_traits     by which provider, target, repair or tag calls are found, in the order in which they are listed
+    call_traits     by which provider, target, repair, loss or tag calls are found, in the order of lists
 
 Where calls are removed the database empties all of it, and it is made anew.
 """
@@ -17,7 +17,9 @@ Where calls are removed the database empties all of it, and it is made anew.
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
+from penstock.core.losses import LOSSES
 from penstock.stores.book.database import Row, Transaction, Value
+from penstock.stores.book.rows import has_loss
 from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 
 # Attempts are summed up by half hours, for charts of a day, and by three hours, for those of weeks.
@@ -130,6 +132,15 @@ def _note_trait(kind: str, name: str, table: str) -> str:
     """
 
 
+def note_losses(places: str) -> str:
+    """A statement that has calls at these places found by their losses, as far as this version knows them."""
+    codes = " UNION ALL ".join(f"SELECT '{code}' AS code" for code in LOSSES)
+    return f"""
+    INSERT INTO call_traits (kind, name, at_ms, call) SELECT 'loss', x.code, c.at_ms, c.place
+    FROM calls c JOIN ({codes}) x ON {has_loss("x.code")} WHERE {places}
+    """
+
+
 _WORK = (
     _sum_usage("key", "c.key", OF_CALLS, "calls c"),
     _sum_usage("model", "c.model", OF_CALLS, "calls c"),
@@ -138,6 +149,7 @@ _WORK = (
     _note_trait("'provider'", "x.provider", "attempts"),
     _note_trait("'target'", "x.provider || '/' || x.model", "attempts"),
     _note_trait("'repair'", "x.code", "call_repairs"),
+    note_losses("c.place > ? AND c.place <= ?"),
     _note_trait("'tag:' || x.name", "x.value", "call_tags"),
 )
 

@@ -6,6 +6,7 @@ import { getJson, showError } from '../kit/api.js';
 import { announce, emptyState, field, h, outcomeBadge, select, table, th, words } from '../kit/dom.js';
 import { cost, count, duration, fullTime, plural, shortTime } from '../kit/format.js';
 import { fetchKeyNames, fetchMostUsed, RANGES } from '../kit/queries.js';
+import { LOSSES } from '../losses.js';
 import { NOTICES, REPAIRS } from '../repairs.js';
 import { showCall } from './call.js';
 
@@ -14,7 +15,7 @@ import { showCall } from './call.js';
 export const title = 'Calls';
 
 const OUTCOMES = ['completed', 'truncated', 'failed', 'cancelled', 'timed_out', 'refused', 'orphaned'];
-const FILTERS = ['outcome', 'model', 'provider', 'target', 'attempt', 'key', 'repair', 'since', 'until', 'tag'];
+const FILTERS = ['outcome', 'model', 'provider', 'target', 'attempt', 'key', 'repair', 'loss', 'since', 'until', 'tag'];
 /** Filters that only links of other views set; they are hidden unless they are set. */
 const LINK_FILTERS = new Set(['target', 'attempt', 'until', 'tag']);
 const PAGE_SIZE = 100;
@@ -157,6 +158,7 @@ function createFilters(names, onfilter) {
     textFilter('Provider', 'provider', 'Any (exact name)'),
     key.wrapper,
     repair.wrapper,
+    selectFilter('Loss', 'loss', [['', 'Any'], ...Object.keys(LOSSES).map((code) => [code, code])]).wrapper,
     selectFilter('Time', 'since', [['', 'All time'], ...RANGES.map(([value, text]) => [value, `Last ${text}`])])
       .wrapper,
     textFilter('Target', 'target', 'Any'),
