@@ -11,7 +11,7 @@ from penstock.core.losses import LOSSES
 from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Level, RepairRow
 from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
-from penstock.replay.faults import ON_DEMAND, usage
+from penstock.replay.faults import INJECTABLE_FAULTS, usage
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +60,7 @@ The library's reader reports the first three. The gateway adds the last two.
 """
 
 FAULTS_PAGE = """\
-# Faults on demand
+# Injectable faults
 
 A fault breaks a stream on purpose, to show how a client handles it. Faults can be combined in any order: they are
 always applied in the order of this page.
@@ -280,7 +280,7 @@ def _table(defects: dict[str, RepairRow]) -> str:
 
 def _faults() -> str:
     sections = []
-    for group in dict.fromkeys(row.group for row in ON_DEMAND.values()):
+    for group in dict.fromkeys(row.group for row in INJECTABLE_FAULTS.values()):
         rows = [
             f"## {group.capitalize()}",
             "",
@@ -288,8 +288,8 @@ def _faults() -> str:
             "|---|---|---|---|",
         ]
         rows += [
-            f"| `{usage(name)}` | {row.does} | {row.reads} | {f'`{row.of}`' if row.of else 'any'} |"
-            for name, row in ON_DEMAND.items()
+            f"| `{usage(name)}` | {row.description} | {row.result} | {f'`{row.dialect}`' if row.dialect else 'any'} |"
+            for name, row in INJECTABLE_FAULTS.items()
             if row.group == group
         ]
         sections.append("\n".join(rows) + "\n")

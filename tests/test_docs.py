@@ -11,7 +11,7 @@ import pytest
 
 from penstock.capture import HOWS, CaptureHeader, dump, parse
 from penstock.gateway.config import load
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.cli.support import invoke
 from tests.replay.support import Player
 
@@ -55,14 +55,14 @@ def test_every_ending_and_every_field_is_explained() -> None:
         assert f"`{field}`" in PAGE
 
 
-# What docs/mimicry.md shows, run as it is printed.
+# What docs/provider-styles.md shows, run as it is printed.
 
-MIMICRY = (ROOT / "docs" / "mimicry.md").read_text(encoding="utf-8")
+STYLES_PAGE = (ROOT / "docs" / "provider-styles.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(which("curl") is None, reason="the page uses curl")
 def test_the_commands_on_the_page_say_what_the_page_says() -> None:
-    (shown,) = re.findall(r"^```console\n(.*?)^```$", MIMICRY, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```console\n(.*?)^```$", STYLES_PAGE, re.MULTILINE | re.DOTALL)
     replay, announced, ask, *said = shown.splitlines()
     seed, *options = replay.removeprefix("$ penstock replay ").removesuffix(" &").split()
     with Player(ROOT / seed, *options) as player:  # on a port of its own
@@ -81,9 +81,9 @@ def test_the_commands_on_the_page_say_what_the_page_says() -> None:
     assert finished.stdout == "\n".join([*said, ""])
 
 
-def test_the_page_lists_every_manner() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \|$", MIMICRY, re.MULTILINE)
-    assert dict(rows) == {name: manner(name).about for name in names()}
+def test_the_page_lists_every_style() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \|$", STYLES_PAGE, re.MULTILINE)
+    assert dict(rows) == {name: load_style(name).about for name in style_names()}
 
 
 # The README and the other pages, as a reader would use them.

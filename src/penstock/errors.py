@@ -3,8 +3,8 @@
     PenstockError
     ├── UnknownDialectError     no dialect of that name: choose one of those the message lists
     ├── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
-    ├── UnknownMannerError      no manner of that name: choose one of those the message lists
-    ├── UnknownFaultError       no such fault on demand, or not with that argument: the message says what there is
+    ├── UnknownStyleError       no provider style of that name: choose one of those the message lists
+    ├── UnknownFaultError       no such injectable fault, or not with that argument: the message lists what exists
     ├── UnknownTargetError      no provider answers to that name: write it as provider/model
     ├── CaptureError            a file is no capture, or was changed: its message names the line
     ├── WeightsError            a model's file cannot be had: the message says why, and what to do
@@ -38,11 +38,11 @@ class ClosedReaderError(PenstockError):
 
 
 class UnknownStyleError(PenstockError, LookupError):
-    """No provider's manner has that name."""
+    """No provider style has that name."""
 
 
 class UnknownFaultError(PenstockError, ValueError):
-    """There is no such fault on demand, or it does not take that argument."""
+    """There is no such injectable fault, or it does not take that argument."""
 
 
 class UnknownTargetError(PenstockError, LookupError):

@@ -267,10 +267,13 @@ def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_said(tmp_path
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ('replay_as = "groq"', "replay_as: manners are those of openai_chat, and this provider speaks ticker"),
+        (
+            'replay_as = "groq"',
+            "replay_as: provider styles exist for openai_chat only, and this provider's dialect is ticker",
+        ),
         (
             'replay_faults = ["bom", "no-usage"]',
-            "is a fault in streams of openai_chat, and this provider speaks ticker",
+            "is a fault in streams of openai_chat, and this provider's dialect is ticker",
         ),
     ],
 )
@@ -282,7 +285,7 @@ def test_what_is_of_chat_only_is_a_mistake_of_a_provider_that_speaks_another(
     with pytest.raises(ConfigError) as raised:
         load(file, {})
     assert words in str(raised.value)
-    assert str(raised.value).count("this provider speaks") == 1
+    assert str(raised.value).count("this provider's dialect is") == 1
 
 
 def test_captures_of_other_dialects_are_counted(tmp_path: Path) -> None:

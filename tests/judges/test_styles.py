@@ -1,7 +1,7 @@
-"""The official `openai` package for Python reads every answer in every manner, as an application would read it.
+"""The official `openai` package for Python reads every answer in every style, as an application would read it.
 
 It adds up what the chunks say, takes the last finish reason and the last usage, and does not mind what comes twice. Two
-manners it cannot read, and that is what they are there to show: a reseller's stream without blank lines is nothing to
+styles it cannot read, and that is what they are there to show: a reseller's stream without blank lines is nothing to
 it, and Mistral's thinking is a list where it promises text.
 """
 
@@ -13,8 +13,8 @@ from openai import APIError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from penstock import Choice, Completion, Event, ToolCall
-from penstock.replay.styles import mimic
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.judges.openai_seen import QUESTION, reasoning_in
 from tests.judges.server import StreamServer, serving
@@ -50,22 +50,22 @@ def client(server: StreamServer) -> Iterator[OpenAI]:
         yield client
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != UNREADABLE])
+@pytest.mark.parametrize("name", [name for name in style_names() if name != UNREADABLE])
 @pytest.mark.parametrize("events", ANSWERS.values(), ids=ANSWERS)
 def test_hears_what_was_said(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
     answer = fold(events)
     if name == THINKS_IN_PARTS and answer.choices[0].reasoning:
         pytest.skip("thinking as parts of the content is beyond the package")
-    wire = b"".join(mimic(events, manner(name)))
+    wire = b"".join(write_in_style(events, load_style(name)))
     chunks = ask(client, server.play(wire, 100))
     assert heard(chunks) == {choice.index: of_choice(choice) for choice in answer.choices}
     assert tokens(chunks) == figures(fold(read(wire)))
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != UNREADABLE])
+@pytest.mark.parametrize("name", [name for name in style_names() if name != UNREADABLE])
 @pytest.mark.parametrize("events", FAILURES.values(), ids=FAILURES)
 def test_hears_of_an_error(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
-    wire = b"".join(mimic(events, manner(name)))
+    wire = b"".join(write_in_style(events, load_style(name)))
     if '"error":' not in wire.decode():
         pytest.skip("the provider writes its errors flat, and the package takes them for a chunk")
     with pytest.raises(APIError):
@@ -73,12 +73,12 @@ def test_hears_of_an_error(server: StreamServer, client: OpenAI, events: list[Ev
 
 
 def test_hears_nothing_of_a_reseller(server: StreamServer, client: OpenAI) -> None:
-    wire = b"".join(mimic(COMPLETED_EVENTS["text"], manner(UNREADABLE)))
+    wire = b"".join(write_in_style(COMPLETED_EVENTS["text"], load_style(UNREADABLE)))
     assert ask(client, server.play(wire)) == []
 
 
 def test_promises_text_and_gives_a_list(server: StreamServer, client: OpenAI) -> None:
-    wire = b"".join(mimic(COMPLETED_EVENTS["reasoning"], manner(THINKS_IN_PARTS)))
+    wire = b"".join(write_in_style(COMPLETED_EVENTS["reasoning"], load_style(THINKS_IN_PARTS)))
     contents = [chunk.choices[0].delta.content for chunk in ask(client, server.play(wire))]
     assert any(isinstance(content, list) for content in contents)
 

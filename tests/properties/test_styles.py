@@ -1,22 +1,22 @@
-"""Any answer in the legal order, written in any manner, is read as the same answer."""
+"""Any answer in the legal order, written in any style, is read as the same answer."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Event
-from penstock.replay.styles import mimic
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.invariants import said
 from tests.legal import violations
 from tests.properties.answers import answers
 from tests.streams import fold, read
 
 
-@given(answers(), st.sampled_from(names()), st.booleans(), st.booleans())
+@given(answers(), st.sampled_from(style_names()), st.booleans(), st.booleans())
 @settings(max_examples=400, deadline=None)
-def test_says_the_same_in_any_manner(events: list[Event], name: str, cut: bool, asked: bool) -> None:
+def test_says_the_same_in_any_style(events: list[Event], name: str, cut: bool, asked: bool) -> None:
     answer = fold(events)
-    wire = b"".join(mimic(events if cut else answer, manner(name), include_usage=asked))
+    wire = b"".join(write_in_style(events if cut else answer, load_style(name), include_usage=asked))
     again = read(wire)
     assert violations(again) == []
     assert said(fold(again)) == said(answer)

@@ -1,7 +1,7 @@
-"""`penstock replay --as` and `--fault`: seeds in every manner and broken on purpose, by a process of its own.
+"""`penstock replay --as` and `--fault`: seeds in every style and broken on purpose, by a process of its own.
 
 The judges are the official `openai` package and `penstock inspect`. A reseller's stream without blank lines is nothing
-to the package, and that is what the manner is there to show.
+to the package, and that is what the style is there to show.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any
 import openai
 import pytest
 
-from penstock.replay.faults import ON_DEMAND
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.faults import INJECTABLE_FAULTS
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.cli.support import GROQ, OPENAI_2025, OPENAI_2026, RESELLER, invoke
 from tests.faults.client import Response
 from tests.replay.support import Player, keep
@@ -24,7 +24,7 @@ UNREADABLE = "reseller"
 # The seeds that came whole, by the model that each names.
 WHOLE = {"llama-3.3-70b-versatile": GROQ, "gpt-4o-mini-2024-07-18": OPENAI_2026}
 USAGE = {"include_usage": True}
-# Which seed is in whose manner, and whether its client asked for the usage.
+# Which seed is in whose style, and whether its client asked for the usage.
 OWN: dict[str, tuple[str, bool]] = {
     GROQ: ("groq", False),
     RESELLER: ("reseller", True),
@@ -40,7 +40,7 @@ def inspected(wire: bytes, folder: Path) -> Any:
     return json.loads(invoke("inspect", "--json", str(file)).output)
 
 
-@pytest.fixture(scope="module", params=names())
+@pytest.fixture(scope="module", params=style_names())
 def player(request: pytest.FixtureRequest) -> Iterator[tuple[str, Player]]:
     with Player(*WHOLE.values(), "--as", request.param, "--speed", "max", "--split", "random") as player:
         assert f"; as {request.param})" in player.output[0]
@@ -48,11 +48,11 @@ def player(request: pytest.FixtureRequest) -> Iterator[tuple[str, Player]]:
 
 
 @pytest.mark.parametrize("model", WHOLE)
-def test_inspect_reads_a_seed_in_any_manner(player: tuple[str, Player], model: str, tmp_path: Path) -> None:
+def test_inspect_reads_a_seed_in_any_style(player: tuple[str, Player], model: str, tmp_path: Path) -> None:
     name, playing = player
     response = playing.ask(model, stream_options=USAGE)
     assert (response.status, response.complete) == (200, True)
-    assert response.headers["content-type"] == manner(name).content_type
+    assert response.headers["content-type"] == load_style(name).content_type
     seed, said = completion(Path(WHOLE[model]).read_bytes()), inspected(response.body, tmp_path)
     assert (said["choices"][0]["text"], said["ending"], said["model"]) == (seed.text, "completed", model)
     assert seed.usage is not None
@@ -60,7 +60,7 @@ def test_inspect_reads_a_seed_in_any_manner(player: tuple[str, Player], model: s
 
 
 @pytest.mark.parametrize("model", WHOLE)
-def test_the_official_sdk_hears_a_seed_in_any_manner(player: tuple[str, Player], model: str) -> None:
+def test_the_official_sdk_hears_a_seed_in_any_style(player: tuple[str, Player], model: str) -> None:
     name, playing = player
     with openai.OpenAI(base_url=playing.url, api_key="x", max_retries=0) as sdk:
         asked = {"stream_options": USAGE}
@@ -78,7 +78,7 @@ def test_the_official_sdk_hears_a_seed_in_any_manner(player: tuple[str, Player],
 
 
 @pytest.mark.parametrize(("seed", "name", "asked"), [(seed, *row) for seed, row in OWN.items()])
-def test_a_seed_comes_back_byte_for_byte_in_its_own_manner(seed: str, name: str, asked: bool) -> None:
+def test_a_seed_comes_back_byte_for_byte_in_its_own_style(seed: str, name: str, asked: bool) -> None:
     with Player(seed, "--as", name, "--speed", "max") as player:
         response = player.ask(stream_options=USAGE if asked else None)
     assert response.body == Path(seed).read_bytes()
@@ -106,7 +106,7 @@ def test_each_event_leaves_when_its_words_were_said(tmp_path: Path) -> None:
     assert 0.1 < first_s < second_s - 0.1
 
 
-# Faults, each in another provider's manner: what a client hears.
+# Faults, each in another provider's style: what a client hears.
 
 
 def events(response: Response) -> list[bytes]:
@@ -143,7 +143,7 @@ def test_something_else_comes_in_its_place() -> None:
     assert limited.error["type"] == "server_error"
 
 
-def test_several_faults_a_manner_a_speed_and_a_split_combine() -> None:
+def test_several_faults_a_style_a_speed_and_a_split_combine() -> None:
     with Player(
         *(OPENAI_2026, "--as", "openrouter", "--speed", "max", "--split", "bytes"),
         *("--fault", "no-done", "--fault", "crlf", "--fault", "zero-usage"),
@@ -167,8 +167,8 @@ def test_drips_arrive_one_by_one(tmp_path: Path) -> None:
 # The command itself.
 
 MISTAKES = {
-    "a manner": (["--as", "grok"], "'--as': there is no manner 'grok'; did you mean 'groq'?"),
-    "no manner": (["--as", "@"], f"'--as': there is no manner '@'; choose one of {', '.join(names())}"),
+    "a style": (["--as", "grok"], "'--as': there is no provider style 'grok'; did you mean 'groq'?"),
+    "no style": (["--as", "@"], f"'--as': there is no provider style '@'; choose one of {', '.join(style_names())}"),
     "a fault": (["--fault", "cut-afer=5"], "'--fault': there is no fault 'cut-afer'; did you mean 'cut-after'?"),
     "an argument": (["--fault", "drip", "--fault", "status=200"], "'status=200' is no such fault: write status=429"),
 }
@@ -181,15 +181,17 @@ def test_a_wrong_word_is_told_with_the_right_one(options: list[str], words: str)
     assert words in result.output
 
 
-def test_manners_and_faults_are_listed() -> None:
-    manners, faults = invoke("replay", "--manners"), invoke("replay", "--faults")
-    assert (manners.exit_code, faults.exit_code) == (0, 0)
-    assert [line.split()[0] for line in manners.output.splitlines() if line[:1].isalpha()] == list(names())
+def test_styles_and_faults_are_listed() -> None:
+    styles, faults = invoke("replay", "--styles"), invoke("replay", "--faults")
+    assert (styles.exit_code, faults.exit_code) == (0, 0)
+    assert invoke("replay", "--manners").output == styles.output  # the deprecated name
+    assert [line.split()[0] for line in styles.output.splitlines() if line[:1].isalpha()] == list(style_names())
     listed = [line.split()[0] for line in faults.output.splitlines() if line[2:3].isalpha() and line[:2] == "  "]
-    assert [word.partition("=")[0].partition("[")[0] for word in listed] == list(ON_DEMAND)
+    assert [word.partition("=")[0].partition("[")[0] for word in listed] == list(INJECTABLE_FAULTS)
 
 
 def test_help_says_where_the_lists_are() -> None:
     output = " ".join(invoke("replay", "--help").output.split())
-    assert "--manners List what --as takes, and exit." in output
+    assert "--styles List what --as takes, and exit." in output
+    assert "--manners" not in output
     assert "--faults List what --fault takes, and exit." in output

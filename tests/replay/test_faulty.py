@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.replay.styles.catalog import names
+from penstock.replay.styles.catalog import style_names
 from tests.cli.support import OPENAI_2026, RESELLER, invoke
 from tests.faults.client import get
 from tests.faults.gateway import Gateway
@@ -74,15 +74,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         parts += [provider("spare", OPENAI_2026, trap.url)]
         for fault in (*BEFORE, *AFTER, *TOLERATED):
             parts.append(provider(named(fault), RESELLER, trap.url, replay_as="openai", replay_faults=[fault]))
-        parts += [provider(f"as-{name}", RESELLER, trap.url, replay_as=name) for name in names()]
+        parts += [provider(f"as-{name}", RESELLER, trap.url, replay_as=name) for name in style_names()]
         with Gateway(tmp_path_factory.mktemp("faulty"), trap, "".join(parts)) as gateway:
             yield gateway
             gateway.quiet()
             assert not trap.connections, "somebody was called"
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_manner_becomes_one_right_stream(gateway: Gateway, name: str) -> None:
+@pytest.mark.parametrize("name", style_names())
+def test_every_style_becomes_one_right_stream(gateway: Gateway, name: str) -> None:
     response = gateway.ask(f"as-{name}", stream=True, stream_options={"include_usage": True})
     assert (response.status, response.text, response.finish, response.done) == (200, TEXT, "stop", True)
     (usage,) = [chunk["usage"] for chunk in response.chunks if chunk.get("usage")]

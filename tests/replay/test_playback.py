@@ -1,4 +1,4 @@
-"""What a player sends, and when: as it was read, faster, in other pieces, in another manner, or broken."""
+"""What a player sends, and when: as it was read, faster, in other pieces, in another style, or broken."""
 
 import random
 from itertools import accumulate
@@ -13,7 +13,7 @@ from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read
 from penstock.replay.faults import Piece, parse_fault
 from penstock.replay.pieces import Split, pieces_of
 from penstock.replay.playback import APART_S, AS_FAST_AS_POSSIBLE, Playback, PlaybackOptions, parse_speed, playback_of
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.streams import DONE, begins, bill, calls, completion, counts, finishes, piece, says, sse
 
 HEADER = CaptureHeader(status=200, head_s=0.25, headers={"content-type": "text/event-stream", "x-request-id": "r1"})
@@ -136,7 +136,7 @@ def test_other_speeds_are_refused(text: str) -> None:
         parse_speed(text)
 
 
-# In another manner, and broken.
+# In another style, and broken.
 
 CALL = [
     sse(begins(), says("Let me")),
@@ -150,8 +150,8 @@ SPOKEN = Capture(
 )
 
 
-def played(rendition: PlaybackOptions, capture: Capture = SPOKEN, *, include_usage: bool = True) -> Playback:
-    return playback_of(capture, rendition, include_usage=include_usage)
+def played(options: PlaybackOptions, capture: Capture = SPOKEN, *, include_usage: bool = True) -> Playback:
+    return playback_of(capture, options, include_usage=include_usage)
 
 
 def said_in(playback: Playback) -> Completion:
@@ -163,16 +163,16 @@ def times(playback: Playback) -> list[float]:
     return list(accumulate(piece.after_s for piece in playback.pieces))
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_capture_says_the_same_in_any_manner(name: str) -> None:
-    playback = played(PlaybackOptions(manner=manner(name)))
+@pytest.mark.parametrize("name", style_names())
+def test_a_capture_says_the_same_in_any_style(name: str) -> None:
+    playback = played(PlaybackOptions(style=load_style(name)))
     recorded, written = said_in(played(PlaybackOptions())), said_in(playback)
     assert (written.text, written.ending) == (recorded.text, "completed")
     assert written.choices[0].finish_reason == "tool_calls"
     assert written.choices[0].tool_calls == recorded.choices[0].tool_calls
     assert written.usage is not None
     assert (written.usage.input, written.usage.output) == (5, 3)
-    assert playback.headers == {"content-type": manner(name).content_type, "x-request-id": "r1"}
+    assert playback.headers == {"content-type": load_style(name).content_type, "x-request-id": "r1"}
     assert (playback.status, playback.ending, playback.ending_after_s) == (200, "reset", 0.5)
 
 
@@ -191,27 +191,27 @@ LEAVING = {
 
 @pytest.mark.parametrize(("words", "expected"), LEAVING.items())
 def test_an_event_leaves_when_as_much_had_been_said(words: bytes, expected: float) -> None:
-    playback = played(PlaybackOptions(manner=manner("openai")))
+    playback = played(PlaybackOptions(style=load_style("openai")))
     leaving = zip(times(playback), playback.pieces, strict=True)
     assert next(at_s for at_s, piece in leaving if words in piece.data) == expected
 
 
 def test_a_whole_call_leaves_when_its_last_argument_had_come() -> None:
-    playback = played(PlaybackOptions(manner=manner("groq"), speed=2.0))
+    playback = played(PlaybackOptions(style=load_style("groq"), speed=2.0))
     (at_s,) = [at_s for at_s, piece in zip(times(playback), playback.pieces, strict=True) if b"look" in piece.data]
     assert at_s == 2.0
 
 
 @settings(deadline=None)
-@given(st.sampled_from(names()), st.integers(1, 400), st.sampled_from([1.0, 10.0, AS_FAST_AS_POSSIBLE]))
+@given(st.sampled_from(style_names()), st.integers(1, 400), st.sampled_from([1.0, 10.0, AS_FAST_AS_POSSIBLE]))
 def test_however_it_was_read_it_is_written_alike_and_in_time(name: str, size: int, speed: float) -> None:
     wire = b"".join(CALL)
     reads = tuple(Read(at / 100, wire[at : at + size]) for at in range(0, len(wire), size))
     playback = played(
-        PlaybackOptions(manner=manner(name), speed=speed), Capture(HEADER, reads, CaptureEnd(50.0, "complete"))
+        PlaybackOptions(style=load_style(name), speed=speed), Capture(HEADER, reads, CaptureEnd(50.0, "complete"))
     )
     assert [piece.data for piece in playback.pieces] == [
-        piece.data for piece in played(PlaybackOptions(manner=manner(name))).pieces
+        piece.data for piece in played(PlaybackOptions(style=load_style(name))).pieces
     ]
     assert all(piece.after_s >= 0 for piece in playback.pieces)
     assert times(playback)[-1] == pytest.approx((reads[-1].at_s or 0.0) / speed)
@@ -219,13 +219,13 @@ def test_however_it_was_read_it_is_written_alike_and_in_time(name: str, size: in
 
 def test_usage_is_told_to_whom_asks_for_it() -> None:
     asked, unasked = (
-        said_in(played(PlaybackOptions(manner=manner("openai")), include_usage=asks)) for asks in (True, False)
+        said_in(played(PlaybackOptions(style=load_style("openai")), include_usage=asks)) for asks in (True, False)
     )
     assert asked.usage is not None
     assert unasked.usage is None
 
 
-# What is no answer of a model has no manner.
+# What is no answer of a model has no style.
 AS_THEY_ARE = {
     "a page": (200, b"<html>busy</html>"),
     "nothing": (200, b""),
@@ -237,13 +237,13 @@ AS_THEY_ARE = {
 @pytest.mark.parametrize(("status", "wire"), AS_THEY_ARE.values(), ids=AS_THEY_ARE)
 def test_what_is_no_answer_is_played_as_it_is(status: int, wire: bytes) -> None:
     capture = Capture(CaptureHeader(status=status), (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
-    assert played(PlaybackOptions(manner=manner("groq")), capture) == played(PlaybackOptions(), capture)
+    assert played(PlaybackOptions(style=load_style("groq")), capture) == played(PlaybackOptions(), capture)
 
 
-def test_an_error_in_a_stream_is_written_in_the_manner_too() -> None:
+def test_an_error_in_a_stream_is_written_in_the_style_too() -> None:
     wire = sse(begins(), says("Hi"), {"error": {"message": "overloaded", "code": 529}})
     playback = played(
-        PlaybackOptions(manner=manner("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
+        PlaybackOptions(style=load_style("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
     )
     assert playback.pieces[-1].data.startswith(b"event: error\ndata: ")
     answer = said_in(playback)
@@ -255,7 +255,7 @@ def test_an_error_in_a_stream_is_written_in_the_manner_too() -> None:
 def test_what_we_could_not_read_is_not_said_by_a_provider() -> None:
     wire = sse(begins(), says("Hi")) + b'data: {"choices": [{"delta"\n\n' + sse(says("?"), DONE)
     playback = played(
-        PlaybackOptions(manner=manner("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
+        PlaybackOptions(style=load_style("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
     )
     answer = said_in(playback)
     assert (answer.text, answer.ending, answer.fault) == ("Hi", "truncated", None)
@@ -273,9 +273,9 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", names())
-def test_an_error_on_demand_is_in_the_manner_too(name: str) -> None:
-    playback = played(faulty("error-event=3", manner=manner(name)))
+@pytest.mark.parametrize("name", style_names())
+def test_an_error_on_demand_is_in_the_style_too(name: str) -> None:
+    playback = played(faulty("error-event=3", style=load_style(name)))
     assert playback.pieces[-1].data.startswith(ERRORS.get(name, b""))
     answer = said_in(playback)
     assert answer.fault is not None
@@ -311,7 +311,7 @@ def test_a_fault_may_change_the_ending(fault: str, before: How, behind: How) -> 
 
 def test_an_answer_that_never_began_stays_so() -> None:
     capture = Capture(CaptureHeader(), (), CaptureEnd(1.0, "reset"))
-    assert played(faulty("html", "stall=3s", manner=manner("xai")), capture) == played(PlaybackOptions(), capture)
+    assert played(faulty("html", "stall=3s", style=load_style("xai")), capture) == played(PlaybackOptions(), capture)
 
 
 def test_a_fault_has_real_time_whatever_the_speed() -> None:
@@ -319,10 +319,10 @@ def test_a_fault_has_real_time_whatever_the_speed() -> None:
     assert sum(piece.after_s for piece in played(faulty("stall=3s", speed=AS_FAST_AS_POSSIBLE)).pieces) == 3.0
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", style_names())
 @pytest.mark.parametrize("split", SPLITS)
 def test_all_of_it_combines(name: str, split: Split) -> None:
-    playback = played(faulty("crlf", "stall=3s@2", speed=10.0, split=split, manner=manner(name)))
+    playback = played(faulty("crlf", "stall=3s@2", speed=10.0, split=split, style=load_style(name)))
     answer = said_in(playback)
     assert answer.text == "Let me see."
     assert b"\r\n" in b"".join(piece.data for piece in playback.pieces)

@@ -118,7 +118,7 @@ def test_without_a_capture_nobody_answers(tmp_path: Path) -> None:
     assert response.error["code"] == "capture_not_found"
     assert response.error["request_id"] == response.request_id
     assert response.error["message"] == (
-        "there is no capture for the model 'b', and nobody else is asked; there are captures of: m"
+        "there is no capture for the model 'b', and no provider is called; there are captures of: m"
     )
 
 

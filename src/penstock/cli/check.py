@@ -120,9 +120,9 @@ def _place(provider: Provider) -> str:
         return f"on this machine: {provider.models[0]}"
     if not provider.replay:
         return provider.base_url
-    manner = f" as {provider.replay_as}" if provider.replay_as else ""
+    style = f" as {provider.replay_as}" if provider.replay_as else ""
     faults = f", with {', '.join(provider.replay_faults)}" if provider.replay_faults else ""
-    return f"replays {provider.replay}{manner}{faults}"
+    return f"replays {provider.replay}{style}{faults}"
 
 
 def _key(provider: Provider, config: Config) -> str:

@@ -11,22 +11,22 @@ from penstock.cli.inspection.stream_file import takes_dialect
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
 from penstock.errors import ListenError, PenstockError
-from penstock.replay.faults import ON_DEMAND, InjectedFault, parse_fault, usage
+from penstock.replay.faults import INJECTABLE_FAULTS, InjectedFault, parse_fault, usage
 from penstock.replay.library import EVERY_PICK, Library, Pick, load
 from penstock.replay.pieces import Split
 from penstock.replay.playback import PlaybackOptions, parse_speed
 from penstock.replay.styles import ProviderStyle
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.styles.catalog import load_style, style_names
 
 SPLITS: tuple[Split, ...] = ("reads", "bytes", "random", "events")
 
 
 class _Options(TypedDict):
-    """The options that make up a rendition."""
+    """The options that become `PlaybackOptions`."""
 
     speed: float
     split: Split
-    manner: ProviderStyle | None
+    style: ProviderStyle | None
     faults: tuple[InjectedFault, ...]
 
 
@@ -37,9 +37,9 @@ def _parse_speed(ctx: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(f"{value!r} {error}", ctx, parameter) from None
 
 
-def _parse_manner(ctx: click.Context, parameter: click.Parameter, value: str | None) -> ProviderStyle | None:
+def _parse_style(ctx: click.Context, parameter: click.Parameter, value: str | None) -> ProviderStyle | None:
     try:
-        return None if value is None else manner(value)
+        return None if value is None else load_style(value)
     except PenstockError as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
 
@@ -51,18 +51,20 @@ def _parse_faults(ctx: click.Context, parameter: click.Parameter, values: tuple[
         raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-def _list_manners(formatter: click.HelpFormatter) -> None:
-    formatter.write_dl([(name, manner(name).about) for name in names()])
+def _list_styles(formatter: click.HelpFormatter) -> None:
+    formatter.write_dl([(name, load_style(name).about) for name in style_names()])
 
 
 def _list_faults(formatter: click.HelpFormatter) -> None:
-    for group in dict.fromkeys(row.group for row in ON_DEMAND.values()):
+    for group in dict.fromkeys(row.group for row in INJECTABLE_FAULTS.values()):
         with formatter.section(group.capitalize()):
-            formatter.write_dl([(usage(name), row.does) for name, row in ON_DEMAND.items() if row.group == group])
+            formatter.write_dl(
+                [(usage(name), row.description) for name, row in INJECTABLE_FAULTS.items() if row.group == group]
+            )
 
 
 def _flag(
-    flag: str, name: str, write: Callable[[click.HelpFormatter], None], *, help: str
+    flag: str, name: str, write: Callable[[click.HelpFormatter], None], *, help: str, hidden: bool = False
 ) -> Callable[[click.decorators.FC], click.decorators.FC]:
     """A flag that prints a table and ends."""
 
@@ -73,7 +75,9 @@ def _flag(
             click.echo(formatter.getvalue().strip("\n"))
             ctx.exit()
 
-    return click.option(flag, name, is_flag=True, is_eager=True, expose_value=False, callback=show, help=help)
+    return click.option(
+        flag, name, is_flag=True, is_eager=True, expose_value=False, callback=show, help=help, hidden=hidden
+    )
 
 
 @click.command(short_help="Serve captures, as the providers that they are of.")
@@ -85,9 +89,9 @@ def _flag(
 )
 @click.option(
     "--as",
-    "manner",
-    callback=_parse_manner,
-    metavar="MANNER",
+    "style",
+    callback=_parse_style,
+    metavar="STYLE",
     help="The same answer as another provider would write it, such as groq.",
 )
 @click.option(
@@ -101,7 +105,8 @@ def _flag(
 @takes_dialect
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen here.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8090, metavar="NUMBER", help="[default: 8090]")
-@_flag("--manners", "list_manners", _list_manners, help="List what --as takes, and exit.")
+@_flag("--styles", "list_styles", _list_styles, help="List what --as takes, and exit.")
+@_flag("--manners", "list_manners", _list_styles, help="Deprecated: --styles.", hidden=True)
 @_flag("--faults", "list_faults", _list_faults, help="List what --fault takes, and exit.")
 def command(
     paths: tuple[Path, ...],
@@ -114,7 +119,7 @@ def command(
     """Play captures as they were recorded: bytes, pauses, errors, resets.
 
     A capture is chosen by its request, else by its model, else in turn, and served on the path of its dialect's API.
-    Bare streams (.sse, .txt, .json) are played too. Nobody is ever called.
+    Bare streams (.sse, .txt, .json) are played too. No provider is ever called.
     """
     from penstock.replay.upstream import Replay  # noqa: PLC0415
     from penstock.serve.replay_server import run  # noqa: PLC0415
@@ -122,11 +127,11 @@ def command(
 
     library = _load(paths, (pick,) if pick else EVERY_PICK, dialect)
     log = Log(sys.stderr.fileno(), pretty=True)
-    rendition = PlaybackOptions(**options)
-    _tell_what_does_not_apply(library, rendition)
+    playback = PlaybackOptions(**options)
+    _report_what_does_not_apply(library, playback)
     try:
         status = run(
-            Replay(library, rendition), log, (host, port), lambda bound: _announce(library, rendition, host, bound)
+            Replay(library, playback), log, (host, port), lambda bound: _announce(library, playback, host, bound)
         )
     except OSError as error:
         raise click.ClickException(f"cannot listen on {host}:{port}: {ListenError.of(error)}") from error
@@ -149,24 +154,24 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None)
     return library
 
 
-def _tell_what_does_not_apply(library: Library, rendition: PlaybackOptions) -> None:
-    """Manners, and faults in what events say, are of one dialect: say which captures are played without them."""
+def _report_what_does_not_apply(library: Library, options: PlaybackOptions) -> None:
+    """Report the captures that are played without a style or a fault, because it is of another dialect."""
     dialects = library.dialects
     for name, count in dialects.items():
-        if options := rendition.not_for(name):
-            message = f"{' and '.join(options)} cannot be applied to {counted(count, 'capture')} of {name}"
+        if unused := options.not_for(name):
+            message = f"{' and '.join(unused)} cannot be applied to {counted(count, 'capture')} of {name}"
             if len(dialects) == 1:
                 raise click.ClickException(message)
             click.echo(f"penstock: {message}; played without", err=True)
 
 
-def _announce(library: Library, rendition: PlaybackOptions, host: str, port: int) -> None:
+def _announce(library: Library, options: PlaybackOptions, host: str, port: int) -> None:
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
     models = ", ".join(library.models[:5]) or "not named"
     more = f" and {len(library.models) - 5} more" if len(library.models) > 5 else ""
     captures = counted(len(library.entries), "capture")
-    said = f"models: {one_line(models)}{more}{''.join(_dialects(library))}{''.join(_changes(rendition))}"
-    click.echo(f"penstock replays {captures} on {url}   ({said})", err=True)
+    details = f"models: {one_line(models)}{more}{''.join(_dialects(library))}{''.join(_changes(options))}"
+    click.echo(f"penstock replays {captures} on {url}   ({details})", err=True)
 
 
 def _dialects(library: Library) -> Iterable[str]:
@@ -176,9 +181,9 @@ def _dialects(library: Library) -> Iterable[str]:
             yield f"; {counted(count, 'capture')} of {name} at {surface_dialect(name).path}"
 
 
-def _changes(rendition: PlaybackOptions) -> Iterable[str]:
-    """What is not as it was recorded."""
-    if rendition.manner is not None:
-        yield f"; as {rendition.manner.name}"
-    if rendition.faults:
-        yield f"; faults: {', '.join(fault.name for fault in rendition.faults)}"
+def _changes(options: PlaybackOptions) -> Iterable[str]:
+    """The ways in which the answers differ from what was recorded."""
+    if options.style is not None:
+        yield f"; as {options.style.name}"
+    if options.faults:
+        yield f"; faults: {', '.join(fault.name for fault in options.faults)}"

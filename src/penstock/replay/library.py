@@ -1,13 +1,13 @@
-"""Library: captures in files, and which of them answers a request.
+"""Library: an index of capture files, which chooses the capture that answers a request.
 
 | pick | takes |
 |---|---|
-| `request` | a capture of the same request, all but the incidental fields of its dialect; of the same model first |
-| `model` | a capture of the model that is asked for, as `model` or `provider/model` |
-| `turn` | whichever is next |
+| `request` | a capture of the same request, except for the incidental fields of its dialect; the same model first |
+| `model` | a capture of the requested model, as `model` or `provider/model` |
+| `turn` | the next capture, round robin |
 
-Only captures of the dialect in which it is asked can answer. Where several fit, they take turns. Files are indexed once
-and read again when they are played, so that a directory may be larger than memory.
+Only captures in the dialect of the request can answer it. Where several match, they are played round robin. Files are
+indexed once and read again when they are played, so that a directory may be larger than memory.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ from penstock.errors import CaptureError
 
 Pick: TypeAlias = Literal["request", "model", "turn"]
 
-# What is taken from a directory. A file that is named by itself may be called anything.
+# The files that are read from a directory. A file that is given by its own name may have any suffix.
 SUFFIXES = (".capture", ".sse", ".txt", ".json")
 EVERY_PICK: tuple[Pick, ...] = ("request", "model", "turn")
-# A model's name comes first in a stream.
-_TELLING_BYTES = 65_536
+# How much of a stream is read to find its model, which is in the first events.
+_MODEL_WITHIN_BYTES = 65_536
 
 
 class LibraryCapture(Struct, frozen=True):
-    """One capture: its file, the names of its model, what its request was, if that is known, and its dialect."""
+    """One capture: its file, the names of its model, the key of its request (empty if unknown), and its dialect."""
 
     path: Path
     models: tuple[str, ...]
@@ -46,19 +46,19 @@ class LibraryCapture(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called: the name of its file."""
+        """The name of the file."""
         return self.path.name
 
 
 class ChosenCapture(Struct, frozen=True):
-    """A capture that was chosen, and why."""
+    """A capture that was chosen, and the pick that chose it."""
 
     entry: LibraryCapture
     why: Pick
 
 
 class Library:
-    """The captures that there are. Which of several is next is all that changes in it."""
+    """An index of captures. Only its round-robin counters change."""
 
     def __init__(
         self,
@@ -69,45 +69,45 @@ class Library:
         self.entries = tuple(entries)
         self.picks = tuple(picks)
         self.left_out = Counter(left_out)
-        """How many captures of other dialects were found, by dialect."""
+        """How many captures of other dialects were left out, by dialect."""
         self._turns: Counter[object] = Counter()
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that there are captures of, each once."""
+        """The models of all captures, without duplicates."""
         return self.models_of(None)
 
     @property
     def dialects(self) -> Counter[str]:
-        """The dialects that there are captures of, and how many."""
+        """The number of captures in each dialect."""
         return Counter(entry.dialect for entry in self.entries)
 
     def models_of(self, dialect: str | None) -> tuple[str, ...]:
-        """The models that there are captures of in a dialect, or in any."""
+        """The models of the captures in a dialect, or in any."""
         entries = (entry for entry in self.entries if dialect in (None, entry.dialect))
         return tuple(dict.fromkeys(entry.models[0] for entry in entries if entry.models))
 
     def choose(self, body: bytes, path: str = "", dialect: str = DEFAULT_DIALECT) -> ChosenCapture | None:
-        """The capture that answers a request of that dialect; None if there is none."""
+        """The capture that answers a request in that dialect; None if none matches."""
         fields, model = fields_of(body), model_of_request(body, path, dialect)
         entries = [entry for entry in self.entries if entry.dialect == dialect]
         for pick in self.picks:
             if pick == "request":
                 key = request_key(fields, dialect)
                 same = [entry for entry in entries if key and entry.request == key]
-                found = [entry for entry in same if model in entry.models] or same
+                matches = [entry for entry in same if model in entry.models] or same
             else:
                 key = str(model).encode() if pick == "model" else b""
-                found = [entry for entry in entries if pick == "turn" or model in entry.models]
-            if found:
+                matches = [entry for entry in entries if pick == "turn" or model in entry.models]
+            if matches:
                 turn = (dialect, pick, key)
                 self._turns[turn] += 1
-                return ChosenCapture(found[(self._turns[turn] - 1) % len(found)], pick)
+                return ChosenCapture(matches[(self._turns[turn] - 1) % len(matches)], pick)
         return None
 
 
 class UnusableCapture(Struct, frozen=True):
-    """A file that is not in the library, and why. `named`: whether it was asked for by its own name."""
+    """A file that is not in the library, and why. `named`: whether it was given by its own name, not by a directory."""
 
     path: Path
     reason: str
@@ -122,10 +122,10 @@ def load(
     read_as: str | None = None,
     assumed: str = DEFAULT_DIALECT,
 ) -> tuple[Library, list[UnusableCapture]]:
-    """Index files, and the files of directories; what is no good is left out, and told.
+    """Index files, and the files of directories; returns the library and the files that cannot be used.
 
-    Captures of other dialects than these, if any are given, are left out and counted. All are taken for captures of
-    `read_as`, if that is given; those in which nothing tells the dialect, for captures of the `assumed` one.
+    If `dialects` are given, captures of other dialects are left out and counted. If `read_as` is given, all captures
+    are read in that dialect; otherwise, a capture without evidence of its dialect is read in the `assumed` one.
     """
     entries: list[LibraryCapture] = []
     left_out: Counter[str] = Counter()
@@ -158,10 +158,10 @@ def _files(paths: Iterable[Path], unusable: list[UnusableCapture]) -> Iterator[t
 
 
 def index(path: Path, read_as: str | None = None, assumed: str = DEFAULT_DIALECT) -> LibraryCapture:
-    """What has to be known of a file to choose it."""
+    """Read the facts of a file by which it is chosen."""
     capture = parse(path.read_bytes())
-    header, found = capture.header, dialect_of(capture)
-    dialect = read_as or (assumed if found.by == "default" else found.dialect)
+    header, detected = capture.header, dialect_of(capture)
+    dialect = read_as or (assumed if detected.by == "default" else detected.dialect)
     names = [header.model, f"{header.provider}/{header.model}" if header.provider and header.model else ""]
     names.append("" if header.model else _model_of(capture, dialect))
     body = header.request.body if header.request is not None else None
@@ -170,20 +170,20 @@ def index(path: Path, read_as: str | None = None, assumed: str = DEFAULT_DIALECT
 
 
 def request_key(fields: dict[str, object], dialect: str) -> bytes:
-    """The same for requests that are the same, in whatever order their fields stand; nothing for no request at all."""
+    """A hash of the fields that matter, in any order; equal requests have equal keys. Empty for an empty request."""
     incidental = find_dialect(dialect).incidental
-    told = {
+    relevant = {
         name: value
         for name, value in fields.items()
         if name not in incidental and value is not None and value is not False
     }
-    if not told:
+    if not relevant:
         return b""
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).digest()
+    return hashlib.sha256(msgspec.json.encode(relevant, order="deterministic")).digest()
 
 
 def model_of_request(body: bytes, path: str, dialect: str) -> object:
-    """The model that a request asks for; what stands in its place, where the request is not valid."""
+    """The model that a request names; the raw value of its `model` field if the request is not valid."""
     surface = find_dialect(dialect).surface
     if surface is not None:
         try:
@@ -194,7 +194,7 @@ def model_of_request(body: bytes, path: str, dialect: str) -> object:
 
 
 def fields_of(body: bytes) -> dict[str, object]:
-    """The fields of a request; none where it is no JSON object."""
+    """The fields of a request; empty if it is not a JSON object."""
     try:
         fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -203,8 +203,8 @@ def fields_of(body: bytes) -> dict[str, object]:
 
 
 def _model_of(capture: Capture, dialect: str) -> str:
-    """The model that a stream names itself."""
+    """The model that the stream itself names."""
     reader, answer = StreamReader(dialect), Accumulator(dialect)
-    answer.extend(reader.feed(capture.data[:_TELLING_BYTES]))
+    answer.extend(reader.feed(capture.data[:_MODEL_WITHIN_BYTES]))
     answer.extend(reader.close())
     return answer.completion.model

@@ -1,4 +1,4 @@
-"""Pieces: the body of a capture as what is sent together, and when. Pure: looked at and changed without a clock."""
+"""Pieces: the body of a capture, as bytes that are sent together and the times between them. No I/O, no clock."""
 
 import random
 import re
@@ -17,7 +17,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 def pieces_of(capture: Capture) -> list[Piece]:
-    """The body of a capture, as it was read."""
+    """The body of a capture, one piece per recorded read."""
     pieces: list[Piece] = []
     before_s = 0.0
     for read in capture.reads:
@@ -29,7 +29,7 @@ def pieces_of(capture: Capture) -> list[Piece]:
 
 
 def split_up(pieces: list[Piece], split: Split, chance: random.Random) -> list[Piece]:
-    """The same bytes in other pieces. Each leaves when its last byte would have left."""
+    """Split the same bytes into other pieces. Each is sent when its last byte would have been sent."""
     if split == "reads":
         return pieces
     data = b"".join(piece.data for piece in pieces)
@@ -61,9 +61,9 @@ def _anywhere(data: bytes, chance: random.Random) -> list[int]:
 
 
 def _behind_events(data: bytes, _chance: random.Random) -> list[int]:
-    """Behind each blank line; behind each line, in a stream that has no blank ones."""
+    """After each blank line; after each line, in a stream without blank lines."""
     ends = _BLANK_LINE if _BLANK_LINE.search(data) else _LINE_END
-    return [found.end() for found in ends.finditer(data) if found.end() < len(data)]
+    return [match.end() for match in ends.finditer(data) if match.end() < len(data)]
 
 
 _SPLITS: dict[str, Callable[[bytes, random.Random], list[int]]] = {

@@ -1,7 +1,8 @@
-"""Playback: one answer to be played, made of a capture. Rendition: how that is done.
+"""Playback: one answer to be played, made from a capture. PlaybackOptions: style, speed, faults and splitting.
 
-In this order, so that all of it combines: the body is written in another manner, sped up, broken on purpose, and split
-into other pieces. So what a fault says of time is real time, whatever the speed; and whatever a fault leaves is split.
+The options are applied in this order, so that they combine: the body is rewritten in another style, sped up, broken by
+injected faults, and split into other pieces. So the times in a fault are real time at any speed, and splitting applies
+to what the faults have left.
 """
 
 import math
@@ -16,32 +17,32 @@ from penstock.core.failure import Failure
 from penstock.replay.faults import (
     ERROR_CODE,
     ERROR_MESSAGE,
-    ON_DEMAND,
+    INJECTABLE_FAULTS,
     InjectedFault,
     Piece,
     ScriptedResponse,
     ScriptEnding,
-    spoil,
+    inject,
 )
 from penstock.replay.pieces import Split, pieces_of, split_up
 from penstock.replay.rewrite import rewrite
-from penstock.replay.styles import ProviderStyle, mimic_error
+from penstock.replay.styles import ProviderStyle, write_error_in_style
 
 AS_FAST_AS_POSSIBLE = math.inf
-# Pieces leave at least this far apart, where time counts at all: nearer ones would reach the peer in one read.
+# The least time between two pieces, unless the speed is `max`: closer pieces would reach the peer in one read.
 APART_S = 0.001
-MANNERS_OF = DEFAULT_DIALECT
-"""The dialect that manners are written in."""
+STYLES_DIALECT = DEFAULT_DIALECT
+"""The dialect that the provider styles write."""
 _OK = 200
-# What may be sent as a header. A capture may come from anybody.
+# Header names and values that may be sent. A capture is untrusted input.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# What the server that plays decides for itself.
+# Headers that the replaying server sets itself, because they describe its own framing.
 _FRAMING = frozenset(("connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding", "upgrade"))
-# What an ending is to a script, and back.
+# The ending of a capture as that of a scripted response, and back.
 _ENDINGS: dict[How, ScriptEnding] = {
     "complete": "end",
-    "abandoned": "end",  # what came after that nobody knows; the body may well have ended as it should
+    "abandoned": "end",  # the rest was not recorded; the body may have ended properly
     "closed": "closed",
     "cancelled": "closed",
     "limit": "closed",
@@ -53,7 +54,7 @@ _HOWS: dict[ScriptEnding, How] = {"end": "complete", "closed": "closed", "reset"
 
 
 class Playback(Struct, frozen=True, kw_only=True):
-    """One answer to be played. Without a status there is no head: only an ending, or silence.
+    """One answer to be played. Without a status there is no response head, only an ending or a stall.
 
     `head_s` counts from the request, `ending_after_s` from the last piece. `apart_s` is the least time between pieces.
     """
@@ -66,36 +67,36 @@ class Playback(Struct, frozen=True, kw_only=True):
     ending_after_s: float
     apart_s: float = APART_S
     refusal: str = ""
-    """Why nothing is played: no capture answers the request."""
+    """Why nothing is played: no capture matches the request."""
 
 
 class PlaybackOptions(Struct, frozen=True, kw_only=True):
-    """How captures are played: how fast, in which pieces, in whose manner, and how broken.
+    """How captures are played: speed, splitting, provider style, and injected faults.
 
-    Manners, and faults in what events say, are of one dialect. Captures of another are played without them.
+    Styles, and faults in the content of events, apply to one dialect. Captures of another are played without them.
     """
 
     speed: float = 1.0
     split: Split = "reads"
-    manner: ProviderStyle | None = None
+    style: ProviderStyle | None = None
     faults: tuple[InjectedFault, ...] = ()
     dialect: str = DEFAULT_DIALECT
-    """That of the captures, and of errors in their place."""
+    """The dialect of the captures, and of errors that are sent in their place."""
 
     def of(self, dialect: str) -> "PlaybackOptions":
-        """The same for captures of a dialect, without what does not apply to them."""
+        """A copy for captures of a dialect, without the options that do not apply to it."""
         return structs.replace(
             self,
-            manner=self.manner if dialect == MANNERS_OF else None,
-            faults=tuple(fault for fault in self.faults if ON_DEMAND[fault.name].of in ("", dialect)),
+            style=self.style if dialect == STYLES_DIALECT else None,
+            faults=tuple(fault for fault in self.faults if INJECTABLE_FAULTS[fault.name].dialect in ("", dialect)),
             dialect=dialect,
         )
 
     def not_for(self, dialect: str) -> list[str]:
-        """What of it does not apply to captures of a dialect, in the words of the command's options."""
+        """The options that do not apply to captures of a dialect, as the command line writes them."""
         left = self.of(dialect)
-        manner = [f"--as {self.manner.name}"] if self.manner is not None and left.manner is None else []
-        return manner + [f"--fault {fault.name}" for fault in self.faults if fault not in left.faults]
+        style = [f"--as {self.style.name}"] if self.style is not None and left.style is None else []
+        return style + [f"--fault {fault.name}" for fault in self.faults if fault not in left.faults]
 
 
 AS_RECORDED = PlaybackOptions()
@@ -103,79 +104,79 @@ AS_RECORDED = PlaybackOptions()
 
 def playback_of(
     capture: Capture,
-    rendition: PlaybackOptions = AS_RECORDED,
+    options: PlaybackOptions = AS_RECORDED,
     chance: random.Random | None = None,
     *,
     include_usage: bool = True,
 ) -> Playback:
-    """The answer that a capture holds. What was cut off ends as a connection that is closed too early.
+    """The answer in a capture. A capture without an ending ends as a connection that is closed too early.
 
-    `include_usage` is whether the request asks for the usage, which a manner may depend on.
+    `include_usage` is whether the request asks for the usage, which a style may depend on.
     """
     header, closing = capture.header, capture.closing
     ended_s = closing.at_s if closing is not None else None
     last_s = max((read.at_s or 0.0 for read in capture.reads), default=0.0)
-    pieces, headers = _body(capture, rendition.manner, include_usage=include_usage)
+    pieces, headers = _body(capture, options.style, include_usage=include_usage)
     playback = Playback(
         status=header.status,
         headers=headers,
-        head_s=(header.head_s or 0.0) / rendition.speed,
-        pieces=[Piece(piece.after_s / rendition.speed, piece.data) for piece in pieces],
+        head_s=(header.head_s or 0.0) / options.speed,
+        pieces=[Piece(piece.after_s / options.speed, piece.data) for piece in pieces],
         ending=closing.how if closing is not None else "closed",
-        ending_after_s=max((ended_s or 0.0) - last_s, 0.0) / rendition.speed,
-        apart_s=0.0 if rendition.speed == AS_FAST_AS_POSSIBLE else APART_S,
+        ending_after_s=max((ended_s or 0.0) - last_s, 0.0) / options.speed,
+        apart_s=0.0 if options.speed == AS_FAST_AS_POSSIBLE else APART_S,
     )
-    if rendition.faults:
-        playback = _spoiled(playback, rendition)
-    pieces = split_up(playback.pieces, rendition.split, chance or random.Random(0))
+    if options.faults:
+        playback = _with_faults(playback, options)
+    pieces = split_up(playback.pieces, options.split, chance or random.Random(0))
     return structs.replace(playback, pieces=pieces)
 
 
 def parse_speed(text: str) -> float:
-    """The factor that `recorded`, `10x` or `max` stands for; raises ValueError with what to write instead."""
+    """Parse `recorded`, `10x` or `max` as a factor; raises ValueError with the valid forms."""
     if text == "recorded":
         return 1.0
     if text == "max":
         return AS_FAST_AS_POSSIBLE
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)x?", text)
-    if found is None or float(found[1]) <= 0:
+    factor = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)x?", text)
+    if factor is None or float(factor[1]) <= 0:
         raise ValueError("must be `recorded`, a factor such as `10x` or `0.5x`, or `max`")
-    return float(found[1])
+    return float(factor[1])
 
 
-def _body(capture: Capture, manner: ProviderStyle | None, *, include_usage: bool) -> tuple[list[Piece], dict[str, str]]:
-    """The body and its headers. An error with a status of its own has no manner: it is played as it was."""
+def _body(capture: Capture, style: ProviderStyle | None, *, include_usage: bool) -> tuple[list[Piece], dict[str, str]]:
+    """The body and its headers. A response with an error status is played as it was, in any style."""
     pieces, headers = pieces_of(capture), _headers(capture)
-    if manner is not None and capture.header.status == _OK:
-        written = rewrite(pieces, manner, include_usage=include_usage)
+    if style is not None and capture.header.status == _OK:
+        written = rewrite(pieces, style, include_usage=include_usage)
         if written is not None:
-            return written, headers | {"content-type": manner.content_type}
+            return written, headers | {"content-type": style.content_type}
     return pieces, headers
 
 
-def _spoiled(playback: Playback, rendition: PlaybackOptions) -> Playback:
-    """The answer with the faults in it. Where no answer ever began there is nothing to break."""
+def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
+    """Inject the faults into an answer. Without a response head there is nothing to break."""
     if playback.status is None:
         return playback
     script = ScriptedResponse(tuple(playback.pieces), _ENDINGS[playback.ending], playback.status, playback.headers)
-    if rendition.manner is not None:
-        script = structs.replace(script, error=mimic_error(ERROR_MESSAGE, ERROR_CODE, rendition.manner))
-    surface = find_dialect(rendition.dialect).surface
-    if rendition.dialect != MANNERS_OF and surface is not None:
+    if options.style is not None:
+        script = structs.replace(script, error=write_error_in_style(ERROR_MESSAGE, ERROR_CODE, options.style))
+    surface = find_dialect(options.dialect).surface
+    if options.dialect != STYLES_DIALECT and surface is not None:
         failure = Failure(code=ERROR_CODE, message=ERROR_MESSAGE)
         script = structs.replace(script, error_body=surface.write_error(failure, ""))
-    spoiled = spoil(script, rendition.faults)
+    faulty = inject(script, options.faults)
     return structs.replace(
         playback,
-        status=spoiled.status,
-        headers=spoiled.headers,
-        pieces=list(spoiled.pieces),
-        ending=_HOWS[spoiled.ending],
+        status=faulty.status,
+        headers=faulty.headers,
+        pieces=list(faulty.pieces),
+        ending=_HOWS[faulty.ending],
     )
 
 
 def _headers(capture: Capture) -> dict[str, str]:
-    """The recorded headers, as far as they can be sent again; with a content type, where none was recorded."""
+    """The recorded headers that can be sent again, and a content type if none was recorded."""
     kept = {
         name.lower(): value
         for name, value in capture.header.headers.items()

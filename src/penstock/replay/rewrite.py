@@ -1,8 +1,9 @@
-"""Rewrite: the body of a capture, written again in a provider's manner, and when each event of it leaves.
+"""Rewrite: writes the body of a capture again in a provider's style, and sets the time of each event.
 
-What was recorded and what is written seldom have the same events: one provider sends a tool call in pieces, another
-whole. But they say the same, in the same order. So an event leaves when the recorded stream had said as much; one that
-says nothing, with what is said next. What opens the answer leaves with its first event, what closes it with its last.
+The recorded and the rewritten stream seldom have the same events: one provider sends a tool call in parts, another
+whole. But both have the same content in the same order, so the number of characters so far aligns them. An event is
+sent when the recorded stream had sent as many characters; an event without content, together with the next content.
+Events before the first content are sent with the first recorded event, events after the last content with the last.
 """
 
 from bisect import bisect_left
@@ -20,62 +21,62 @@ from penstock.core.events import (
 )
 from penstock.core.stream import StreamReader
 from penstock.replay.faults import Piece
-from penstock.replay.styles import ProviderStyle, mimic
+from penstock.replay.styles import ProviderStyle, write_in_style
 
 _PROVIDERS_OWN = "provider-error"
 
 
-class _ReadEvent(Struct):
-    """What was said by when: how many characters after each piece that brought an event, and the times of those."""
+class _TimedEvents(Struct):
+    """The events of a recorded stream; and for each piece with events, the characters so far and the time."""
 
     events: list[Event] = []
-    said: list[int] = []
+    characters: list[int] = []
     times: list[float] = []
 
 
-def rewrite(pieces: list[Piece], manner: ProviderStyle, *, include_usage: bool) -> list[Piece] | None:
-    """The body in that manner, one piece for each event; None where it holds no answer: a page, or nothing at all."""
-    heard = _hear(pieces)
-    # Where bytes could not be read, that was found by us. No provider says it.
-    events = [event for event in heard.events if not isinstance(event, Fault) or event.code == _PROVIDERS_OWN]
+def rewrite(pieces: list[Piece], style: ProviderStyle, *, include_usage: bool) -> list[Piece] | None:
+    """The body in that style, one piece per event; None if it has no answer, such as an HTML page or an empty body."""
+    recorded = _read(pieces)
+    # Only the provider's own errors are written again: a fault of our reader was never part of the stream.
+    events = [event for event in recorded.events if not isinstance(event, Fault) or event.code == _PROVIDERS_OWN]
     if not any(isinstance(event, (ChoiceStart, Fault)) for event in events):
         return None
-    return _timed(mimic(events, manner, include_usage=include_usage), heard)
+    return _timed(write_in_style(events, style, include_usage=include_usage), recorded)
 
 
-def _hear(pieces: list[Piece]) -> _ReadEvent:
-    heard, reader = _ReadEvent(), StreamReader()
-    now_s, said = 0.0, 0
+def _read(pieces: list[Piece]) -> _TimedEvents:
+    recorded, reader = _TimedEvents(), StreamReader()
+    now_s, characters = 0.0, 0
     for piece in pieces:
         now_s += piece.after_s
         if events := reader.feed(piece.data):
-            said += _characters(events)
-            heard.events += events
-            heard.said.append(said)
-            heard.times.append(now_s)
+            characters += _characters(events)
+            recorded.events += events
+            recorded.characters.append(characters)
+            recorded.times.append(now_s)
     last = reader.close()
-    heard.events += last
-    heard.said.append(said + _characters(last))
-    heard.times.append(now_s)
-    return heard
+    recorded.events += last
+    recorded.characters.append(characters + _characters(last))
+    recorded.times.append(now_s)
+    return recorded
 
 
-def _timed(written: list[bytes], heard: _ReadEvent) -> list[Piece]:
+def _timed(written: list[bytes], recorded: _TimedEvents) -> list[Piece]:
     pieces: list[Piece] = []
     reader = StreamReader()
-    said, before_s = 0, 0.0
+    characters, before_s = 0, 0.0
     for data in written:
-        more = _characters(reader.feed(data))
-        said += more
-        wanted = said if more or not said else said + 1
-        at_s = heard.times[min(bisect_left(heard.said, wanted), len(heard.times) - 1)]
+        added = _characters(reader.feed(data))
+        characters += added
+        wanted = characters if added or not characters else characters + 1
+        at_s = recorded.times[min(bisect_left(recorded.characters, wanted), len(recorded.times) - 1)]
         pieces.append(Piece(at_s - before_s, data))
         before_s = at_s
     return pieces
 
 
 def _characters(events: list[Event]) -> int:
-    """How much is said in them."""
+    """The number of characters of content in the events."""
     count = 0
     for event in events:
         match event:

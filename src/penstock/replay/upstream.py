@@ -1,8 +1,8 @@
-"""Replay: captures as an upstream. What was recorded comes again, at its speed, and nobody is called.
+"""Replay: an upstream that plays captures at their recorded speed, and calls no provider.
 
-A `Player` plays to a `Receiver`, as a connection to a real upstream would: the gateway's relay, or a server's answer.
-Captures may be large: they are read and prepared in a thread, and played a few kilobytes at a time, so that no other
-call waits for them.
+A `Player` plays to a `Receiver`, as a connection to a real upstream would. The receiver is the gateway's relay, or the
+response of the replay server. Captures may be large: a thread reads and prepares them, and the player sends a few
+kilobytes per iteration of the event loop, so that other calls are not delayed.
 """
 
 import asyncio
@@ -25,65 +25,66 @@ from penstock.replay.faults import Piece
 from penstock.replay.library import Library, fields_of, model_of_request
 from penstock.replay.playback import AS_RECORDED, Playback, PlaybackOptions, playback_of
 
-# No capture answers a request.
+# The error code if no capture answers a request.
 NO_CAPTURE: ErrorCode = "capture_not_found"
-# A reset overtakes what the peer has not read yet; so much time it has for that.
+# A TCP reset discards what the peer has not read yet. The player waits this long before it resets.
 _BEFORE_RESET_S = 0.03
 _TOO_EARLY = "before the answer was complete"
-# What came after that nobody knows; but the fault is in the bytes, and the body may well have ended as it should.
+# Endings after which the body ends properly. `abandoned`: the relay stopped reading because the bytes were faulty, and
+# the body may have ended properly.
 _CLEAN: frozenset[How] = frozenset(("complete", "abandoned"))
 
 
 class Player:
-    """Plays one answer to a receiver, on time. Each thing that happens is one turn of the loop, or more, of its own."""
+    """Plays one answer to a receiver, on time. Each step runs in its own iteration of the event loop."""
 
     def __init__(self, playback: Playback, receiver: Receiver) -> None:
         self._loop = asyncio.get_running_loop()
         self._playback = playback
         self._receiver = receiver
-        self._headed = playback.status is None
-        self._next = 0
-        self._sent = 0
-        """Bytes of the next piece that were played already."""
+        self._head_sent = playback.status is None
+        self._next_piece = 0
+        self._offset = 0
+        """How many bytes of the next piece have been played."""
         self._paused = False
-        self._over = False
+        self._finished = False
         self._timer: asyncio.Handle | None = None
-        self._due = self._last = self._begun = self._loop.time()
+        self._due = self._last = self._started = self._loop.time()
 
     def start(self) -> None:
-        """Begin: this is the moment of the request."""
-        self._due = self._last = self._begun = self._loop.time()
-        self._go_on()
+        """Start to play: the recorded times count from now."""
+        self._due = self._last = self._started = self._loop.time()
+        self._continue()
 
     def pause(self) -> None:
-        """Hold on: whoever takes the answer is slow."""
+        """Stop until `resume` (backpressure: the receiver is slow)."""
         self._paused = True
         self._cancel()
 
     def resume(self) -> None:
-        """Go on; what has become due meanwhile comes at once."""
+        """Continue; pieces that have become due in the meantime are played at once."""
         self._paused = False
-        if self._timer is None and not self._over:
+        if self._timer is None and not self._finished:
             self._schedule()
 
     def stop(self) -> None:
-        """Play no more; the receiver hears nothing more."""
-        self._over = True
+        """Stop for good; the receiver is not called again."""
+        self._finished = True
         self._cancel()
 
     def _schedule(self) -> None:
-        """Arm the timer for whatever is next."""
+        """Set the timer for the next step."""
         playback = self._playback
         apart_s = playback.apart_s
-        if not self._headed:
-            at = self._begun + playback.head_s
+        if not self._head_sent:
+            at = self._started + playback.head_s
             if playback.pieces:
-                at = min(at, self._begun + playback.pieces[0].after_s)  # no body comes before its head
+                at = min(at, self._started + playback.pieces[0].after_s)  # no body comes before its head
             step, apart_s = self._send_head, 0.0
-        elif self._sent:
+        elif self._offset:
             at, step, apart_s = self._due, self._send_piece, 0.0
-        elif self._next < len(playback.pieces):
-            at = self._due + playback.pieces[self._next].after_s
+        elif self._next_piece < len(playback.pieces):
+            at = self._due + playback.pieces[self._next_piece].after_s
             step = self._send_piece
         else:
             at = self._due + playback.ending_after_s
@@ -95,36 +96,36 @@ class Player:
 
     def _send_head(self) -> None:
         self._timer = None
-        self._headed = True
+        self._head_sent = True
         assert self._playback.status is not None
         self._receiver.on_head(self._playback.status, self._playback.headers)
-        self._go_on()
+        self._continue()
 
     def _send_piece(self) -> None:
         self._timer = None
-        piece = self._playback.pieces[self._next]
-        if not self._sent:
+        piece = self._playback.pieces[self._next_piece]
+        if not self._offset:
             self._due += piece.after_s
-        data = piece.data[self._sent : self._sent + LONGEST_TURN]
+        data = piece.data[self._offset : self._offset + LONGEST_TURN]
         data = data[: turn_size(data, recorded=True)]
-        self._sent += len(data)
-        if self._sent >= len(piece.data):
-            self._next += 1
-            self._sent = 0
+        self._offset += len(data)
+        if self._offset >= len(piece.data):
+            self._next_piece += 1
+            self._offset = 0
         self._last = self._loop.time()
         self._receiver.on_data(data)
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
-        if not self._over and not self._paused:
+    def _continue(self) -> None:
+        if not self._finished and not self._paused:
             self._schedule()
 
     def _end(self) -> None:
         self._timer = None
         ending = self._playback.ending
         if ending == "timed-out":
-            return  # silence, until somebody loses patience
-        self._over = True
+            return  # a stall: nothing is sent until a timeout ends the call
+        self._finished = True
         if self._playback.refusal:
             self._receiver.on_error(UpstreamError(NO_CAPTURE, self._playback.refusal))
         elif ending in _CLEAN:
@@ -141,47 +142,47 @@ class Player:
 
 
 class PlayedCapture(Struct, frozen=True):
-    """What is played for a request: the name of the capture, and by what it was chosen."""
+    """What is played for a request, the name of the capture, and how it was chosen."""
 
     playback: Playback
     name: str = ""
     why: str = ""
 
 
-Ask: TypeAlias = Callable[[bytes, Callable[[PlayedCapture], None]], None]
-"""Finds what is played for the body of a request, and tells it."""
+ChooseCapture: TypeAlias = Callable[[bytes, Callable[[PlayedCapture], None]], None]
+"""Chooses what is played for the body of a request, and calls back with it."""
 
 
 class Replay:
-    """An upstream that answers from a library of captures. As a provider, it speaks one dialect."""
+    """An upstream that answers from a library of captures. As a provider, it has one dialect."""
 
     def __init__(
-        self, library: Library, rendition: PlaybackOptions = AS_RECORDED, dialect: str = DEFAULT_DIALECT
+        self, library: Library, options: PlaybackOptions = AS_RECORDED, dialect: str = DEFAULT_DIALECT
     ) -> None:
         self._library = library
-        self._rendition = rendition
+        self._options = options
         self._dialect = dialect
-        self._chance = random.Random(0)  # the same pieces in every run
-        # One, so that captures take turns in the order in which they are asked for.
+        self._chance = random.Random(0)  # a fixed seed: the same pieces in every run
+        # One thread, so that the round robin follows the order of the requests.
         self._thread = ThreadPoolExecutor(1, "penstock-replay")
 
     def endpoint(self, url: str, _headers: dict[str, str]) -> "ReplayEndpoint":
-        """Where to ask: here, whatever the URL. (A dialect may name the model in it.)"""
-        return ReplayEndpoint(partial(self.ask, self._dialect, urlsplit(url).path))
+        """An endpoint of this replay. Of the URL only the path matters, in which a dialect may name the model."""
+        return ReplayEndpoint(partial(self.choose, self._dialect, urlsplit(url).path))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that there are captures of."""
+        """The models of the captures."""
         return self._library.models
 
     def has(self, model: str) -> bool:
-        """Whether there is a capture of a model."""
+        """Whether the library has a capture of a model."""
         return any(model in entry.models for entry in self._library.entries)
 
-    def ask(self, dialect: str, path: str, body: bytes, then: Callable[[PlayedCapture], None]) -> None:
-        """Find what is played for a request, in a thread; `then` is told in the event loop."""
-        found = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, dialect, path, body)
-        found.add_done_callback(lambda done: then(done.result()))
+    def choose(self, dialect: str, path: str, body: bytes, then: Callable[[PlayedCapture], None]) -> None:
+        """Choose what is played for a request, in a thread; `then` is called with it in the event loop."""
+        played = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, dialect, path, body)
+        played.add_done_callback(lambda done: then(done.result()))
 
     def _answer(self, dialect: str, path: str, body: bytes) -> PlayedCapture:
         choice = self._library.choose(body, path, dialect)
@@ -194,74 +195,74 @@ class Replay:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return PlayedCapture(_unreadable(f"the capture {name} cannot be read any more: {reason}", dialect))
         try:
-            rendition = self._rendition.of(dialect)
-            playback = playback_of(capture, rendition, self._chance, include_usage=_asks_for_usage(body))
-        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits
+            options = self._options.of(dialect)
+            playback = playback_of(capture, options, self._chance, include_usage=_asks_for_usage(body))
+        except Exception as error:  # noqa: BLE001 - a client waits for an answer, whatever the error is
             return PlayedCapture(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}", dialect))
         return PlayedCapture(playback, name, f"by {choice.why}")
 
 
 class ReplayEndpoint:
-    """Where a replay is asked."""
+    """The endpoint of a replay: makes connections that play captures."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, choose: ChooseCapture) -> None:
+        self._choose = choose
 
     def request(self, body: bytes) -> bytes:
-        """The request that carries the body: the body."""
+        """The bytes of a request: just its body."""
         return body
 
     def kept(self) -> "ReplayConnection":
-        """A connection, which is nothing but a player to be."""
-        return ReplayConnection(self._ask)
+        """A connection; it needs no socket."""
+        return ReplayConnection(self._choose)
 
     async def open(self, _timeout_s: float) -> "ReplayConnection":
-        """The same: there is nothing to wait for."""
+        """A connection, without waiting."""
         return self.kept()
 
 
 class ReplayConnection:
-    """What the gateway takes for a connection to an upstream."""
+    """Implements the interface of a connection to an upstream."""
 
-    def __init__(self, ask: Ask) -> None:
-        self.aligned_chunks: tuple[bytes, ...] = ()  # it has none
+    def __init__(self, choose: ChooseCapture) -> None:
+        self.aligned_chunks: tuple[bytes, ...] = ()  # always empty: there is no HTTP framing
         self.on_chunk: Callable[[bytes, bytes], bool] | None = None
-        self.on_found: Callable[[PlayedCapture], None] | None = None
-        """Told what will be played, before it begins."""
-        self._ask = ask
+        self.on_chosen: Callable[[PlayedCapture], None] | None = None
+        """Called with what will be played, before it starts."""
+        self._choose = choose
         self._receiver: Receiver | None = None
         self._player: Player | None = None
         self._paused = False
 
     def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:  # noqa: ARG002
-        """Have a capture chosen, and begin to play it."""
+        """Choose a capture and start to play it."""
         self._receiver = receiver
-        self._ask(request, self._play)
+        self._choose(request, self._play)
 
     def _play(self, played: PlayedCapture) -> None:
         if self._receiver is None:
-            return  # which wants no more
-        if self.on_found is not None:
-            self.on_found(played)
+            return  # the call was abandoned
+        if self.on_chosen is not None:
+            self.on_chosen(played)
         self._player = Player(played.playback, self._receiver)
         if self._paused:
             self._player.pause()
         self._player.start()
 
     def pause(self) -> None:
-        """Play on only after `resume`."""
+        """Stop playing until `resume` (backpressure)."""
         self._paused = True
         if self._player is not None:
             self._player.pause()
 
     def resume(self) -> None:
-        """Play on."""
+        """Continue to play."""
         self._paused = False
         if self._player is not None:
             self._player.resume()
 
     def abandon(self, receiver: Receiver) -> None:
-        """The receiver wants no more."""
+        """Stop playing to this receiver."""
         if self._receiver is receiver:
             self._receiver = None
             if self._player is not None:
@@ -269,17 +270,17 @@ class ReplayConnection:
 
 
 def _asks_for_usage(body: bytes) -> bool:
-    """Whether a request wants to be told the usage at the end of its stream. (Only manners ask, which are of chat.)"""
+    """Whether a chat request asks for the usage. Only provider styles depend on it."""
     options = fields_of(body).get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
 def _no_capture(model: object, dialect: str, library: Library) -> Playback:
-    """The answer to a request that no capture answers."""
+    """The playback of a request that no capture matches: an error."""
     asked = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
     known = ", ".join(library.models_of(dialect)[:10]) or "none"
     of = "" if dialect == DEFAULT_DIALECT else f" in the dialect {dialect}"
-    message = f"there is no capture {asked}{of}, and nobody else is asked; there are captures of: {known}"
+    message = f"there is no capture {asked}{of}, and no provider is called; there are captures of: {known}"
     return Playback(
         status=None, headers={}, head_s=0.0, pieces=[], ending="complete", ending_after_s=0.0, refusal=message
     )

@@ -28,7 +28,7 @@ from penstock.http.server import ServerConnection
 from penstock.replay.faults import parse_fault
 from penstock.replay.library import load
 from penstock.replay.playback import PlaybackOptions, parse_speed
-from penstock.replay.styles.catalog import manner
+from penstock.replay.styles.catalog import load_style
 from penstock.replay.upstream import Replay
 from penstock.serve.auth import Authenticator
 from penstock.serve.bookkeeping import Bookkeeping
@@ -105,7 +105,7 @@ class App:
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
         self._door = self._books.door if self._books is not None else Authenticator()
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
-        folder = home.room("workers") if config.server.workers > 1 else None
+        folder = home.subfolder("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
@@ -201,12 +201,12 @@ class App:
             self._log.warning(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
         if not library.entries:
             self._log.warning(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
-        rendition = PlaybackOptions(
+        options = PlaybackOptions(
             speed=parse_speed(provider.replay_speed),
-            manner=manner(provider.replay_as) if provider.replay_as else None,
+            style=load_style(provider.replay_as) if provider.replay_as else None,
             faults=tuple(map(parse_fault, provider.replay_faults)),
         )
-        return Replay(library, rendition, speaks)
+        return Replay(library, options, speaks)
 
     def _models_here(self, config: Config) -> dict[str, LocalModel]:
         """The models on this machine, by their providers: those that stay as they were are kept."""

@@ -96,13 +96,13 @@ class ReplayApp:
     def _play(self, exchange: Exchange, dialect: str) -> None:
         stage = _Stage(exchange, dialect)
 
-        def found(played: PlayedCapture) -> None:
+        def log_choice(played: PlayedCapture) -> None:
             stage.name = played.name
             status = 404 if played.playback.refusal else played.playback.status or "no head"
             self._log.write(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
 
-        connection = ReplayConnection(partial(self._replay.ask, dialect, exchange.request.path))
-        connection.on_found = found
+        connection = ReplayConnection(partial(self._replay.choose, dialect, exchange.request.path))
+        connection.on_chosen = log_choice
         exchange.on_gone = lambda: connection.abandon(stage)
         exchange.on_pause = connection.pause
         exchange.on_resume = connection.resume

@@ -1,4 +1,4 @@
-"""Every fault on demand: what our own reader says of it, how it is asked for, and what it does to time."""
+"""Every injectable fault: what our own reader makes of it, its syntax, and its effect on timing."""
 
 import re
 
@@ -7,9 +7,18 @@ import pytest
 from penstock import Completion, Event
 from penstock.core.repairs import FAULTS, REPAIRS
 from penstock.errors import UnknownFaultError
-from penstock.replay.faults import ON_DEMAND, InjectedFault, Piece, ScriptedResponse, parse_fault, script, spoil, usage
-from penstock.replay.styles import mimic
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.faults import (
+    INJECTABLE_FAULTS,
+    InjectedFault,
+    Piece,
+    ScriptedResponse,
+    inject,
+    parse_fault,
+    script,
+    usage,
+)
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.invariants import said
 from tests.judges.cases import COMPLETED_EVENTS
 from tests.seed_streams import CASES
@@ -23,15 +32,15 @@ ANSWER = [*COMPLETED_EVENTS["emoji"][:-3], *COMPLETED_EVENTS["tools in parallel"
 # Who has its finish early, or everything in one event, may be cut and is whole to all appearances.
 NOTHING_TO_CUT = {"early-finish", "unstreamed"}
 
-every_fault = pytest.mark.parametrize("name", ON_DEMAND)
+every_fault = pytest.mark.parametrize("name", INJECTABLE_FAULTS)
 
 
 def planned(name: str) -> InjectedFault:
-    return parse_fault(name + ARGUMENTS.get(ON_DEMAND[name].argument, ""))
+    return parse_fault(name + ARGUMENTS.get(INJECTABLE_FAULTS[name].argument, ""))
 
 
 def healthy(name: str = "openai", gap_s: float = 0.0, answer: list[Event] = ANSWER) -> ScriptedResponse:
-    return script(mimic(answer, manner(name)), gap_s=gap_s)
+    return script(write_in_style(answer, load_style(name)), gap_s=gap_s)
 
 
 def heard(script: ScriptedResponse) -> Completion:
@@ -52,22 +61,22 @@ def test_the_healthy_stream_is_healthy() -> None:
 
 @every_fault
 def test_our_reader_says_what_the_table_says(name: str) -> None:
-    broken = spoil(healthy(answer=ANSWER if name == "broken-arguments" else WORDS), [planned(name)])
-    assert told(heard(broken)) == ON_DEMAND[name].reads
+    broken = inject(healthy(answer=ANSWER if name == "broken-arguments" else WORDS), [planned(name)])
+    assert told(heard(broken)) == INJECTABLE_FAULTS[name].result
     assert broken.data == b"" or completion(*bytewise(broken.data)) == heard(broken)
 
 
 @every_fault
 def test_something_is_broken(name: str) -> None:
-    assert spoil(healthy(), [planned(name)]) != healthy()
+    assert inject(healthy(), [planned(name)]) != healthy()
 
 
 @every_fault
-@pytest.mark.parametrize("provider", names())
-def test_no_manner_makes_a_broken_answer_whole(name: str, provider: str) -> None:
+@pytest.mark.parametrize("provider", style_names())
+def test_no_style_makes_a_broken_answer_whole(name: str, provider: str) -> None:
     whole = heard(healthy(provider))
-    answer = heard(spoil(healthy(provider), [planned(name)]))
-    expected = ON_DEMAND[name].reads.split(",")[0]
+    answer = heard(inject(healthy(provider), [planned(name)]))
+    expected = INJECTABLE_FAULTS[name].result.split(",")[0]
     assert answer.ending == expected
     if answer.ending == "completed" and name != "broken-arguments":
         assert said(answer) == said(whole)
@@ -77,11 +86,11 @@ def test_no_manner_makes_a_broken_answer_whole(name: str, provider: str) -> None
 
 @every_fault
 def test_any_two_can_be_combined_in_any_order(name: str) -> None:
-    for other in ON_DEMAND:
+    for other in INJECTABLE_FAULTS:
         faults = [planned(name), planned(other)]
-        broken = spoil(healthy(), faults)
-        assert broken == spoil(healthy(), reversed(faults)), other
-        endings = {ON_DEMAND[fault.name].reads.split(",")[0] for fault in faults}
+        broken = inject(healthy(), faults)
+        assert broken == inject(healthy(), reversed(faults)), other
+        endings = {INJECTABLE_FAULTS[fault.name].result.split(",")[0] for fault in faults}
         healed = heard(broken).ending == "completed" and endings != {"completed"}
         assert not healed or {name, other} & NOTHING_TO_CUT, other
 
@@ -96,16 +105,16 @@ def test_events_of_a_recording_are_found_however_it_was_read(seed: str, size: in
     assert len(by_event.pieces) == len(re.findall(rb"(?m)^data:", wire))
     assert sum(piece.after_s for piece in by_event.pieces) == pytest.approx(0.5 * len(pieces))
     assert ScriptedResponse(pieces).by_event().by_event() == by_event
-    cut = spoil(ScriptedResponse(pieces), [parse_fault("cut-after=3")])
+    cut = inject(ScriptedResponse(pieces), [parse_fault("cut-after=3")])
     assert len(re.findall(rb"(?m)^data:", cut.data)) == 3
     assert wire.startswith(cut.data)
 
 
-def test_a_seed_is_another_manner_with_two_faults() -> None:
+def test_a_seed_is_another_style_with_two_faults() -> None:
     events = [event for event in read(CASES["002"].wire) if not hasattr(event, "line")]  # without its repairs
-    clean = script(mimic(events, manner("openai-2025")))
+    clean = script(write_in_style(events, load_style("openai-2025")))
     assert clean.data.endswith(b"data: [DONE]\n\n")
-    broken = spoil(clean, [parse_fault("no-blank-lines"), parse_fault("no-done")])
+    broken = inject(clean, [parse_fault("no-blank-lines"), parse_fault("no-done")])
     assert broken.data == CASES["002"].wire
 
 
@@ -136,23 +145,23 @@ SENT: list[tuple[list[str], int, str, float]] = [
 
 @pytest.mark.parametrize(("faults", "events", "ending", "seconds"), SENT, ids=str)
 def test_so_much_is_sent_and_so_late(faults: list[str], events: int, ending: str, seconds: float) -> None:
-    broken = spoil(healthy(gap_s=0.1), map(parse_fault, faults))
+    broken = inject(healthy(gap_s=0.1), map(parse_fault, faults))
     sent = broken.by_event().pieces
     assert (len(sent), broken.ending) == (events, ending)
     assert sum(piece.after_s for piece in broken.pieces) == pytest.approx(seconds)
 
 
 def test_what_comes_in_place_of_the_stream() -> None:
-    page, error, limited = (spoil(healthy(), [parse_fault(name)]) for name in ("html", "status=500", "status=429"))
+    page, error, limited = (inject(healthy(), [parse_fault(name)]) for name in ("html", "status=500", "status=429"))
     assert (page.status, page.headers) == (200, {"content-type": "text/html"})
     assert (error.status, error.headers) == (500, {"content-type": "application/json"})
     assert (limited.status, limited.headers["retry-after"]) == (429, "1")
-    assert spoil(healthy(), [parse_fault("empty")]).pieces == ()
+    assert inject(healthy(), [parse_fault("empty")]).pieces == ()
 
 
 def test_no_other_event_is_touched() -> None:
     before, after = (
-        part.by_event().pieces for part in (healthy("reseller"), spoil(healthy("reseller"), [planned("no-finish")]))
+        part.by_event().pieces for part in (healthy("reseller"), inject(healthy("reseller"), [planned("no-finish")]))
     )
     changed = [number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
     assert [b'"finish_reason": "' in before[number].data for number in changed] == [True]
@@ -162,7 +171,7 @@ def test_no_other_event_is_touched() -> None:
 
 
 def test_split_characters_are_really_split() -> None:
-    pieces = spoil(healthy(), [parse_fault("split-utf8")]).pieces
+    pieces = inject(healthy(), [parse_fault("split-utf8")]).pieces
     assert sum(piece.data[:1] >= b"\x80" for piece in pieces) > 10
 
 
@@ -188,7 +197,7 @@ def test_is_asked_for_so(text: str, fault: InjectedFault) -> None:
     [
         ("cut-afer=5", "there is no fault 'cut-afer'; did you mean 'cut-after'?"),
         ("No_Done", "there is no fault 'No_Done'; did you mean 'no-done'?"),
-        ("", f"there is no fault ''; choose one of {', '.join(ON_DEMAND)}"),
+        ("", f"there is no fault ''; choose one of {', '.join(INJECTABLE_FAULTS)}"),
         ("cut-after", "'cut-after' is no such fault: write cut-after=5"),
         ("cut-after=", "'cut-after=' is no such fault: write cut-after=5"),
         ("cut-after=-1", "'cut-after=-1' is no such fault: write cut-after=5"),
@@ -209,12 +218,12 @@ def test_what_is_asked_for_wrongly_is_told_rightly(text: str, message: str) -> N
 
 @every_fault
 def test_every_row_is_whole(name: str) -> None:
-    row = ON_DEMAND[name]
-    assert re.fullmatch("[A-Z`].*\\.", row.does)
+    row = INJECTABLE_FAULTS[name]
+    assert re.fullmatch("[A-Z`].*\\.", row.description)
     assert re.fullmatch("[a-z][a-z0-9-]+", name)
-    assert set(re.findall("`([a-z0-9-]+)`", row.reads)) <= REPAIRS.keys() | FAULTS.keys()
+    assert set(re.findall("`([a-z0-9-]+)`", row.result)) <= REPAIRS.keys() | FAULTS.keys()
     assert usage(name).startswith(name)
 
 
 def test_there_are_more_than_twenty() -> None:
-    assert len(ON_DEMAND) > 20
+    assert len(INJECTABLE_FAULTS) > 20

@@ -1,13 +1,13 @@
-"""How much a manner is like its provider: the streams that others recorded, read and written again in that manner.
+"""How much a style is like its provider: the streams that others recorded, read and written again in that style.
 
 Compared is the shape: the names of all fields and their order, for each kind of chunk (`first`, `text`, `finish`, …),
 and the framing: what stands around the JSON. A kind agrees in a capture if every shape that we write stands there too.
 A chunk that is of two kinds counts for both. Only captures that kept their bytes count; of a provider with several
-manners, the one that fits a capture best.
+styles, the one that fits a capture best.
 
     .venv/bin/python -m tests.replay.styles.agreement
 
-prints the table of docs/mimicry.md.
+prints the table of docs/provider-styles.md.
 """
 
 import json
@@ -16,13 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.replay.styles import mimic
-from penstock.replay.styles.catalog import manner
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style
 from tests.corpus import CORPUS
 from tests.streams import read
 
-# Whose captures are compared, and the manners in which that provider has written.
-MANNERS: dict[str, tuple[str, ...]] = {
+# Whose captures are compared, and the styles in which that provider has written.
+STYLES: dict[str, tuple[str, ...]] = {
     "openai": ("openai", "openai-2025", "openai-2024", "openai-gpt-5"),
     "azure": ("azure",),
     "groq": ("groq",),
@@ -57,7 +57,7 @@ def agreement(provider: str) -> Agreement:
     for wire in faithful_captures(provider):
         real = shapes(wire)
         events, asked = read(wire), asked_for_usage(wire)
-        written = [b"".join(mimic(events, manner(name), include_usage=asked)) for name in MANNERS[provider]]
+        written = [b"".join(write_in_style(events, load_style(name), include_usage=asked)) for name in STYLES[provider]]
         best = max(written, key=lambda ours: (ours == wire, len(agreeing(real, ours))))
         found.captures += 1
         found.same_bytes += best == wire
@@ -152,7 +152,7 @@ def shape(value: object) -> str:
 if __name__ == "__main__":
     print(f"| provider | captures | same bytes | {' | '.join(KINDS)} |")  # noqa: T201
     print("|---|--:|--:|" + "--:|" * len(KINDS))  # noqa: T201
-    for name in MANNERS:
+    for name in STYLES:
         seen = agreement(name)
         cells = [f"{seen.agreed[kind]} of {seen.had[kind]}" if seen.had[kind] else "" for kind in KINDS]
         print(f"| {name} | {seen.captures} | {seen.same_bytes} | {' | '.join(cells)} |")  # noqa: T201

@@ -1,9 +1,9 @@
-"""Every manner, compared with real captures of its provider: fields, their order, and framing."""
+"""Every style, compared with real captures of its provider: fields, their order, and framing."""
 
 import pytest
 
 from tests.corpus import CORPUS
-from tests.replay.styles.agreement import KINDS, MANNERS, agreement
+from tests.replay.styles.agreement import KINDS, STYLES, agreement
 
 NO_CORPUS = f"no corpus in {CORPUS}: set PENSTOCK_CORPUS to the folder that holds its INDEX.jsonl"
 
@@ -24,7 +24,7 @@ FLOORS: dict[str, tuple[int, dict[str, float]]] = {
 
 
 @pytest.mark.skipif(not (CORPUS / "INDEX.jsonl").exists(), reason=NO_CORPUS)
-@pytest.mark.parametrize("provider", MANNERS)
+@pytest.mark.parametrize("provider", STYLES)
 def test_is_like_the_captures(provider: str) -> None:
     seen = agreement(provider)
     same_bytes, shares = FLOORS[provider]

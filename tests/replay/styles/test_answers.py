@@ -1,4 +1,4 @@
-"""Every kind of answer in every manner is read by our own reader as the same answer.
+"""Every kind of answer in every style is read by our own reader as the same answer.
 
 What may differ: the id, where the provider's ids look otherwise; ids of calls that had none; fields that the provider
 does not have, figures among them; and whether its output counts the reasoning.
@@ -7,14 +7,14 @@ does not have, figures among them; and whether its output counts the reasoning.
 import pytest
 
 from penstock import Completion, Event, ToolCall, Usage
-from penstock.replay.styles import ProviderStyle, mimic
-from penstock.replay.styles.catalog import manner, names
+from penstock.replay.styles import ProviderStyle, write_in_style
+from penstock.replay.styles.catalog import load_style, style_names
 from tests.invariants import said
 from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.legal import violations
 from tests.streams import fold, read
 
-# What our reader remarks on in the streams of a manner, whatever they say.
+# What our reader remarks on in the streams of a style, whatever they say.
 REMARKS: dict[str, set[str]] = {
     "azure": {"object-missing-no-choices"},
     "cerebras": {"no-done"},
@@ -27,28 +27,28 @@ REMARKS: dict[str, set[str]] = {
 # What it remarks on because of the answer itself.
 OF_THE_ANSWER = {"envelope-incomplete", "finish-unknown", "tool-arguments-broken"}
 
-every_manner = pytest.mark.parametrize("name", names())
+every_style = pytest.mark.parametrize("name", style_names())
 every_answer = pytest.mark.parametrize("events", COMPLETED_EVENTS.values(), ids=COMPLETED_EVENTS)
 
 
-@every_manner
+@every_style
 @every_answer
 def test_says_the_same_from_events(events: list[Event], name: str) -> None:
-    assert_same(fold(events), b"".join(mimic(events, manner(name))), manner(name))
+    assert_same(fold(events), b"".join(write_in_style(events, load_style(name))), load_style(name))
 
 
-@every_manner
+@every_style
 @every_answer
 def test_says_the_same_from_a_completion(events: list[Event], name: str) -> None:
     answer = fold(events)
-    assert_same(answer, b"".join(mimic(answer, manner(name))), manner(name))
+    assert_same(answer, b"".join(write_in_style(answer, load_style(name))), load_style(name))
 
 
-@every_manner
+@every_style
 @pytest.mark.parametrize("events", BROKEN_EVENTS.values(), ids=BROKEN_EVENTS)
 def test_what_is_not_completed_is_not_completed(events: list[Event], name: str) -> None:
     answer = fold(events)
-    again = fold(read(b"".join(mimic(events, manner(name)))))
+    again = fold(read(b"".join(write_in_style(events, load_style(name)))))
     assert (again.ending == "failed") == (answer.fault is not None or not answer.choices)
     assert again.ending != "completed"
     if answer.fault is not None and again.fault is not None:
@@ -57,13 +57,13 @@ def test_what_is_not_completed_is_not_completed(events: list[Event], name: str) 
     assert said(again) == said(answer)
 
 
-@every_manner
+@every_style
 def test_no_usage_is_invented(name: str) -> None:
-    again = fold(read(b"".join(mimic(COMPLETED_EVENTS["no usage"], manner(name)))))
+    again = fold(read(b"".join(write_in_style(COMPLETED_EVENTS["no usage"], load_style(name)))))
     assert (again.usage, again.ending) == (None, "completed")
 
 
-def assert_same(answer: Completion, wire: bytes, manner: ProviderStyle) -> None:
+def assert_same(answer: Completion, wire: bytes, style: ProviderStyle) -> None:
     events = read(wire)
     assert violations(events) == []
     again = fold(events)
@@ -75,7 +75,7 @@ def assert_same(answer: Completion, wire: bytes, manner: ProviderStyle) -> None:
         assert call.id == before.id or (before.id is None and (call.id or call.kind == "function_call"))
     assert figures(again.usage) == figures(answer.usage)
     remarks = {repair.code for repair in again.repairs}
-    assert remarks <= REMARKS.get(manner.name, set()) | OF_THE_ANSWER
+    assert remarks <= REMARKS.get(style.name, set()) | OF_THE_ANSWER
 
 
 def calls(answer: Completion) -> list[ToolCall]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import ChoiceStart, End, Event, Finish, Start, TextDelta, Usage, UsageReport
-from penstock.replay.styles import mimic
-from penstock.replay.styles.catalog import manner
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style
 from penstock.replay.styles.framing import frame
 from penstock.replay.styles.style import Framing
 from tests.judges.cases import COMPLETED_EVENTS
@@ -18,8 +18,8 @@ TEXT, REASONING, CALLS = (COMPLETED_EVENTS[name] for name in ("text", "reasoning
 
 
 def written(events: list[Event], name: str, *, include_usage: bool = True) -> list[dict[str, Any]]:
-    """The chunks of an answer in a manner."""
-    wire = b"".join(mimic(events, manner(name), include_usage=include_usage))
+    """The chunks of an answer in a style."""
+    wire = b"".join(write_in_style(events, load_style(name), include_usage=include_usage))
     return [json.loads(chunk) for chunk in re.findall(rb"(?m)^(?:data: ?)?(\{.*\})", wire)]
 
 
@@ -32,7 +32,7 @@ def thought(usage: Usage) -> list[Event]:
 
 
 def test_openai_fills_every_line_up() -> None:
-    lines = [line for line in mimic(TEXT, manner("openai")) if b"obfuscation" in line]
+    lines = [line for line in write_in_style(TEXT, load_style("openai")) if b"obfuscation" in line]
     assert {len(line.rstrip()) % 16 for line in lines} == {7}
     assert len({line[-12:] for line in lines}) > 3
 
@@ -79,7 +79,7 @@ def test_groq_tells_usage_so_often(asked: bool, times: int) -> None:
 
 def test_groq_escapes_as_go_does() -> None:
     events: list[Event] = [Start("x", "m", 1), ChoiceStart(0, "assistant"), TextDelta(0, "<b>"), End("truncated")]
-    assert b"\\u003cb\\u003e" in mimic(events, manner("groq"))[-1]
+    assert b"\\u003cb\\u003e" in write_in_style(events, load_style("groq"))[-1]
 
 
 def test_xai_counts_reasoning_apart_and_openai_does_not() -> None:
@@ -98,12 +98,14 @@ def test_xai_speaks_at_once_and_leaves_nulls_out() -> None:
         {"content": "world!"},
         {},
     ]
-    assert b"null" not in b"".join(mimic(TEXT, manner("xai")))
+    assert b"null" not in b"".join(write_in_style(TEXT, load_style("xai")))
 
 
 def test_openrouter_comments_first_and_now_and_then() -> None:
     long = [*TEXT[:2], *[TextDelta(0, "word ")] * 50, *TEXT[-3:]]
-    comments = [number for number, event in enumerate(mimic(long, manner("openrouter"))) if event[:1] == b":"]
+    comments = [
+        number for number, event in enumerate(write_in_style(long, load_style("openrouter"))) if event[:1] == b":"
+    ]
     assert comments == [0, 21, 42]
 
 
@@ -147,12 +149,12 @@ def test_mistral_thinks_in_parts_and_calls_with_the_finish() -> None:
 
 
 def test_cerebras_just_stops() -> None:
-    assert mimic(TEXT, manner("cerebras"))[-1].startswith(b'data: {"id":')
+    assert write_in_style(TEXT, load_style("cerebras"))[-1].startswith(b'data: {"id":')
 
 
 def test_an_id_that_looks_right_stays() -> None:
-    wire = b"".join(mimic(TEXT, manner("xai")))
-    again = b"".join(mimic(completion(wire), manner("xai")))
+    wire = b"".join(write_in_style(TEXT, load_style("xai")))
+    again = b"".join(write_in_style(completion(wire), load_style("xai")))
     assert completion(again).id == completion(wire).id != "chatcmpl-1"
 
 

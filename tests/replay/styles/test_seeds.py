@@ -1,8 +1,8 @@
-"""The seeds are the reference: read, and written again in its own manner, each comes back byte for byte.
+"""The seeds are the reference: read, and written again in its own style, each comes back byte for byte.
 
 From the mere completion of a seed, which does not say how it was cut, three things may differ: where the text is cut,
 what stands in padding, and `x_groq.seed`, of which a completion keeps nothing. The fields of every kind of chunk and
-the words are the same; the framing is the manner's own, without what a recorder lost.
+the words are the same; the framing is the style's own, without what a recorder lost.
 """
 
 import json
@@ -11,13 +11,13 @@ import re
 import pytest
 
 from penstock import Completion
-from penstock.replay.styles import mimic
-from penstock.replay.styles.catalog import manner
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style
 from tests.replay.styles.agreement import chunks, shapes, skeleton
 from tests.seed_streams import CASES
 from tests.streams import completion, fold, read
 
-# Which seed is in whose manner, and whether its client asked for the usage.
+# Which seed is in whose style, and whether its client asked for the usage.
 SEEDS: dict[str, tuple[str, bool]] = {
     "000": ("groq", False),
     "001": ("reseller", True),
@@ -31,12 +31,12 @@ every_seed = pytest.mark.parametrize(("seed", "name", "asked"), [(seed, *row) fo
 @every_seed
 def test_a_seed_comes_back_byte_for_byte(seed: str, name: str, asked: bool) -> None:
     wire = CASES[seed].wire
-    assert b"".join(mimic(read(wire), manner(name), include_usage=asked)) == wire
+    assert b"".join(write_in_style(read(wire), load_style(name), include_usage=asked)) == wire
 
 
 @every_seed
 def test_each_element_is_one_event(seed: str, name: str, asked: bool) -> None:
-    events = mimic(read(CASES[seed].wire), manner(name), include_usage=asked)
+    events = write_in_style(read(CASES[seed].wire), load_style(name), include_usage=asked)
     assert all(len(re.findall(rb"(?m)^data:", event)) == 1 for event in events)
 
 
@@ -44,7 +44,7 @@ def test_each_element_is_one_event(seed: str, name: str, asked: bool) -> None:
 def test_its_mere_completion_has_the_same_shape_and_words(seed: str, name: str, asked: bool) -> None:
     wire = CASES[seed].wire
     answer = completion(wire)
-    again = b"".join(mimic(answer, manner(name), include_usage=asked))
+    again = b"".join(write_in_style(answer, load_style(name), include_usage=asked))
     real, ours = (shapes(one_line_each(stream)) for stream in (wire.replace(b',"seed":1258209063', b""), again))
     del real["framing"], ours["framing"]
     assert ours == real
@@ -54,29 +54,29 @@ def test_its_mere_completion_has_the_same_shape_and_words(seed: str, name: str, 
 @pytest.mark.parametrize(("seed", "ending"), [("000", "data: [DONE]\n\n"), ("002", "data: [DONE]\n\n")])
 def test_what_a_recorder_lost_is_there_in_a_mere_completion(seed: str, ending: str) -> None:
     name, asked = SEEDS[seed]
-    again = b"".join(mimic(completion(CASES[seed].wire), manner(name), include_usage=asked))
+    again = b"".join(write_in_style(completion(CASES[seed].wire), load_style(name), include_usage=asked))
     assert skeleton(again) == f"data: {{}}\n\n{ending}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", ["groq", "reseller", "openai"])
-def test_a_defect_of_one_recording_is_not_written_in_another_manner(seed: str, name: str) -> None:
+def test_a_defect_of_one_recording_is_not_written_in_another_style(seed: str, name: str) -> None:
     if SEEDS[seed][0] == name:
         return
-    again = mimic(read(CASES[seed].wire), manner(name))
-    healthy = mimic(completion(CASES["003"].wire), manner(name))
+    again = write_in_style(read(CASES[seed].wire), load_style(name))
+    healthy = write_in_style(completion(CASES["003"].wire), load_style(name))
     assert (again[-1], framing_of(again[0])) == (healthy[-1], framing_of(healthy[0]))
 
 
 def test_a_seed_without_its_usage_is_written_without_it() -> None:
-    again = b"".join(mimic(read(CASES["003"].wire), manner("openai"), include_usage=False))
+    again = b"".join(write_in_style(read(CASES["003"].wire), load_style("openai"), include_usage=False))
     assert all("usage" not in chunk for chunk in chunks(again))
     assert completion(again).usage is None
 
 
 def test_the_same_answer_gives_the_same_bytes() -> None:
     answer = fold(read(CASES["000"].wire))
-    assert mimic(answer, manner("openai")) == mimic(answer, manner("openai"))
+    assert write_in_style(answer, load_style("openai")) == write_in_style(answer, load_style("openai"))
 
 
 def framing_of(event: bytes) -> bytes:

@@ -14,9 +14,9 @@ from penstock.gateway.config.addresses import check_host_name
 from penstock.gateway.config.problems import Problems, suggest
 from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
-from penstock.replay.faults import ON_DEMAND, parse_fault
-from penstock.replay.playback import MANNERS_OF, parse_speed
-from penstock.replay.styles.catalog import manner
+from penstock.replay.faults import INJECTABLE_FAULTS, parse_fault
+from penstock.replay.playback import STYLES_DIALECT, parse_speed
+from penstock.replay.styles.catalog import load_style
 
 # Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
 MIN_KEY = 8
@@ -146,14 +146,15 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
     if given.get("replay_as"):
         place: Path = (*path, "replay_as")
         try:
-            manner(given["replay_as"])
+            load_style(given["replay_as"])
         except UnknownStyleError as error:
-            listed = "is no manner; penstock replay --manners lists them"
+            listed = "is not a provider style; penstock replay --styles lists them"
             problems.error(place, listed if problems.is_from_variable(place) else str(error))
         else:
-            dialect = given.get("dialect", MANNERS_OF)
-            if dialect != MANNERS_OF:
-                problems.error(place, f"manners are those of {MANNERS_OF}, and this provider speaks {dialect}")
+            dialect = given.get("dialect", STYLES_DIALECT)
+            if dialect != STYLES_DIALECT:
+                only = f"provider styles exist for {STYLES_DIALECT} only"
+                problems.error(place, f"{only}, and this provider's dialect is {dialect}")
     for index, text in enumerate(given.get("replay_faults", ())):
         if isinstance(text, str):
             _check_fault(text, given.get("dialect", DEFAULT_DIALECT), (*path, "replay_faults", index), problems)
@@ -161,11 +162,11 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
 
 def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> None:
     try:
-        of = ON_DEMAND[parse_fault(text).name].of
-        if of not in ("", dialect):
-            problems.error(path, f"is a fault in streams of {of}, and this provider speaks {dialect}")
+        fault_dialect = INJECTABLE_FAULTS[parse_fault(text).name].dialect
+        if fault_dialect not in ("", dialect):
+            problems.error(path, f"is a fault in streams of {fault_dialect}, and this provider's dialect is {dialect}")
     except UnknownFaultError as error:
-        listed = "is no fault on demand; penstock replay --faults lists them"
+        listed = "is not an injectable fault; penstock replay --faults lists them"
         problems.error(path, listed if problems.is_from_variable(path) else str(error))
 
 

@@ -1,20 +1,20 @@
-"""Sabotage: streams broken on purpose. Begin with `planned.py`; `table.py` has every fault."""
+"""Fault injection: streams broken on purpose. Start with `inject.py`; `table.py` has every fault."""
 
-from penstock.replay.faults.inject import parse_fault, spoil, usage
+from penstock.replay.faults.inject import inject, parse_fault, usage
 from penstock.replay.faults.script import ERROR_CODE, ERROR_MESSAGE, Piece, ScriptedResponse, ScriptEnding, script
-from penstock.replay.faults.table import ON_DEMAND, FaultSpec, InjectedFault
+from penstock.replay.faults.table import INJECTABLE_FAULTS, FaultSpec, InjectedFault
 
 __all__ = [
     "ERROR_CODE",
     "ERROR_MESSAGE",
-    "ON_DEMAND",
+    "INJECTABLE_FAULTS",
     "FaultSpec",
     "InjectedFault",
     "Piece",
     "ScriptEnding",
     "ScriptedResponse",
+    "inject",
     "parse_fault",
     "script",
-    "spoil",
     "usage",
 ]

@@ -1,4 +1,4 @@
-"""Faults in what the events say. An event whose JSON is changed is written again in its own style; all others stay."""
+"""Faults in the content of events. An event whose JSON changes is written again in its own JSON style; others stay."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,17 +10,17 @@ from penstock.core.json_text import style_of, write_json
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
 Chunk: TypeAlias = dict[str, object]
-# The chunks to write in place of one; None leaves it as it is.
+# Returns the chunks that replace one chunk; None leaves it unchanged.
 Change: TypeAlias = Callable[[Chunk], list[Chunk] | None]
 
 
 def zero_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """Zeros in place of every figure."""
+    """Replace every count of the usage with zero."""
     return _with_usage(script, _zeroed)
 
 
 def no_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """No usage anywhere."""
+    """Remove the usage everywhere."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
         if not any("usage" in place for place in _places(chunk)):
@@ -33,7 +33,7 @@ def no_usage(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def double_usage(script: ScriptedResponse) -> ScriptedResponse:
-    """The usage a second time, in a chunk of its own."""
+    """Repeat the usage in a chunk of its own."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
         return [chunk, chunk | {"choices": []}] if chunk.get("usage") else None
@@ -42,7 +42,7 @@ def double_usage(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def no_finish(script: ScriptedResponse) -> ScriptedResponse:
-    """No finish reason."""
+    """Remove the finish reason."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
         if not _finishes(chunk):
@@ -55,30 +55,30 @@ def no_finish(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def duplicate_finish(script: ScriptedResponse) -> ScriptedResponse:
-    """Every chunk with a finish reason twice."""
+    """Send every chunk with a finish reason twice."""
     return _changed(script, lambda chunk: [chunk, chunk] if _finishes(chunk) else None)
 
 
 def early_finish(script: ScriptedResponse) -> ScriptedResponse:
-    """The finish before the last words, in a chunk of its own."""
+    """Move the finish reason before the last content, into a chunk of its own."""
     events = list(script.by_event().pieces)
     chunks = [chunk_in(event.data) or {} for event in events]
     finish = next((number for number, chunk in enumerate(chunks) if _finishes(chunk)), -1)
-    words = [number for number in range(finish + 1) if _speaks(chunks[number])]
-    if not words:
+    contents = [number for number in range(finish + 1) if _has_content(chunks[number])]
+    if not contents:
         return script
     early = dict(chunks[finish])
     early.pop("usage", None)
     early["choices"] = [choice | {"delta": {}} for choice in _choices(early)]
-    events.insert(words[-1], Piece(0.0, _written(events[finish].data, early)))
+    events.insert(contents[-1], Piece(0.0, _replace_json(events[finish].data, early)))
     for choice in _choices(chunks[finish]):
         choice["finish_reason"] = None
-    events[finish + 1] = Piece(events[finish + 1].after_s, _written(events[finish + 1].data, chunks[finish]))
+    events[finish + 1] = Piece(events[finish + 1].after_s, _replace_json(events[finish + 1].data, chunks[finish]))
     return script.with_pieces(events)
 
 
 def late_role(script: ScriptedResponse) -> ScriptedResponse:
-    """The role at the end."""
+    """Move the role into the chunk with the finish reason."""
 
     def change(chunk: Chunk) -> list[Chunk] | None:
         changed = None
@@ -94,34 +94,34 @@ def late_role(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def changing_id(script: ScriptedResponse) -> ScriptedResponse:
-    """Another id in every chunk."""
+    """Give every chunk another id."""
     numbers = iter(range(len(script.data)))
     return _changed(script, lambda chunk: [chunk | {"id": f"{chunk['id']}-{next(numbers)}"}] if "id" in chunk else None)
 
 
 def broken_arguments(script: ScriptedResponse) -> ScriptedResponse:
-    """The last character of every tool call's arguments is missing."""
+    """Remove the last character of the last tool call's arguments."""
     pieces = list(script.by_event().pieces)
     for number in range(len(pieces) - 1, -1, -1):
-        found = chunk_in(pieces[number].data)
-        functions = list(_functions(found)) if found is not None else []
-        if found is not None and any(function.get("arguments") for function in functions):
+        chunk = chunk_in(pieces[number].data)
+        functions = list(_functions(chunk)) if chunk is not None else []
+        if chunk is not None and any(function.get("arguments") for function in functions):
             for function in functions:
                 function["arguments"] = str(function.get("arguments") or "")[:-1]
-            pieces[number] = Piece(pieces[number].after_s, _written(pieces[number].data, found))
+            pieces[number] = Piece(pieces[number].after_s, _replace_json(pieces[number].data, chunk))
             break
     return script.with_pieces(pieces)
 
 
 def error_event(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
-    """An error in the middle, and the end."""
+    """Send an error after so many events, or half of them, and end the body."""
     events = script.by_event().pieces
     kept = events[: len(events) // 2 if count is None else count]
     return structs.replace(script, pieces=(*kept, Piece(0.0, script.error)), ending="end", cut=True)
 
 
 def error_first(script: ScriptedResponse) -> ScriptedResponse:
-    """An error and nothing else."""
+    """Send an error as the only event."""
     return error_event(script, 0)
 
 
@@ -139,15 +139,15 @@ def _bounds(event: bytes) -> tuple[int, int]:
     return max(event.find(b"{"), 0), event.rfind(b"}") + 1
 
 
-def _written(event: bytes, chunk: Chunk) -> bytes:
-    """The event with another chunk in it, in the style of the first."""
+def _replace_json(event: bytes, chunk: Chunk) -> bytes:
+    """Replace the JSON of an event, keeping its framing and its JSON style (spaces, escapes)."""
     start, end = _bounds(event)
     style = style_of(event[start:end].decode(errors="replace"))
     return event[:start] + write_json(chunk, style).encode(errors="replace") + event[end:]
 
 
 def _changed(script: ScriptedResponse, change: Change) -> ScriptedResponse:
-    """The script with its chunks changed."""
+    """Apply a change to every chunk of the script."""
     pieces: list[Piece] = []
     for event in script.by_event().pieces:
         chunk = chunk_in(event.data)
@@ -156,7 +156,7 @@ def _changed(script: ScriptedResponse, change: Change) -> ScriptedResponse:
             pieces.append(event)
         else:
             pieces += [
-                Piece(0.0 if number else event.after_s, _written(event.data, chunk))
+                Piece(0.0 if number else event.after_s, _replace_json(event.data, chunk))
                 for number, chunk in enumerate(changed)
             ]
     return script.with_pieces(pieces)
@@ -183,7 +183,7 @@ def _zeroed(value: object) -> object:
 
 
 def _places(chunk: Chunk) -> list[Chunk]:
-    """Where a usage may stand: in the chunk, and in objects of the chunk."""
+    """The objects that may have a `usage` member: the chunk, and the objects in it (as Groq's `x_groq`)."""
     return [chunk, *(value for value in chunk.values() if isinstance(value, dict))]
 
 
@@ -196,7 +196,7 @@ def _finishes(chunk: Chunk) -> bool:
     return any(choice.get("finish_reason") for choice in _choices(chunk))
 
 
-def _speaks(chunk: Chunk) -> bool:
+def _has_content(chunk: Chunk) -> bool:
     deltas = [choice.get("delta") for choice in _choices(chunk)]
     return any(isinstance(delta, dict) and (delta.get("content") or delta.get("tool_calls")) for delta in deltas)
 

@@ -1,4 +1,4 @@
-"""Faults in how an answer is sent: something else in its place, only a part of it, late, or in odd pieces."""
+"""Faults in the delivery of an answer: it is replaced, truncated, delayed, or split at unusual places."""
 
 import re
 import zlib
@@ -16,32 +16,32 @@ _PAGE = b"""<!DOCTYPE html>
 <html><head><title>502 Bad Gateway</title></head>
 <body><h1>502 Bad Gateway</h1><p>The server behind this one did not answer.</p></body></html>
 """
-# The second and later bytes of a character in UTF-8.
-_INSIDE_CHARACTER = re.compile(rb"[\x80-\xbf]")
+# The continuation bytes of a UTF-8 character.
+_CONTINUATION_BYTE = re.compile(rb"[\x80-\xbf]")
 _OK = 200
 _TOO_MANY_REQUESTS = 429
 _GZIP = 31
 
 
 def html(script: ScriptedResponse) -> ScriptedResponse:
-    """A page in place of the stream."""
+    """Replace the stream with an HTML page."""
     return structs.replace(script.with_body(_PAGE, "text/html"), status=_OK)
 
 
 def status(script: ScriptedResponse, code: int) -> ScriptedResponse:
-    """An error with that status in place of the stream."""
+    """Replace the stream with an error of that status."""
     failed = script.with_body(script.error_body, "application/json")
     retry = {"retry-after": "1"} if code == _TOO_MANY_REQUESTS else {}
     return structs.replace(failed, status=code, headers=failed.headers | retry)
 
 
 def empty(script: ScriptedResponse) -> ScriptedResponse:
-    """No byte in place of the stream."""
+    """Replace the stream with an empty body."""
     return structs.replace(script.with_body(b"", script.headers.get("content-type", "")), status=_OK)
 
 
 def unstreamed(script: ScriptedResponse) -> ScriptedResponse:
-    """The whole answer as one JSON object."""
+    """Replace the stream with the whole answer as one JSON object."""
     reader, answer = StreamReader(), Accumulator()
     answer.extend(reader.feed(script.data))
     answer.extend(reader.close())
@@ -52,17 +52,17 @@ def unstreamed(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def wrong_type(script: ScriptedResponse) -> ScriptedResponse:
-    """Another content type than an event stream's."""
+    """Send a content type that is not an event stream's."""
     return structs.replace(script, headers=script.headers | {"content-type": "text/plain"})
 
 
 def cut_after(script: ScriptedResponse, count: int) -> ScriptedResponse:
-    """The end after so many events."""
+    """End the body after so many events."""
     return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
 
 
 def cut_bytes(script: ScriptedResponse, count: int) -> ScriptedResponse:
-    """The end after so many bytes."""
+    """End the body after so many bytes."""
     pieces, left = [], count
     for piece in script.pieces:
         if left > 0:
@@ -72,13 +72,13 @@ def cut_bytes(script: ScriptedResponse, count: int) -> ScriptedResponse:
 
 
 def reset(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
-    """The connection is reset after so many events."""
+    """Reset the connection after so many events, or half of them."""
     events = script.by_event().pieces
     return structs.replace(script, pieces=events[: _place(script, count)], ending="reset", cut=True)
 
 
 def stall(script: ScriptedResponse, seconds: float | None, count: int | None) -> ScriptedResponse:
-    """Silence after so many events, for so long; without a time, for ever."""
+    """Send nothing for so many seconds after so many events; without a time, forever."""
     events = script.by_event().pieces
     place = _place(script, count)
     if seconds is None:
@@ -88,33 +88,33 @@ def stall(script: ScriptedResponse, seconds: float | None, count: int | None) ->
 
 
 def slow(script: ScriptedResponse, seconds: float) -> ScriptedResponse:
-    """So long between two events."""
+    """Wait so many seconds before each event."""
     return script.with_pieces(Piece(seconds, piece.data) for piece in script.by_event().pieces)
 
 
 def compressed(script: ScriptedResponse) -> ScriptedResponse:
-    """Compressed, and no header says so."""
+    """Compress the body with gzip, without a `content-encoding` header."""
     data = zlib.compress(script.data, wbits=_GZIP)
     return script.with_pieces([Piece(sum(piece.after_s for piece in script.pieces), data)])
 
 
 def one_read(script: ScriptedResponse) -> ScriptedResponse:
-    """All at once, when the last of it would come."""
+    """Send the whole body at once, at the time of its last byte."""
     return script.with_pieces([Piece(sum(piece.after_s for piece in script.pieces), script.data)])
 
 
 def split_utf8(script: ScriptedResponse) -> ScriptedResponse:
-    """Pieces that end inside of characters."""
+    """Split the body inside multi-byte characters."""
     pieces: list[Piece] = []
     for piece in script.pieces:
-        places = [found.start() for found in _INSIDE_CHARACTER.finditer(piece.data)]
+        places = [match.start() for match in _CONTINUATION_BYTE.finditer(piece.data)]
         cuts = pairwise([0, *places, len(piece.data)])
         pieces += _timed(piece, [piece.data[start:end] for start, end in cuts])
     return script.with_pieces(pieces)
 
 
 def drip(script: ScriptedResponse) -> ScriptedResponse:
-    """One byte at a time."""
+    """Send the body one byte at a time."""
     return script.with_pieces(
         dripped
         for piece in script.pieces
@@ -123,12 +123,12 @@ def drip(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def _timed(piece: Piece, parts: list[bytes]) -> list[Piece]:
-    """The parts of a piece, sent at once after its time."""
+    """The parts of a piece, all sent when the piece would be sent."""
     return [Piece(0.0 if number else piece.after_s, part) for number, part in enumerate(parts)]
 
 
 def _place(script: ScriptedResponse, count: int | None) -> int:
-    """After how many events something happens: half of them, or all that are left of what was cut already."""
+    """After how many events a fault happens: by default half of them, or all if another fault truncated the stream."""
     events = len(script.by_event().pieces)
     if count is not None:
         return count

@@ -1,4 +1,4 @@
-"""Faults in what stands around the events' JSON, and in the JSON as mere bytes."""
+"""Faults in the framing of events: lines, prefixes, comments, `[DONE]`; and in their JSON as plain bytes."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def bad_json(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
-    """An event whose JSON stops in the middle."""
+    """Cut the JSON of one event in the middle."""
     pieces = list(script.by_event().pieces)
     number = min(len(pieces) // 2 if count is None else count, len(pieces) - 1)
     if pieces:
@@ -22,38 +22,38 @@ def bad_json(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
 
 
 def no_done(script: ScriptedResponse) -> ScriptedResponse:
-    """No `[DONE]`."""
+    """Remove `[DONE]`."""
     return _each(script, lambda data: _DONE.sub(b"", data))
 
 
 def done_twice(script: ScriptedResponse) -> ScriptedResponse:
-    """`[DONE]` twice."""
-    return _each(script, lambda data: _DONE.sub(lambda found: found[0].rstrip(b"\r\n") + b"\n\n" + found[0], data))
+    """Send `[DONE]` twice."""
+    return _each(script, lambda data: _DONE.sub(lambda done: done[0].rstrip(b"\r\n") + b"\n\n" + done[0], data))
 
 
 def no_blank_lines(script: ScriptedResponse) -> ScriptedResponse:
-    """No blank line between events."""
+    """Remove the blank lines between events."""
     return _each(script, lambda data: re.sub(rb"(\r\n|\n|\r)(\r\n|\n|\r)+", rb"\1", data))
 
 
 def crlf(script: ScriptedResponse) -> ScriptedResponse:
-    """Lines that end in CR LF."""
+    """End lines in CR LF."""
     return _each(script, lambda data: re.sub(rb"\r\n|\n|\r", rb"\r\n", data))
 
 
 def cr(script: ScriptedResponse) -> ScriptedResponse:
-    """Lines that end in CR."""
+    """End lines in CR alone."""
     return _each(script, lambda data: re.sub(rb"\r\n|\n", rb"\r", data))
 
 
 def bom(script: ScriptedResponse) -> ScriptedResponse:
-    """A byte order mark before everything."""
+    """Send a byte order mark first."""
     first, *rest = script.pieces or (Piece(0.0, b""),)
     return script.with_pieces([Piece(first.after_s, _BOM + first.data), *rest])
 
 
 def json_next_line(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
-    """Every so many events `data:` alone, and the JSON on the next line."""
+    """In every so many events, leave the `data:` line empty and put the JSON on the next line."""
     every = count or 1
     return script.with_pieces(
         Piece(piece.after_s, re.sub(rb"(?m)^data: ?\{", b"data:\n{", piece.data) if number % every == 0 else piece.data)
@@ -62,51 +62,51 @@ def json_next_line(script: ScriptedResponse, count: int | None) -> ScriptedRespo
 
 
 def keep_alives(script: ScriptedResponse) -> ScriptedResponse:
-    """A comment before every event."""
+    """Send a comment before every event."""
     return _each(script, lambda data: b": keep-alive\n\n" + data)
 
 
 def pings(script: ScriptedResponse) -> ScriptedResponse:
-    """An event that says nothing before every event."""
+    """Send a ping event before every event."""
     return _each(script, lambda data: b'event: ping\ndata: {"type": "ping"}\n\n' + data)
 
 
 def no_space(script: ScriptedResponse) -> ScriptedResponse:
-    """No space behind `data:`."""
+    """Remove the space after `data:`."""
     return _each(script, lambda data: re.sub(rb"(?m)^data: ", b"data:", data))
 
 
 def no_final_newline(script: ScriptedResponse) -> ScriptedResponse:
-    """No line end at the end."""
+    """Remove the last line end."""
     *rest, last = script.pieces or (Piece(0.0, b""),)
     return script.with_pieces([*rest, Piece(last.after_s, last.data.rstrip(b"\r\n"))])
 
 
 def json_lines(script: ScriptedResponse) -> ScriptedResponse:
-    """JSON and nothing else on every line."""
+    """Send plain JSON lines, without SSE framing."""
     return _each(no_done(script), lambda data: re.sub(rb"(?m)^data: ?", b"", data).rstrip(b"\r\n") + b"\n")
 
 
 def glued(script: ScriptedResponse) -> ScriptedResponse:
-    """Two objects in every event."""
+    """Join every two events into one with two JSON objects."""
     pieces: list[Piece] = []
-    waiting: Piece | None = None
+    first: Piece | None = None
     for piece in script.by_event().pieces:
-        if waiting is None and chunk_in(piece.data) is not None:
-            waiting = piece
-        elif waiting is None:
+        if first is None and chunk_in(piece.data) is not None:
+            first = piece
+        elif first is None:
             pieces.append(piece)
         elif chunk_in(piece.data) is None:
-            pieces += [waiting, piece]
-            waiting = None
+            pieces += [first, piece]
+            first = None
         else:
             second = piece.data[piece.data.index(b"{") :]
-            pieces.append(Piece(waiting.after_s + piece.after_s, waiting.data.rstrip(b"\r\n") + second))
-            waiting = None
-    return script.with_pieces(pieces if waiting is None else [*pieces, waiting])
+            pieces.append(Piece(first.after_s + piece.after_s, first.data.rstrip(b"\r\n") + second))
+            first = None
+    return script.with_pieces(pieces if first is None else [*pieces, first])
 
 
 def _each(script: ScriptedResponse, change: Callable[[bytes], bytes]) -> ScriptedResponse:
-    """The script with the bytes of every event changed; an event that is empty then is gone."""
+    """Change the bytes of every event; an event that becomes empty is removed."""
     changed = [Piece(piece.after_s, change(piece.data)) for piece in script.by_event().pieces]
     return script.with_pieces(piece for piece in changed if piece.data)

@@ -1,14 +1,13 @@
-"""Faults on demand: how they are asked for, and put into a script.
+"""Fault injection: parses the names of faults, and applies the faults to a scripted response.
 
-from penstock.replay.styles import mimic
-from penstock.replay.faults import parse_fault, spoil
-from penstock.replay.faults import script
-from penstock.replay.styles.catalog import manner
+from penstock.replay.faults import inject, parse_fault, script
+from penstock.replay.styles import write_in_style
+from penstock.replay.styles.catalog import load_style
 
-healthy = script(mimic(completion, manner("groq")), gap_s=0.02)
-broken = spoil(healthy, [parse_fault("stall=3s@5"), parse_fault("no-done")])
+healthy = script(write_in_style(completion, load_style("groq")), gap_s=0.02)
+broken = inject(healthy, [parse_fault("stall=3s@5"), parse_fault("no-done")])
 for piece in broken.pieces:
-    ...  # wait piece.after_s seconds, send piece.data; at the end do as broken.ending says
+    ...  # wait piece.after_s seconds, send piece.data; after the last piece, do what broken.ending names
 """
 
 import re
@@ -17,13 +16,13 @@ from collections.abc import Iterable
 from penstock.core.words import choose
 from penstock.errors import UnknownFaultError
 from penstock.replay.faults.script import ScriptedResponse
-from penstock.replay.faults.table import ON_DEMAND, Argument, InjectedFault
+from penstock.replay.faults.table import INJECTABLE_FAULTS, Argument, InjectedFault
 
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _TIME = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 _FOREVER = "forever"
-# What of each kind may be asked for, `{0}` being the fault.
+# Examples of valid arguments, for error messages. `{0}` is the name of the fault.
 _EXAMPLES: dict[Argument, str] = {
     "": "{0}",
     "=N": "{0}=5",
@@ -35,20 +34,20 @@ _EXAMPLES: dict[Argument, str] = {
 }
 
 
-def spoil(script: ScriptedResponse, faults: Iterable[InjectedFault]) -> ScriptedResponse:
-    """The script with the faults in it."""
-    order = list(ON_DEMAND)
+def inject(script: ScriptedResponse, faults: Iterable[InjectedFault]) -> ScriptedResponse:
+    """Apply the faults to a script, in the order of the table."""
+    order = list(INJECTABLE_FAULTS)
     for fault in sorted(faults, key=lambda fault: order.index(fault.name)):
-        script = ON_DEMAND[fault.name].effect(script, fault)
+        script = INJECTABLE_FAULTS[fault.name].effect(script, fault)
     return script
 
 
 def parse_fault(text: str) -> InjectedFault:
-    """The fault that a text such as `cut-after=5` asks for."""
+    """Parse the name of a fault and its argument, such as `cut-after=5`."""
     name, given, argument = text.strip().partition("=")
-    row = ON_DEMAND.get(name)
+    row = INJECTABLE_FAULTS.get(name)
     if row is None:
-        raise UnknownFaultError(f"there is no fault {name!r}{choose(name, ON_DEMAND)}")
+        raise UnknownFaultError(f"there is no fault {name!r}{choose(name, INJECTABLE_FAULTS)}")
     if not given and row.argument[:1] in ("", "["):
         return InjectedFault(name)
     fault = _with_argument(name, row.argument, argument)
@@ -58,8 +57,8 @@ def parse_fault(text: str) -> InjectedFault:
 
 
 def usage(name: str) -> str:
-    """How a fault is written: `stall[=TIME[@N]]`."""
-    return name + ON_DEMAND[name].argument
+    """The syntax of a fault, such as `stall[=TIME[@N]]`."""
+    return name + INJECTABLE_FAULTS[name].argument
 
 
 def _with_argument(name: str, argument: Argument, text: str) -> InjectedFault | None:

@@ -16,7 +16,7 @@ from penstock.error_codes import ErrorCode
 ScriptEnding: TypeAlias = Literal["end", "closed", "reset", "stall"]
 
 _EVENT_STREAM = "text/event-stream; charset=utf-8"
-# What a server says in whose answer an error is to come, as a body and as an event.
+# The error that an injected fault sends, as a body and as an event.
 ERROR_MESSAGE = "The server failed while it was answering. Try again."
 ERROR_CODE: ErrorCode = "internal_error"
 ERROR_BODY = json.dumps(
@@ -26,16 +26,17 @@ ERROR_BODY = json.dumps(
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """Bytes that are sent together, so many seconds after the piece before; the first, after the request."""
+    """Bytes that are sent together, `after_s` seconds after the previous piece; the first, after the request."""
 
     after_s: float
     data: bytes
 
 
 class ScriptedResponse(Struct, frozen=True):
-    """What a server sends.
+    """What a server sends for one request.
 
-    At its end it ends the body properly, closes or resets the connection before that, or goes on saying nothing.
+    After the last piece the `ending` follows: the server ends the body properly, closes or resets the connection
+    without ending the body, or sends nothing more (`stall`).
     """
 
     pieces: tuple[Piece, ...]
@@ -43,19 +44,19 @@ class ScriptedResponse(Struct, frozen=True):
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": _EVENT_STREAM})
     cut: bool = False
-    """Whether it was already ended before its time."""
+    """Whether a fault has already truncated the body."""
     error: bytes = b"data: " + ERROR_BODY + b"\n\n"
-    """The event that would tell of an error."""
+    """The event that reports an error inside a stream."""
     error_body: bytes = ERROR_BODY
-    """The body that would tell of an error, where it has a status of its own."""
+    """The body of an error response."""
 
     @property
     def data(self) -> bytes:
-        """All its bytes."""
+        """All bytes of the body."""
         return b"".join(piece.data for piece in self.pieces)
 
     def by_event(self) -> "ScriptedResponse":
-        """The same with one piece per event, each sent when its last byte was; comments go with the event before."""
+        """Split into one piece per event, sent when its last byte was. A comment stays with the event before it."""
         data = self.data
         starts = [0, *_starts(data)[1:], len(data)]
         ends = list(accumulate(len(piece.data) for piece in self.pieces))
@@ -69,11 +70,11 @@ class ScriptedResponse(Struct, frozen=True):
         return self.with_pieces(pieces)
 
     def with_pieces(self, pieces: Iterable[Piece]) -> "ScriptedResponse":
-        """The same with other pieces."""
+        """A copy with other pieces."""
         return structs.replace(self, pieces=tuple(pieces))
 
     def with_body(self, data: bytes, content_type: str) -> "ScriptedResponse":
-        """The same with one body in place of the stream, sent when the stream would begin, and ended properly."""
+        """A copy with one body in place of the stream, sent when the stream would start, and ended properly."""
         after_s = self.pieces[0].after_s if self.pieces else 0.0
         headers = self.headers | {"content-type": content_type}
         pieces = (Piece(after_s, data),) if data else ()
@@ -81,13 +82,13 @@ class ScriptedResponse(Struct, frozen=True):
 
 
 def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> ScriptedResponse:
-    """The script that sends these events, so many seconds apart."""
+    """A response that sends these events, `gap_s` seconds apart."""
     pieces = tuple(Piece(gap_s if number else 0.0, data) for number, data in enumerate(events))
     return ScriptedResponse(pieces, headers={"content-type": content_type})
 
 
 def _starts(data: bytes) -> list[int]:
-    """Where the events begin, as our own reader sees them."""
+    """The offsets at which events start, as Penstock's own reader frames them."""
     sniffer = Sniffer(MAX_EVENT)
     items = sniffer.feed(data) + sniffer.close()
     return [item.offset for item in items if isinstance(item, Frame)]

@@ -1,4 +1,4 @@
-"""The table of faults on demand: every way to break a stream on purpose.
+"""The table of injectable faults: every way to break a stream on purpose.
 
 A fault maps a `ScriptedResponse` to another one and has no other effect. Several faults are injected in the order of
 this table, not in the order in which they were requested: first the content of events, then their framing, then
@@ -16,10 +16,10 @@ from penstock.replay.faults import answers, delivery, framing
 from penstock.replay.faults.script import ScriptedResponse
 
 Group: TypeAlias = Literal["content", "framing", "another response", "cut or stalled", "timing and splitting"]
-# What a fault takes, by how it is written in `--help`.
+# The argument that a fault takes, as the list of faults shows it.
 Argument: TypeAlias = Literal["", "=N", "[=N]", "=BYTES", "=STATUS", "=TIME", "[=TIME[@N]]"]
 
-# The dialect whose events the faults in content know.
+# The dialect whose events the faults in content can change.
 _CHAT = DEFAULT_DIALECT
 
 
@@ -32,18 +32,19 @@ class InjectedFault(Struct, frozen=True):
 
 
 class FaultSpec(Struct, frozen=True):
-    """One row: what a fault does, what it takes, and what Penstock's own reader makes of it.
+    """One row of the table.
 
-    `reads` is the ending that it tells and the codes of `core/repairs.py`, for a healthy stream that is broken so.
-    A fault `of` one dialect changes what its events say, or the frames that only it has; the others break any stream.
+    `result` is what Penstock's own reader reports for a healthy stream with this fault: the ending, and the codes of
+    `core/repairs.py`. A fault with a `dialect` changes the content of that dialect's events, or frames that only this
+    dialect has. All others apply to any stream.
     """
 
     group: Group
     argument: Argument
-    does: str
-    reads: str
+    description: str
+    result: str
     effect: Callable[[ScriptedResponse, InjectedFault], ScriptedResponse]
-    of: str = ""
+    dialect: str = ""
 
 
 def _plain(
@@ -64,9 +65,9 @@ def _exact(
     return lambda script, fault: effect(script, fault.count or 0)
 
 
-ON_DEMAND: dict[str, FaultSpec] = {
+INJECTABLE_FAULTS: dict[str, FaultSpec] = {
     "no-usage": FaultSpec(
-        "content", "", "The usage is left out everywhere.", "completed", _plain(answers.no_usage), of=_CHAT
+        "content", "", "The usage is left out everywhere.", "completed", _plain(answers.no_usage), dialect=_CHAT
     ),
     "zero-usage": FaultSpec(
         "content",
@@ -74,13 +75,13 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "Every count in the usage is zero.",
         "completed, `usage-placeholder`",
         _plain(answers.zero_usage),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "double-usage": FaultSpec(
-        "content", "", "The usage is sent twice.", "completed", _plain(answers.double_usage), of=_CHAT
+        "content", "", "The usage is sent twice.", "completed", _plain(answers.double_usage), dialect=_CHAT
     ),
     "no-finish": FaultSpec(
-        "content", "", "There is no finish reason.", "truncated", _plain(answers.no_finish), of=_CHAT
+        "content", "", "There is no finish reason.", "truncated", _plain(answers.no_finish), dialect=_CHAT
     ),
     "duplicate-finish": FaultSpec(
         "content",
@@ -88,7 +89,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "The finish reason is sent twice.",
         "completed, `finish-repeated`",
         _plain(answers.duplicate_finish),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "early-finish": FaultSpec(
         "content",
@@ -96,7 +97,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "The finish reason is sent before the last content.",
         "completed, `content-after-finish`",
         _plain(answers.early_finish),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "late-role": FaultSpec(
         "content",
@@ -104,7 +105,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "The role is sent with the finish reason.",
         "completed, `role-missing`, `role-repeated`",
         _plain(answers.late_role),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "changing-id": FaultSpec(
         "content",
@@ -112,7 +113,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "Every chunk has a different id.",
         "completed, `id-changed`",
         _plain(answers.changing_id),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "broken-arguments": FaultSpec(
         "content",
@@ -120,7 +121,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "The arguments of the last tool call lack their last character.",
         "completed, `tool-arguments-broken`",
         _plain(answers.broken_arguments),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "error-event": FaultSpec(
         "content",
@@ -128,7 +129,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "After N events, or half of them, an error is sent as an event, and the stream ends.",
         "failed, `provider-error`",
         _counted(answers.error_event),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "error-first": FaultSpec(
         "content",
@@ -136,7 +137,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "The only event is an error, with status 200.",
         "failed, `provider-error`",
         _plain(answers.error_first),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "bad-json": FaultSpec(
         "framing",
@@ -146,10 +147,15 @@ ON_DEMAND: dict[str, FaultSpec] = {
         _counted(framing.bad_json),
     ),
     "no-done": FaultSpec(
-        "framing", "", "There is no `[DONE]`.", "completed, `no-done`", _plain(framing.no_done), of=_CHAT
+        "framing", "", "There is no `[DONE]`.", "completed, `no-done`", _plain(framing.no_done), dialect=_CHAT
     ),
     "done-twice": FaultSpec(
-        "framing", "", "`[DONE]` is sent twice.", "completed, `done-repeated`", _plain(framing.done_twice), of=_CHAT
+        "framing",
+        "",
+        "`[DONE]` is sent twice.",
+        "completed, `done-repeated`",
+        _plain(framing.done_twice),
+        dialect=_CHAT,
     ),
     "glued": FaultSpec(
         "framing",
@@ -157,7 +163,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "Every event contains two JSON objects, one after the other.",
         "completed, `glued-events`",
         _plain(framing.glued),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "json-next-line": FaultSpec(
         "framing",
@@ -172,7 +178,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "Every line is JSON, without `data:` and without `[DONE]`.",
         "completed, `json-lines`",
         _plain(framing.json_lines),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "no-space": FaultSpec("framing", "", "There is no space after `data:`.", "completed", _plain(framing.no_space)),
     "keep-alives": FaultSpec(
@@ -184,7 +190,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "An `event: ping` precedes every event.",
         "completed, `keepalive-event`",
         _plain(framing.pings),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "no-blank-lines": FaultSpec(
         "framing",
@@ -230,7 +236,7 @@ ON_DEMAND: dict[str, FaultSpec] = {
         "The whole answer is one JSON object, as if the request had not asked for a stream.",
         "completed",
         _plain(delivery.unstreamed),
-        of=_CHAT,
+        dialect=_CHAT,
     ),
     "wrong-type": FaultSpec(
         "another response", "", "The content type is `text/plain`.", "completed", _plain(delivery.wrong_type)

@@ -1,6 +1,6 @@
-"""Mimicry: any answer, written the way a named provider writes it. Begin with `write.py`; `manner.py` is the data."""
+"""Provider styles: any answer, written the way a named provider writes it. Start with `write.py`."""
 
 from penstock.replay.styles.style import ProviderStyle
-from penstock.replay.styles.write import mimic, mimic_error
+from penstock.replay.styles.write import write_error_in_style, write_in_style
 
-__all__ = ["ProviderStyle", "mimic", "mimic_error"]
+__all__ = ["ProviderStyle", "write_error_in_style", "write_in_style"]

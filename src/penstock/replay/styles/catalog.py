@@ -1,7 +1,8 @@
-"""The manners of providers: one TOML file each beside this module, in the words of `replay/styles/style.py`.
+"""The provider styles: one TOML file each in `data/`, with the fields that `replay/styles/style.py` documents.
 
-A file is shorter than a `ProviderStyle` in two ways: a row may be just the name of a field, with a question mark if it
-is optional; and a file may be `like` another one and list only the differences. Tables are merged, lists replaced.
+A file may be shorter than a `ProviderStyle` in two ways. A row may be just the name of a field, with a question mark if
+the field is optional. A file may name another one with `like` and list only the differences: tables are merged, lists
+replaced.
 """
 
 import tomllib
@@ -16,20 +17,20 @@ from penstock.errors import UnknownStyleError
 from penstock.replay.styles import ProviderStyle
 
 _FOLDER = join(dirname(__file__), "data")
-# Where rows stand: lists of fields.
+# The keys whose values are lists of fields.
 _ROWS = frozenset(("chunk", "choice", "delta", "call", "function", "fields", "preamble"))
 
 
-def manner(name: str) -> ProviderStyle:
-    """The manner of that name."""
-    if name not in names():
-        raise UnknownStyleError(f"there is no manner {name!r}{choose(name, names())}")
+def load_style(name: str) -> ProviderStyle:
+    """The style with that name."""
+    if name not in style_names():
+        raise UnknownStyleError(f"there is no provider style {name!r}{choose(name, style_names())}")
     return _load(name)
 
 
 @cache
-def names() -> tuple[str, ...]:
-    """What manners there are."""
+def style_names() -> tuple[str, ...]:
+    """The names of all styles."""
     return tuple(sorted(file.removesuffix(".toml") for file in listdir(_FOLDER) if file.endswith(".toml")))
 
 
@@ -54,14 +55,14 @@ def _merged(base: dict[str, object], table: dict[str, object]) -> dict[str, obje
 
 
 def _rows(table: dict[str, object]) -> dict[str, object]:
-    """The table with every row spelled out."""
-    spelled = dict(table)
+    """The table with every shortened row expanded."""
+    expanded = dict(table)
     for key, value in table.items():
         if key in _ROWS and isinstance(value, list):
-            spelled[key] = [_row(row) for row in value]
+            expanded[key] = [_row(row) for row in value]
         elif isinstance(value, dict) and key != "value":
-            spelled[key] = _rows(value)
-    return spelled
+            expanded[key] = _rows(value)
+    return expanded
 
 
 def _row(row: str | dict[str, object]) -> dict[str, object]:

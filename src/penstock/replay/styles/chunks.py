@@ -1,8 +1,8 @@
-"""Units: what each chunk is to say, before anybody writes it in a manner's words.
+"""ChunkContent: the content of each chunk that a style sends, before `write.py` writes it as JSON.
 
-Where one recorded group becomes several chunks, or the other way round, provider fields go with what they most likely
-came with: those of a silent group before a tool call with the call's beginning, those behind the last words with the
-finish and the usage, the last with the last.
+One recorded group may become several chunks, or several groups one chunk. Provider fields then go to the chunk that
+they most likely came with. The fields of a silent group before a tool call go to the start of the call. The fields of
+the silent groups after the last content go to the finish and the usage, matched from the end.
 """
 
 from msgspec import Struct
@@ -15,12 +15,12 @@ from penstock.core.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.replay.styles.recorded import ChunkGroup, RecordedStream, Speech
+from penstock.replay.styles.recorded import ChunkGroup, ContentEvent, RecordedStream
 from penstock.replay.styles.style import ProviderStyle, fits
 
 
 class ToolCallPiece(Struct):
-    """A piece of a tool call; `begins` if it has the call's id and name."""
+    """A part of a tool call; `begins` if it has the call's id and name."""
 
     start: ToolCallStart
     arguments: str
@@ -28,14 +28,18 @@ class ToolCallPiece(Struct):
 
 
 class ChunkContent(Struct, kw_only=True):
-    """What one chunk says of one choice, or of none: its tags, its words, and the fields that were recorded with it."""
+    """The content of one chunk, for one choice or none: its tags, its deltas, and the recorded provider fields.
+
+    `own_extras` names those of `extras` that were recorded with this very chunk, not with an earlier one.
+    """
 
     choice: int | None
     tags: set[str]
     extras: dict[str, object]
-    told: frozenset[str] = frozenset()
-    alone: bool = False
-    """Whether it was recorded as a chunk of its own, and so is not joined with words. (A call is told late.)"""
+    own_extras: frozenset[str] = frozenset()
+    separate: bool = False
+    """Whether it was recorded as a chunk of its own, and so is not joined with content. A tool call may still join it:
+    the reader reports the start of a call late, so a call may have been in the same chunk."""
     role: str | None = None
     text: str | None = None
     reasoning: str | None = None
@@ -46,125 +50,136 @@ class ChunkContent(Struct, kw_only=True):
     delta_extras: dict[str, object] = {}
 
 
-def units(recorded: RecordedStream, manner: ProviderStyle, *, asked: bool) -> list[ChunkContent]:
-    """The chunks that a provider with that manner would send, a client having asked for the usage or not."""
+def chunk_contents(recorded: RecordedStream, style: ProviderStyle, *, include_usage: bool) -> list[ChunkContent]:
+    """The chunks that a provider with this style would send; `include_usage` as in the request's `stream_options`."""
     last = max((number for number, group in enumerate(recorded.groups) if not group.silent), default=-1)
-    spoken = _spoken(recorded, recorded.groups[: last + 1], manner)
+    opened = _content_chunks(recorded, recorded.groups[: last + 1], style)
     extras = recorded.groups[last].extras if last >= 0 else recorded.groups[-1].extras
-    closing = _closing(recorded, recorded.groups[last + 1 :], extras, manner, asked=asked)
-    found = spoken + closing
-    traits = {"thinking": recorded.thinkers, "calling": recorded.callers, "parallel": recorded.parallel_callers}
-    for unit in found:
-        unit.tags |= {tag for tag, choices in traits.items() if unit.choice in choices}
-        if asked:
-            unit.tags.add("asked")
-    return _joined(found, manner.cuts.join)
+    closing = _closing_chunks(recorded, recorded.groups[last + 1 :], extras, style, include_usage=include_usage)
+    contents = opened + closing
+    traits = {
+        "thinking": recorded.reasoning_choices,
+        "calling": recorded.calling_choices,
+        "parallel": recorded.parallel_calling_choices,
+    }
+    for content in contents:
+        content.tags |= {tag for tag, choices in traits.items() if content.choice in choices}
+        if include_usage:
+            content.tags.add("requested")
+    return _joined(contents, style.cuts.join)
 
 
-def _spoken(recorded: RecordedStream, groups: list[ChunkGroup], manner: ProviderStyle) -> list[ChunkContent]:
-    """The chunks that open choices and say things."""
-    names = {row.name for row in manner.choice + manner.delta}
-    found: list[ChunkContent] = []
+def _content_chunks(recorded: RecordedStream, groups: list[ChunkGroup], style: ProviderStyle) -> list[ChunkContent]:
+    """The chunks that open choices and have their content."""
+    names = {row.name for row in style.choice + style.delta}
+    contents: list[ChunkContent] = []
     before: ChunkGroup | None = None
     for group in groups:
         if group.role is not None:
             opening = ChunkContent(
-                choice=group.choice, tags={"opening"}, extras=group.extras, told=group.told, role=group.role
+                choice=group.choice, tags={"opening"}, extras=group.extras, own_extras=group.own_extras, role=group.role
             )
-            if group.speech is None:
+            if group.delta is None:
                 opening.choice_extras, opening.delta_extras = group.choice_extras, group.delta_extras
-                opening.alone = bool(group.choice_extras or group.delta_extras)
-            found.append(opening)
-        if group.speech is not None:
-            found += _said(recorded, group, before or group, manner)
+                opening.separate = bool(group.choice_extras or group.delta_extras)
+            contents.append(opening)
+        if group.delta is not None:
+            contents += _content_of_group(recorded, group, before or group, style)
         elif group.silent and not group.bare and names.intersection(group.choice_extras, group.delta_extras):
-            found.append(_unit(group, "extra"))
+            contents.append(_content_from(group, "extra"))
         before = group if group.bare else None
-    return found
+    return contents
 
 
-def _said(recorded: RecordedStream, group: ChunkGroup, before: ChunkGroup, manner: ProviderStyle) -> list[ChunkContent]:
-    """The chunks that say what one group says; `before` is the group that the beginning of a call came in."""
-    whole = manner.cuts.calls == "whole"
-    match group.speech:
+def _content_of_group(
+    recorded: RecordedStream, group: ChunkGroup, before: ChunkGroup, style: ProviderStyle
+) -> list[ChunkContent]:
+    """The chunks for the content of one group; `before` is the group that had the start of a tool call."""
+    whole = style.cuts.calls == "whole"
+    match group.delta:
         case ToolCallStart(choice, call) as start:
-            beginning = _unit(group if whole else before, "call")
+            beginning = _content_from(group if whole else before, "call")
             beginning.choice = choice
             arguments = recorded.arguments.get((choice, call), "")
             beginning.calls = [ToolCallPiece(start, arguments if whole else "", begins=True)]
             if whole or not group.arguments:
                 return [beginning]
-            rest = _unit(group, "arguments")
+            rest = _content_from(group, "arguments")
             rest.calls = [ToolCallPiece(start, group.arguments, begins=False)]
             return [beginning, rest]
         case ToolCallDelta(choice, call, arguments):
             if whole:
                 return []
-            more = _unit(group, "arguments")
+            more = _content_from(group, "arguments")
             more.calls = [ToolCallPiece(recorded.calls[choice, call], arguments, begins=False)]
             return [more]
-        case speech:
-            return [_word(group, speech)]
+        case delta:
+            return [_text_content(group, delta)]
 
 
-def _word(group: ChunkGroup, speech: Speech | None) -> ChunkContent:
-    match speech:
+def _text_content(group: ChunkGroup, delta: ContentEvent | None) -> ChunkContent:
+    match delta:
         case ReasoningDelta(_, text):
-            unit = _unit(group, "reasoning")
-            unit.reasoning = text
+            content = _content_from(group, "reasoning")
+            content.reasoning = text
         case RefusalDelta(_, text):
-            unit = _unit(group, "refusal")
-            unit.refusal = text
+            content = _content_from(group, "refusal")
+            content.refusal = text
         case _:
-            unit = _unit(group, "text")
-            unit.text = speech.text if isinstance(speech, TextDelta) else ""
-    return unit
+            content = _content_from(group, "text")
+            content.text = delta.text if isinstance(delta, TextDelta) else ""
+    return content
 
 
-def _unit(group: ChunkGroup, tag: str) -> ChunkContent:
+def _content_from(group: ChunkGroup, tag: str) -> ChunkContent:
     opens = group.role is not None
     return ChunkContent(
         choice=group.choice,
         tags={tag},
         extras=group.extras,
-        told=frozenset() if opens else group.told,  # the opening has them
+        own_extras=frozenset() if opens else group.own_extras,  # the opening chunk has them
         choice_extras=group.choice_extras,
         delta_extras=group.delta_extras,
     )
 
 
-def _closing(
-    recorded: RecordedStream, silent: list[ChunkGroup], extras: dict[str, object], manner: ProviderStyle, *, asked: bool
+def _closing_chunks(
+    recorded: RecordedStream,
+    silent: list[ChunkGroup],
+    extras: dict[str, object],
+    style: ProviderStyle,
+    *,
+    include_usage: bool,
 ) -> list[ChunkContent]:
-    """The chunks that finish choices, and the one with the usage; with what the last silent groups hold."""
+    """The chunks that finish choices, and the one with the usage; with the fields of the last silent groups."""
     if recorded.fault is not None:
         return []
-    found = [
+    contents = [
         ChunkContent(choice=finish.choice, tags={"finish"}, extras=extras, finish=finish)
         for finish in recorded.finishes
     ]
-    own_chunk = manner.usage.chunk != "none" and (asked or not manner.usage.only_if_asked)
+    own_chunk = style.usage.chunk != "none" and (include_usage or not style.usage.only_if_requested)
     if recorded.usage is not None and own_chunk:
-        first = min(recorded.thinkers | {finish.choice for finish in recorded.finishes}, default=0)
-        choice = None if manner.usage.chunk == "bare" else first
-        found.append(ChunkContent(choice=choice, tags={"usage"}, extras=extras))
-    for unit, group in zip(reversed(found), reversed(silent), strict=False):
-        unit.extras, unit.told = group.extras, group.told
-        unit.choice_extras, unit.delta_extras = group.choice_extras, group.delta_extras
-    return found
+        first = min(recorded.reasoning_choices | {finish.choice for finish in recorded.finishes}, default=0)
+        choice = None if style.usage.chunk == "bare" else first
+        contents.append(ChunkContent(choice=choice, tags={"usage"}, extras=extras))
+    for content, group in zip(reversed(contents), reversed(silent), strict=False):
+        content.extras, content.own_extras = group.extras, group.own_extras
+        content.choice_extras, content.delta_extras = group.choice_extras, group.delta_extras
+    return contents
 
 
-def _joined(found: list[ChunkContent], rules: tuple[str, ...]) -> list[ChunkContent]:
-    """The chunks, those made one that the rules join: the first takes in what the second says."""
+def _joined(contents: list[ChunkContent], rules: tuple[str, ...]) -> list[ChunkContent]:
+    """Merge each chunk into the previous one where a rule joins the two."""
     joined: list[ChunkContent] = []
-    last: set[str] = set()  # the tags of the one before, as it was
-    for unit in found:
-        joins = any(_joins(rule, last, unit.tags) for rule in rules)
-        last = set(unit.tags)
-        if joins and joined[-1].choice == unit.choice and not (joined[-1].alone and not unit.calls):
-            _take_in(joined[-1], unit)
+    last: set[str] = set()  # the tags of the previous chunk, before merging
+    for content in contents:
+        joins = any(_joins(rule, last, content.tags) for rule in rules)
+        last = set(content.tags)
+        if joins and joined[-1].choice == content.choice and not (joined[-1].separate and not content.calls):
+            _merge(joined[-1], content)
         else:
-            joined.append(unit)
+            joined.append(content)
     return joined
 
 
@@ -173,12 +188,12 @@ def _joins(rule: str, before: set[str], tags: set[str]) -> bool:
     return first in before and fits(rest, tags)
 
 
-def _take_in(unit: ChunkContent, other: ChunkContent) -> None:
-    unit.tags |= other.tags
-    unit.text = other.text if unit.text is None else unit.text
-    unit.reasoning = other.reasoning if unit.reasoning is None else unit.reasoning
-    unit.refusal = other.refusal if unit.refusal is None else unit.refusal
-    unit.calls = unit.calls + other.calls
-    unit.finish = other.finish
-    unit.choice_extras = unit.choice_extras | other.choice_extras
-    unit.delta_extras = unit.delta_extras | other.delta_extras
+def _merge(content: ChunkContent, other: ChunkContent) -> None:
+    content.tags |= other.tags
+    content.text = other.text if content.text is None else content.text
+    content.reasoning = other.reasoning if content.reasoning is None else content.reasoning
+    content.refusal = other.refusal if content.refusal is None else content.refusal
+    content.calls = content.calls + other.calls
+    content.finish = other.finish
+    content.choice_extras = content.choice_extras | other.choice_extras
+    content.delta_extras = content.delta_extras | other.delta_extras

@@ -1,4 +1,4 @@
-"""Framing, in a manner: the JSON of each event → the bytes of each event."""
+"""Framing in a provider's style: the JSON of each event → the bytes of each event."""
 
 from collections.abc import Collection
 
@@ -12,10 +12,10 @@ _DONE = "[DONE]"
 def frame(
     payloads: list[tuple[str, str]], framing: Framing, *, completed: bool, defects: Collection[str] = ()
 ) -> list[bytes]:
-    """The events as they stand on the wire; a payload is an event's name, mostly empty, and its data.
+    """Frame the events as bytes; a payload is an event's name, usually empty, and its data.
 
-    `defects` are those that the recorded stream had. A comment is an event of its own. Only what is completed ends with
-    `[DONE]`, and as the manner ends a stream; the end of anything else is like that of any event.
+    `defects` are the codes of the defects that the recorded stream had. A comment is an event of its own. Only a
+    completed stream ends with `[DONE]` and with the style's `last` line end; any other stream ends after an event.
     """
     framing = _as_recorded(framing, framing.recorded.intersection(defects))
     if completed and framing.done:
@@ -27,13 +27,13 @@ def frame(
         last = completed and number == len(payloads) - 1
         end = framing.last if last else framing.line * (1 + framing.blank_lines)
         event = f"event: {name}{framing.line}" if name else ""
-        prefix = f"data:{framing.line}" if _stands_alone(number, data, framing) else framing.data
+        prefix = f"data:{framing.line}" if _is_json_on_next_line(number, data, framing) else framing.data
         events.append(f"{event}{prefix}{data}{end}".encode(errors="replace"))
     return events
 
 
 def _as_recorded(framing: Framing, defects: Collection[str]) -> Framing:
-    """The framing with the defects that the recorded stream had."""
+    """The framing with the given defects of the recorded stream."""
     changes: dict[str, object] = {}
     if "missing-blank-line" in defects:
         changes |= {"blank_lines": False, "last": framing.line}
@@ -50,8 +50,8 @@ def _comes_after_comment(number: int, framing: Framing) -> bool:
     return number == 0 or (framing.comment_every > 0 and number % framing.comment_every == 0)
 
 
-def _stands_alone(number: int, data: str, framing: Framing) -> bool:
-    """Whether this is an event whose JSON stands on the line behind a lone `data:`."""
+def _is_json_on_next_line(number: int, data: str, framing: Framing) -> bool:
+    """Whether this event has an empty `data:` line, with its JSON on the next line."""
     if framing.json_on_next_line is None or data == _DONE:
         return False
     first, every = framing.json_on_next_line

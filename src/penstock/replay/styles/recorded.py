@@ -1,9 +1,9 @@
-"""RecordedStream: what the events of a stream tell of its chunks, and the events that a mere completion stands for.
+"""RecordedStream: the chunks of a recorded stream, reconstructed from its events; and the events of a completion.
 
-A reader tells what was said, not what stood in which chunk. But extras of a chunk come before all else that it holds,
-and each thing is said once in a chunk; so the events fall into groups that are chunks, or finer. A group that says
-nothing is a chunk of which only provider fields are left: the beginning of a tool call, held back until there were
-arguments; behind the last words, the finish or the usage.
+A reader reports content, not the chunks that it came in. But the extras of a chunk come before its other events, and
+each kind of content comes once in a chunk. So the events can be divided into groups that are whole chunks, or parts of
+one. A silent group has no content: it is a chunk of which only the provider fields are left. It was the start of a tool
+call, which the reader reports only with the first arguments; or, after the last content, the finish or the usage.
 """
 
 import re
@@ -37,36 +37,34 @@ from penstock.core.events import (
 )
 from penstock.core.usage import Usage
 
-Speech: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallStart | ToolCallDelta
+ContentEvent: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallStart | ToolCallDelta
 
-# A word with the space before it, as tokenizers cut; arguments have few spaces, so punctuation cuts them too.
+# A word with the space before it, as tokenizers split text. Arguments have few spaces, so punctuation splits them too.
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _ARGUMENT = re.compile(r"\w+|\W+")
 
 
 class ChunkGroup(Struct):
-    """What one chunk held, or a part of it. `told` names the chunk's extras that were told with it."""
+    """The content of one chunk, or of a part of it. `own_extras` names the extras that this chunk itself had."""
 
     extras: dict[str, object]
-    told: frozenset[str] = frozenset()
+    own_extras: frozenset[str] = frozenset()
     choice: int | None = None
     role: str | None = None
-    speech: Speech | None = None
+    delta: ContentEvent | None = None
     arguments: str = ""
     choice_extras: dict[str, object] = {}
     delta_extras: dict[str, object] = {}
 
     @property
     def silent(self) -> bool:
-        """Whether it neither opens a choice nor says anything."""
-        return self.role is None and self.speech is None
+        """Whether it neither opens a choice nor has content."""
+        return self.role is None and self.delta is None
 
     @property
-    def thinks(self) -> bool:
-        """Whether it reasons, or has a field for that."""
-        return isinstance(self.speech, ReasoningDelta) or any(
-            name.startswith("reasoning") for name in self.delta_extras
-        )
+    def reasons(self) -> bool:
+        """Whether it has reasoning, or a field for it."""
+        return isinstance(self.delta, ReasoningDelta) or any(name.startswith("reasoning") for name in self.delta_extras)
 
     @property
     def bare(self) -> bool:
@@ -75,7 +73,7 @@ class ChunkGroup(Struct):
 
 
 class RecordedStream(Struct):
-    """A stream's events, by what they tell: its groups in order, and what is told once."""
+    """A recorded stream: its groups in order, and what occurs once, such as the usage."""
 
     groups: list[ChunkGroup] = []
     start: Start = Start("", "", None)
@@ -85,7 +83,7 @@ class RecordedStream(Struct):
     end: End = End("completed")
     repairs: set[str] = set()
     arguments: dict[tuple[int, int], str] = {}
-    """The whole arguments of each call."""
+    """The complete arguments of each call."""
     call_extras: dict[tuple[int, int], dict[str, object]] = {}
     calls: dict[tuple[int, int], ToolCallStart] = {}
 
@@ -95,23 +93,23 @@ class RecordedStream(Struct):
         return self.groups[0].extras
 
     @property
-    def thinkers(self) -> set[int]:
-        """The choices that reason somewhere, if only behind a field that is empty."""
-        return {group.choice for group in self.groups if group.choice is not None and group.thinks}
+    def reasoning_choices(self) -> set[int]:
+        """The choices with reasoning, even if its field is empty."""
+        return {group.choice for group in self.groups if group.choice is not None and group.reasons}
 
     @property
-    def callers(self) -> set[int]:
+    def calling_choices(self) -> set[int]:
         """The choices that call a tool."""
         return {choice for choice, _ in self.calls}
 
     @property
-    def parallel_callers(self) -> set[int]:
+    def parallel_calling_choices(self) -> set[int]:
         """The choices that call more than one tool."""
         return {choice for choice, call in self.calls if call > 0}
 
 
-def gather(events: Iterable[Event]) -> RecordedStream:
-    """The events of one stream, sorted."""
+def group_events(events: Iterable[Event]) -> RecordedStream:
+    """Divide the events of one stream into groups."""
     recorded = RecordedStream()
     group = ChunkGroup({})
     for event in events:
@@ -119,25 +117,25 @@ def gather(events: Iterable[Event]) -> RecordedStream:
             case Start():
                 recorded.start = event
             case Extra("chunk", fields):
-                group = _next(recorded, group, group.extras | fields)
-                group.told = frozenset(fields)
+                group = _next_group(recorded, group, group.extras | fields)
+                group.own_extras = frozenset(fields)
             case Extra("tool", fields, int(choice), int(call)):
                 known = recorded.call_extras.get((choice, call), {})
                 recorded.call_extras[choice, call] = known | fields
             case Extra("choice", fields, int(choice)):
-                if group.speech or group.choice_extras or group.choice not in (choice, None):
-                    group = _next(recorded, group, group.extras)
+                if group.delta or group.choice_extras or group.choice not in (choice, None):
+                    group = _next_group(recorded, group, group.extras)
                 group.choice, group.choice_extras = choice, fields
             case Extra("delta", fields, int(choice)):
-                if group.speech or group.delta_extras or group.choice not in (choice, None):
-                    group = _next(recorded, group, group.extras)
+                if group.delta or group.delta_extras or group.choice not in (choice, None):
+                    group = _next_group(recorded, group, group.extras)
                 group.choice, group.delta_extras = choice, fields
             case ChoiceStart(choice, role):
                 if group.choice is not None:
-                    group = _next(recorded, group, group.extras)
+                    group = _next_group(recorded, group, group.extras)
                 group.choice, group.role = choice, role
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallStart() | ToolCallDelta():
-                group = _hear(recorded, group, event)
+                group = _add_delta(recorded, group, event)
             case Finish():
                 recorded.finishes.append(event)
             case UsageReport(usage):
@@ -149,40 +147,40 @@ def gather(events: Iterable[Event]) -> RecordedStream:
             case End():
                 recorded.end = event
             case Extra() | BlockStart() | BlockEnd() | Seal() | Annotation() | MediaDelta():
-                pass  # nothing that a chat chunk has a place for
+                pass  # a chat chunk has no field for these
     recorded.groups.append(group)
     return recorded
 
 
-def _next(recorded: RecordedStream, group: ChunkGroup, extras: dict[str, object]) -> ChunkGroup:
+def _next_group(recorded: RecordedStream, group: ChunkGroup, extras: dict[str, object]) -> ChunkGroup:
     if group != ChunkGroup({}):
         recorded.groups.append(group)
     return ChunkGroup(extras)
 
 
-def _hear(recorded: RecordedStream, group: ChunkGroup, speech: Speech) -> ChunkGroup:
-    if isinstance(speech, ToolCallDelta):
-        key = (speech.choice, speech.call)
-        recorded.arguments[key] = recorded.arguments.get(key, "") + speech.arguments
-        begun = group.speech
-        if isinstance(begun, ToolCallStart) and (begun.choice, begun.call) == key and not group.arguments:
-            group.arguments = speech.arguments
+def _add_delta(recorded: RecordedStream, group: ChunkGroup, delta: ContentEvent) -> ChunkGroup:
+    if isinstance(delta, ToolCallDelta):
+        key = (delta.choice, delta.call)
+        recorded.arguments[key] = recorded.arguments.get(key, "") + delta.arguments
+        previous = group.delta
+        if isinstance(previous, ToolCallStart) and (previous.choice, previous.call) == key and not group.arguments:
+            group.arguments = delta.arguments
             return group
-    if isinstance(speech, ToolCallStart):
-        recorded.calls[speech.choice, speech.call] = speech
-    if group.speech or group.choice not in (speech.choice, None):
-        group = _next(recorded, group, group.extras)
-    group.choice, group.speech = speech.choice, speech
+    if isinstance(delta, ToolCallStart):
+        recorded.calls[delta.choice, delta.call] = delta
+    if group.delta or group.choice not in (delta.choice, None):
+        group = _next_group(recorded, group, group.extras)
+    group.choice, group.delta = delta.choice, delta
     return group
 
 
 def events_of(completion: Completion) -> list[Event]:
-    """The events of a stream that would say the same: its text cut into words, its choices in turn."""
+    """The events of a stream with this completion: text split into words, choices interleaved."""
     events: list[Event] = [Start(completion.id, completion.model, completion.created)]
     if completion.extras:
         events.append(Extra("chunk", completion.extras))
-    for turn in zip_longest(*map(_turns_of, completion.choices), fillvalue=[]):
-        events += [event for said in turn for event in said]
+    for step in zip_longest(*map(_steps_of, completion.choices), fillvalue=[]):
+        events += [event for group in step for event in group]
     if completion.fault is not None:
         events.append(completion.fault)
     for choice in completion.choices:
@@ -193,14 +191,14 @@ def events_of(completion: Completion) -> list[Event]:
     return [*events, End(completion.ending or "truncated", completion.ending_detail)]
 
 
-def _turns_of(choice: Choice) -> list[list[Event]]:
-    """What a choice says, one thing at a time; it begins with the first."""
-    said: list[list[Event]] = [[event] for event in _speech_of(choice)] or [[]]
-    said[0].insert(0, ChoiceStart(choice.index, choice.role))
-    return said
+def _steps_of(choice: Choice) -> list[list[Event]]:
+    """The content of a choice, one delta per step; the first step also starts the choice."""
+    steps: list[list[Event]] = [[event] for event in _deltas_of(choice)] or [[]]
+    steps[0].insert(0, ChoiceStart(choice.index, choice.role))
+    return steps
 
 
-def _speech_of(choice: Choice) -> Iterator[Event]:
+def _deltas_of(choice: Choice) -> Iterator[Event]:
     index = choice.index
     yield from (ReasoningDelta(index, word, choice.reasoning_field) for word in _WORD.findall(choice.reasoning))
     yield from (TextDelta(index, word) for word in _WORD.findall(choice.text))

@@ -1,25 +1,25 @@
 """ProviderStyle: how one provider writes its streams. All of it is data, one TOML file each in `replay/styles/data/`.
 
-The fields of every object are rows, in the order in which they are written. A row says in which chunks its field
-stands and what it holds where the answer itself does not say. Of two rows with one name the first that fits counts.
-Chunks are told apart by tags, which a row combines: `in = ["opening+thinking", "finish+!call"]` is "in a chunk that
-opens a choice which thinks, and in one that finishes one and begins no call".
+The fields of every object are rows, in the order in which they are written. A row names the chunks that have its field,
+and the value where the answer itself has none. Of two rows with the same name, the first that matches counts.
+Tags describe a chunk, and a row combines them: `in = ["opening+thinking", "finish+!call"]` is "in a chunk that
+opens a choice with reasoning, and in one that finishes a choice and starts no tool call".
 
 | tag | the chunk |
 |---|---|
-| `opening` | begins a choice |
-| `text` `reasoning` `refusal` | says something of that kind |
-| `call` `arguments` | begins a tool call; goes on with its arguments |
-| `extra` | has provider fields and says nothing |
+| `opening` | starts a choice |
+| `text` `reasoning` `refusal` | has content of that kind |
+| `call` `arguments` | starts a tool call; continues its arguments |
+| `extra` | has provider fields and no content |
 | `finish` | ends a choice |
-| `usage` | has the usage to itself |
-| `thinking` `calling` `parallel` | belongs to a choice that reasons somewhere; calls a tool; calls several |
-| `asked` | is sent to a client that asked for the usage (`stream_options.include_usage`) |
+| `usage` | has the usage and nothing else |
+| `thinking` `calling` `parallel` | belongs to a choice that has reasoning; calls a tool; calls several |
+| `requested` | is sent to a client that requested the usage (`stream_options.include_usage`) |
 
-What a field holds is looked for in this order: what the answer says (`content`, `finish_reason`, `usage`, …; under the
-name `of` if there is one), what the recorded stream held in a field of that name (inside of another field, this comes
-first), and then the row: `form`, `pad` or `value`, otherwise null; in a usage, zero. An `optional` field is left out
-instead.
+The value of a field is the first of these that exists: what the answer has (`content`, `finish_reason`, `usage`, …;
+under the name `of`, if the row has one); what the recorded stream had in a field of that name (for a field inside
+another field, this comes first); and then the row's `form`, `pad` or `value`, otherwise null, or zero in a usage. An
+`optional` field is left out where only the row would give a value.
 """
 
 from collections.abc import Set as AbstractSet
@@ -43,34 +43,34 @@ TAGS = frozenset(
         "thinking",
         "calling",
         "parallel",
-        "asked",
+        "requested",
     )
 )
 
 
 class StyleField(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One row: a field, where it stands and what it holds."""
+    """One row: a field, the chunks that have it, and its value."""
 
     name: str
     where: tuple[str, ...] = field(default=(), name="in")
     of: str = ""
     value: Any = None
     null: bool = False
-    """In a usage: null where nothing is known, in place of zero."""
+    """In a usage: null in place of zero where the count is unknown."""
     form: str = ""
-    """How an id looks; see `replay/styles/made_up.py`."""
+    """The form of a generated value, such as an id; see `replay/styles/made_up.py`."""
     pad: tuple[int, int] | None = None
-    """Letters and digits that bring the length of the line to a multiple of the first number, and the second over."""
+    """Padding with letters and digits: the length of the line modulo the first number becomes the second."""
     fresh: bool = False
-    """What was recorded for one chunk is not good for the next."""
+    """A value recorded for one chunk is not repeated in the next."""
     optional: bool = False
     fields: tuple["StyleField", ...] = ()
-    """The field is an object with these."""
+    """The field is an object with these fields."""
     listed: bool = False
-    """The object stands in a list, alone."""
+    """The object is the only item of a list."""
 
     def fits(self, tags: frozenset[str]) -> bool:
-        """Whether the field stands in a chunk with these tags."""
+        """Whether a chunk with these tags has the field."""
         return not self.where or any(fits(combination, tags) for combination in self.where)
 
 
@@ -82,9 +82,10 @@ def fits(combination: str, tags: AbstractSet[str]) -> bool:
 class Framing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How events are framed.
 
-    `last` is what follows the last event. `comment` stands alone before the first event, and before every so many.
-    `json_on_next_line` names the first event whose `data:` stands alone, and how many later the next one comes.
-    `recorded` are defects, by the codes of `core/repairs.py`, that are written again where a recorded stream had them.
+    `last` follows the last event. `comment` is sent before the first event, and before every `comment_every`th one.
+    `json_on_next_line` is the first event with an empty `data:` line and its JSON on the next line, and the distance to
+    the next such event. `recorded` are the defects, by the codes of `core/repairs.py`, that are written again where the
+    recorded stream had them.
     """
 
     data: str = "data: "
@@ -101,10 +102,10 @@ class Framing(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class TextSplit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What goes into one chunk.
+    """How content is divided into chunks.
 
-    `calls`: each piece of arguments alone, behind a beginning that has none; or every call whole. `join` names tags of
-    chunks that become one where the second follows the first: `opening+call`; further tags are the second's.
+    `calls`: each part of the arguments in its own chunk, after a start without arguments; or every call whole. `join`
+    names the tags of two consecutive chunks that become one: `opening+call`; further tags belong to the second.
     """
 
     calls: Literal["pieces", "whole"] = "pieces"
@@ -112,30 +113,30 @@ class TextSplit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class UsageStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the usage is written: its fields, where it stands, and how it counts.
+    """How the usage is written: its fields, the chunks that have it, and how it counts.
 
-    `chunk`: of its own with no choice, of its own with an empty delta, or none. `figures` and `zeros` are tags of
-    chunks whose `usage` holds the figures, or nothing but zeros; in all others it is null. `reasoning_apart`: the
-    output does not include the reasoning.
+    `chunk`: a chunk of its own without choices (`bare`), a chunk of its own with an empty delta, or none. `figures` and
+    `zeros` are tags of chunks whose `usage` has the counts, or only zeros; in all others it is null.
+    `reasoning_apart`: the output count does not include the reasoning.
     """
 
     fields: tuple[StyleField, ...]
     chunk: Literal["bare", "delta", "none"] = "bare"
-    only_if_asked: bool = False
+    only_if_requested: bool = False
     figures: tuple[str, ...] = ("usage",)
     zeros: tuple[str, ...] = ()
     reasoning_apart: bool = False
 
 
 class ErrorStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an error in the middle of a stream is written; `event` is its name, if it has one."""
+    """How an error inside a stream is written; `event` is the SSE event name, if it has one."""
 
     fields: tuple[StyleField, ...]
     event: str = ""
 
 
 class IdFormats(Struct, frozen=True, forbid_unknown_fields=True):
-    """How ids look. That of the answer is made anew where it does not match `fits`; a call's, where it has none."""
+    """The forms of ids. The answer gets a new id if its own does not match `fits`; a tool call, if it has none."""
 
     fits: str
     form: str
@@ -147,7 +148,7 @@ class ProviderStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     name: str
     about: str
-    """Whose manner this is, in half a sentence."""
+    """The provider and what is special about its streams, in a few words."""
     ids: IdFormats
     chunk: tuple[StyleField, ...]
     choice: tuple[StyleField, ...]
@@ -158,9 +159,9 @@ class ProviderStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     error: ErrorStyle
     content_type: str = "text/event-stream; charset=utf-8"
     preamble: tuple[StyleField, ...] = ()
-    """The fields of a chunk before the first, if there is one."""
+    """The fields of an extra chunk before the first, if the provider sends one."""
     reasoning: str = "reasoning_content"
-    """The field that the model's thinking stands in; `content` for parts of type `thinking` there."""
+    """The field with the model's reasoning; `content` means parts of type `thinking` in the content."""
     framing: Framing = Framing()
     json: JsonStyle = JsonStyle()
     cuts: TextSplit = TextSplit()

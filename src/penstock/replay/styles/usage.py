@@ -1,11 +1,11 @@
-"""A usage in a provider's own fields: its figures under the provider's names, and the rest as it was recorded."""
+"""Writes a usage in a provider's own fields: counts under the provider's names, other fields as recorded."""
 
 from msgspec import structs
 
 from penstock.core.usage import Usage
 from penstock.replay.styles.style import StyleField, UsageStyle
 
-# Where each count usually stands. Rarer spellings are written as they were recorded, or where a row asks for a count.
+# The usual path of each count. Rarer names are written as they were recorded, or where a row names a count with `of`.
 _COUNTS: dict[tuple[str, ...], str] = {
     ("prompt_tokens",): "input",
     ("completion_tokens",): "output",
@@ -19,25 +19,25 @@ _COUNTS: dict[tuple[str, ...], str] = {
 }
 
 
-def usage_in(usage: Usage, manner: UsageStyle, *, zeros: bool = False) -> dict[str, object]:
-    """The usage as somebody with that manner writes it; with `zeros`, as a placeholder without figures."""
+def usage_fields(usage: Usage, style: UsageStyle, *, zeros: bool = False) -> dict[str, object]:
+    """The usage as a provider with that style writes it; with `zeros`, a placeholder with zero counts."""
     if zeros:
-        return _object(manner.fields, (), {}, {})
-    counted = _counted(usage, apart=manner.reasoning_apart)
+        return _object(style.fields, (), {}, {})
+    counted = _counted(usage, separate=style.reasoning_apart)
     counts = {name: count for name, count in structs.asdict(counted).items() if isinstance(count, int)}
     counts["uncached"] = counts.get("input", 0) - counts.get("cached", 0)
-    return _object(manner.fields, (), counts, usage.raw)
+    return _object(style.fields, (), counts, usage.raw)
 
 
-def _counted(usage: Usage, *, apart: bool) -> Usage:
-    """The usage with its reasoning counted apart from the output, or as a part of it."""
+def _counted(usage: Usage, *, separate: bool) -> Usage:
+    """The usage with its reasoning counted separately from the output, or as a part of it."""
     usage = usage.with_total()
     input, output, total, reasoning = usage.input, usage.output, usage.total, usage.reasoning
     if input is None or output is None or total is None or not reasoning:
         return usage
-    if total == input + output + reasoning and not apart:
+    if total == input + output + reasoning and not separate:
         return structs.replace(usage, output=output + reasoning)
-    if total == input + output and apart and output >= reasoning:
+    if total == input + output and separate and output >= reasoning:
         return structs.replace(usage, output=output - reasoning)
     return usage
 
@@ -48,12 +48,12 @@ def _object(
     recorded = raw if isinstance(raw, dict) else {}
     written: dict[str, object] = {}
     for row in rows:
-        here = (*path, row.name)
+        field_path = (*path, row.name)
         if row.fields:
-            if not row.optional or row.name in recorded or _says_anything(row.fields, here, counts):
-                written[row.name] = _object(row.fields, here, counts, recorded.get(row.name))
+            if not row.optional or row.name in recorded or _has_counts(row.fields, field_path, counts):
+                written[row.name] = _object(row.fields, field_path, counts, recorded.get(row.name))
             continue
-        count = row.of or _COUNTS.get(here, "")
+        count = row.of or _COUNTS.get(field_path, "")
         if count in counts:
             written[row.name] = counts[count]
         elif row.name in recorded:
@@ -63,5 +63,5 @@ def _object(
     return written
 
 
-def _says_anything(rows: tuple[StyleField, ...], path: tuple[str, ...], counts: dict[str, int]) -> bool:
+def _has_counts(rows: tuple[StyleField, ...], path: tuple[str, ...], counts: dict[str, int]) -> bool:
     return any(counts.get(row.of or _COUNTS.get((*path, row.name), "")) for row in rows)
