@@ -61,7 +61,8 @@ def test_a_proxy_of_another_kind_is_told_and_not_asked(tmp_path: Path, scheme: s
         response = gateway.ask("far/some", stream=False)
         assert (response.status, response.error["code"]) == (502, "upstream_connect_failed")
         assert (
-            "a proxy of another kind; only those can be used whose URL begins with http://" in response.error["message"]
+            "a proxy of an unsupported kind; only URLs that begin with http:// are supported"
+            in response.error["message"]
         )
         assert not proxy.connections
         keeps_quiet(gateway)

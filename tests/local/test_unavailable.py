@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai import InternalServerError
 
-from penstock.upstream.local.runtime import explained, missing_features
+from penstock.upstream.local.runtime import explain_exit, missing_features
 from penstock.upstream.local.weights import SMOLLM2, path_of
 from tests.local.conftest import Serve
 from tests.local.served import MODEL, Served, user
@@ -151,13 +151,13 @@ DEATHS: dict[str, tuple[str, int, str, str]] = {
         "apt-get install libgomp1",
     ),
     "SIGILL": ("", -4, "this processor cannot run", "another machine"),
-    "SIGKILL": ("", -9, "want of memory", "context"),
+    "SIGKILL": ("", -9, "lack of memory", "context"),
     "nothing said": ("", 3, "ended with 3", "GGUF"),
 }
 
 
 @pytest.mark.parametrize(("said", "status", "reason", "remedy"), DEATHS.values(), ids=DEATHS)
 def test_a_death_is_explained(said: str, status: int, reason: str, remedy: str) -> None:
-    obstacle = explained(said, status)
+    obstacle = explain_exit(said, status)
     assert reason in obstacle.reason
     assert remedy in obstacle.remedy

@@ -46,7 +46,7 @@ class Heard:
 async def connection(folder: Path, how: How = "complete", status: int | None = 200) -> ReplayConnection:
     keep(folder / "a.capture", *DATA, how=how, status=status)
     library, _ = load([folder])
-    return Replay(library, PlaybackOptions(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).kept()
+    return Replay(library, PlaybackOptions(speed=AS_FAST_AS_POSSIBLE)).endpoint("", {}).idle_connection()
 
 
 BEGUN = [200, "text/event-stream", *DATA]
@@ -75,7 +75,7 @@ def test_where_there_was_no_head_there_is_none(tmp_path: Path) -> None:
         heard = Heard()
         keep(tmp_path / "a.capture", how="closed", status=None)
         library, _ = load([tmp_path])
-        Replay(library).endpoint("", {}).kept().send(b"{}", heard)
+        Replay(library).endpoint("", {}).idle_connection().send(b"{}", heard)
         await asyncio.wait_for(heard.over.wait(), 5.0)
         assert heard.words == ["upstream_truncated"]
 

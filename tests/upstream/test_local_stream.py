@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from penstock.upstream.local.stream import OneCreated
+from penstock.upstream.local.stream import CreatedTimeFilter
 
 EVENT = b'2d\r\ndata: {"created":%d,"model":"m","x":"%b"}\n\n\r\n'
 # Text in which the field is quoted keeps its figures: there its quotation marks are escaped.
@@ -34,7 +34,7 @@ class Received(asyncio.Protocol):
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 11, 20, 21, 64, len(SENT)])
 def test_the_first_creation_time_stands_for_all(size: int) -> None:
     received = Received()
-    stream = OneCreated(received)
+    stream = CreatedTimeFilter(received)
     for start in range(0, len(SENT), size):
         stream.data_received(SENT[start : start + size])
     stream.connection_lost(None)
@@ -44,7 +44,7 @@ def test_the_first_creation_time_stands_for_all(size: int) -> None:
 
 def test_what_cannot_be_a_creation_time_is_not_held() -> None:
     received = Received()
-    stream = OneCreated(received)
+    stream = CreatedTimeFilter(received)
     stream.data_received(SENT[:60])
     stream.data_received(b'{"error":{"code":400}}')
     assert b"".join(received.reads).endswith(b'{"error":{"code":400}}')
@@ -52,7 +52,7 @@ def test_what_cannot_be_a_creation_time_is_not_held() -> None:
 
 def test_bytes_that_are_held_come_before_the_end() -> None:
     received = Received()
-    stream = OneCreated(received)
+    stream = CreatedTimeFilter(received)
     stream.data_received(b'data: {"created":17')
     stream.connection_lost(None)
     assert received.data == b'data: {"created":17'
@@ -61,7 +61,7 @@ def test_bytes_that_are_held_come_before_the_end() -> None:
 
 def test_any_bytes_pass_unchanged_where_there_is_no_creation_time() -> None:
     received = Received()
-    stream = OneCreated(received)
+    stream = CreatedTimeFilter(received)
     sent = os.urandom(50_000).replace(b'"created":', b"")
     for start in range(0, len(sent), 977):
         stream.data_received(sent[start : start + 977])

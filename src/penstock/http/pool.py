@@ -90,18 +90,18 @@ class Pool:
         self._limits = limits
         self._tls = tls
         self._resolve = resolver
-        self._shelves: dict[Origin, IdleConnections] = {}
+        self._idle: dict[Origin, IdleConnections] = {}
         self.connections: set[UpstreamConnection] = set()
         self._closed = False
 
-    def shelf(self, origin: Origin) -> IdleConnections:
+    def idle(self, origin: Origin) -> IdleConnections:
         """Where connections to the origin are kept."""
-        shelf = self._shelves.get(origin)
-        if shelf is None:
-            shelf = self._shelves[origin] = IdleConnections(self._limits, self._loop.time, self.connections)
+        idle = self._idle.get(origin)
+        if idle is None:
+            idle = self._idle[origin] = IdleConnections(self._limits, self._loop.time, self.connections)
             if self._closed:
-                shelf.close()
-        return shelf
+                idle.close()
+        return idle
 
     async def open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
         """A fresh connection to the origin."""
@@ -126,12 +126,12 @@ class Pool:
     def close(self) -> None:
         """Close what is idle, and everything else as soon as it is free."""
         self._closed = True
-        for shelf in self._shelves.values():
-            shelf.close()
+        for idle in self._idle.values():
+            idle.close()
 
     async def _open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
         loop = self._loop
-        put_back = self.shelf(origin).put
+        put_back = self.idle(origin).put
 
         def make() -> UpstreamConnection:
             return UpstreamConnection(self._limits, put_back)

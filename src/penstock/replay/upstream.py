@@ -212,13 +212,13 @@ class ReplayEndpoint:
         """The bytes of a request: just its body."""
         return body
 
-    def kept(self) -> "ReplayConnection":
+    def idle_connection(self) -> "ReplayConnection":
         """A connection; it needs no socket."""
         return ReplayConnection(self._choose)
 
     async def open(self, _timeout_s: float) -> "ReplayConnection":
         """A connection, without waiting."""
-        return self.kept()
+        return self.idle_connection()
 
 
 class ReplayConnection:

@@ -175,7 +175,9 @@ async def _serve(
                 bound = await app.listen(*doors.address, reuse_port=alive is not None)
         except OSError as error:
             raise ListenError.of(error) from error
-        admin = Admin(doors.admin, app, config, environment, home.room("links")) if doors.admin is not None else None
+        admin = (
+            Admin(doors.admin, app, config, environment, home.subfolder("links")) if doors.admin is not None else None
+        )
         if admin is not None:
             await admin.listen()
         if not isinstance(told, int):

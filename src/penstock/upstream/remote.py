@@ -1,4 +1,4 @@
-"""A remote provider: where its API is, and how a request to it looks on the wire."""
+"""A remote provider: the address of its API, the proxy to it, and the bytes of a request to it."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -12,26 +12,26 @@ from penstock.http.pool import Origin, Pool
 from penstock.http.sockets import Proxy, authority
 
 _PORTS = {"http": 80, "https": 443}
-# Why a proxy cannot be used that the environment names.
-_NO_URL = "what the environment names as the proxy is not a URL"
-_OTHER_KIND = "the environment names a proxy of another kind; only those can be used whose URL begins with http://"
+# Why the proxy that the environment names cannot be used. The messages do not quote it: it may hold a password.
+_NO_URL = "the proxy that the environment names is not a URL"
+_OTHER_KIND = "the environment names a proxy of an unsupported kind; only URLs that begin with http:// are supported"
 
 
 class RemoteEndpoint(Struct, frozen=True):
-    """One URL to which requests are sent. Its head holds the credential, so it is never shown."""
+    """One URL to which requests are sent. Its head has the API key, so `repr` does not show it."""
 
     pool: Pool
     origin: Origin
     head: bytes
-    kept: Callable[[], UpstreamConnection | None]
-    """A connection to it that was kept, if there is one."""
+    idle_connection: Callable[[], UpstreamConnection | None]
+    """Takes an idle connection to the origin from the pool, if there is one."""
 
     def request(self, body: bytes) -> bytes:
-        """The whole request that carries the body."""
+        """The bytes of a whole request with this body."""
         return b"%bcontent-length: %d\r\n\r\n%b" % (self.head, len(body), body)
 
     async def open(self, timeout_s: float) -> UpstreamConnection:
-        """A fresh connection to it; raises `UpstreamError`."""
+        """Open a new connection; raises `UpstreamError`."""
         return await self.pool.open(self.origin, timeout_s)
 
     def __repr__(self) -> str:
@@ -39,23 +39,23 @@ class RemoteEndpoint(Struct, frozen=True):
 
 
 class Remote:
-    """Connections to remote providers, through proxies where the environment says so."""
+    """Makes endpoints of remote providers, behind the proxies that the environment names."""
 
     def __init__(self, pool: Pool, environment: Mapping[str, str]) -> None:
         self._pool = pool
         self._environment = environment
 
     def endpoint(self, url: str, headers: dict[str, str], *, method: str = "POST") -> RemoteEndpoint:
-        """The endpoint at a URL, with this method and these headers on every request to it."""
+        """The endpoint at a URL; every request to it has this method and these headers."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         origin = Origin(host, port, tls=parts.scheme == "https", proxy=self._proxy(parts.scheme, host, port))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        named = f"[{host}]" if ":" in host else host
-        place = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
+        host_in_url = f"[{host}]" if ":" in host else host
+        host_header = host_in_url if port == _PORTS[parts.scheme] else f"{host_in_url}:{port}"
         lines = [
             f"{method} {path} HTTP/1.1",
-            f"host: {place}",
+            f"host: {host_header}",
             "content-type: application/json",
             "accept: application/json, text/event-stream",
             "accept-encoding: identity",
@@ -64,17 +64,17 @@ class Remote:
             "",
         ]
         head = "\r\n".join(lines).encode("latin-1")
-        return RemoteEndpoint(self._pool, origin, head, self._pool.shelf(origin).take)
+        return RemoteEndpoint(self._pool, origin, head, self._pool.idle(origin).take)
 
     def _proxy(self, scheme: str, host: str, port: int) -> Proxy | None:
-        """The proxy to go through, by the usual variables; None for none."""
-        found = self._variable(f"{scheme}_proxy") or self._variable("all_proxy")
-        if not found or _is_exempt(host, port, self._variable("no_proxy")):
+        """The proxy for a host, by `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`; None for none."""
+        value = self._variable(f"{scheme}_proxy") or self._variable("all_proxy")
+        if not value or _is_exempt(host, port, self._variable("no_proxy")):
             return None
         try:
-            parts = urlsplit(found if "://" in found else f"http://{found}")
+            parts = urlsplit(value if "://" in value else f"http://{value}")
             proxy = Proxy(parts.hostname or "", parts.port or 80, _authorization(parts.username, parts.password))
-        except ValueError:  # whose words may be a part of a password
+        except ValueError:  # its message may quote a part of a password
             return Proxy("", 0, defect=_NO_URL)
         if parts.scheme == "http" and proxy.host:
             return proxy
@@ -85,11 +85,11 @@ class Remote:
 
 
 def _authorization(user: str | None, password: str | None) -> str:
-    """What shows a proxy who asks, by the URL in which its name and its password stand escaped."""
+    """The `proxy-authorization` value (Basic) for the percent-encoded user and password of a proxy's URL."""
     if user is None:
         return ""
-    shown = unquote_to_bytes(user) + b":" + unquote_to_bytes(password or "")
-    return f"Basic {b64encode(shown).decode()}"
+    credentials = unquote_to_bytes(user) + b":" + unquote_to_bytes(password or "")
+    return f"Basic {b64encode(credentials).decode()}"
 
 
 def _is_exempt(host: str, port: int, no_proxy: str) -> bool:
@@ -117,7 +117,7 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_within(address: IPv4Address | IPv6Address, network: str) -> bool:
-    """Whether an address is in a network, or is the address that stands there, in whatever spelling."""
+    """Whether an address is in a network, or equals an address, in any notation."""
     try:
         return address in ip_network(network.strip("[]"), strict=False)
     except ValueError:

@@ -395,7 +395,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         endpoint = plan.endpoint
         if endpoint is None:
             endpoint = plan.endpoint = self._gateway.endpoint(plan.target)
-        connection = None if self._fresh else endpoint.kept()
+        connection = None if self._fresh else endpoint.idle_connection()
         if connection is not None:
             self._send(relay, endpoint, connection)
         else:
@@ -519,7 +519,7 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
         self._client.attach(passage)
         if plan.endpoint is None:
             plan.endpoint = self._gateway.endpoint(plan.target, embeddings=True)
-        connection = None if self._fresh else plan.endpoint.kept()
+        connection = None if self._fresh else plan.endpoint.idle_connection()
         if connection is not None:
             self._send(passage, plan.endpoint, connection)
         else:

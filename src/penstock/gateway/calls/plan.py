@@ -38,7 +38,7 @@ class TargetEndpoint(Protocol):
     def request(self, body: bytes) -> bytes:
         """The whole request that carries the body."""
 
-    def kept(self) -> PendingConnection | None:
+    def idle_connection(self) -> PendingConnection | None:
         """A connection to it that was kept, if there is one."""
 
     async def open(self, timeout_s: float) -> PendingConnection:

@@ -1,17 +1,20 @@
-"""The child process of a model on this machine: llama.cpp's own server on a unix socket, and the turnstile before it.
+"""The child process of a local model: llama.cpp's own server on a unix socket, and a queue of turns in front of it.
 
     python -P child.py '{"folder": …, "model": …, …}'
 
-It is run by its path and imports nothing of Penstock, so that it starts quickly and shares nothing. Five rules:
+The gateway runs this file by its path. It imports nothing of Penstock, so that it starts quickly and shares no state.
+Five rules:
 
-1. Standard input is the lifeline: a pipe whose other end only the gateway's processes hold. When it closes, this ends.
-2. On standard output it says `ready`, or `failed: ` and why. On standard error llama.cpp says what it likes.
-3. Who wants to ask takes a turn first: connect to `turn.sock`, wait for a line, hold the connection while the answer
-   comes, close it. There are as many turns as slots, given in the order of arrival; so many may wait; others are told
-   `full`. The line is JSON, and says what the model can do. A caller that dies gives its turn back by dying.
-4. The request itself goes to `model.sock`. llama.cpp would queue too, but notices late, or never, that a waiting
-   caller has gone.
-5. Who says `retire` on `turn.sock` ends this as soon as no turn is out.
+1. Standard input is the lifeline: a pipe whose other end only the gateway's processes have open. When the pipe closes,
+   the child exits.
+2. On standard output the child writes `ready`, or `failed: ` and the reason. Standard error is llama.cpp's log.
+3. A caller takes a turn before its request: it connects to `turn.sock`, waits for a line, keeps the connection open
+   while it reads the answer, and closes it. There are as many turns as slots, given in the order of arrival (FIFO). Up
+   to `queue` callers may wait; the next one gets the line `full`. The line of a turn is JSON, with the traits of the
+   model. A caller that dies returns its turn, because its connection closes.
+4. The request itself goes to `model.sock`. llama.cpp has a queue of its own, but it notices late, or never, that a
+   waiting caller has disconnected.
+5. A caller that sends `retire` on `turn.sock` makes the child exit as soon as no caller has or awaits a turn.
 """
 
 import fcntl
@@ -29,40 +32,40 @@ from typing import Any
 
 _LIFELINE = 0
 _BACKLOG = 512
-# What llama.cpp says to nobody is kept for whoever looks for a reason, but not without end.
-_MAX_SAID = 1_000_000
+# llama.cpp's log is kept to explain a failure. It is truncated when it is larger than this.
+_MAX_LOG = 1_000_000
 _OOM_SCORE = "500"
 _NICE = 5
 
 
 def main() -> None:
-    """Load the model, open the turnstile, serve until the lifeline closes."""
+    """Load the model, open the queue of turns, serve until the lifeline closes."""
     settings = json.loads(sys.argv[1])
     folder: str = settings["folder"]
     _die_with_parent()
     try:
-        _server = _load(settings)  # which serves as long as somebody holds it
-        _step_back()
+        _server = _load(settings)  # serves as long as there is a reference to it
+        _lower_priority()
         traits = {"tools": _supports_tools(f"{folder}/model.sock")}
-        turnstile = Turnstile(f"{folder}/turn.sock", settings["slots"], settings["queue"], json.dumps(traits))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the gateway has to be told
+        turns = TurnQueue(f"{folder}/turn.sock", settings["slots"], settings["queue"], json.dumps(traits))
+    except Exception as error:  # noqa: BLE001 - the gateway needs the reason, whatever the error is
         print(f"failed: {error}", flush=True)  # noqa: T201
         os._exit(1)
     print("ready", flush=True)  # noqa: T201
     os.dup2(2, 1)
-    turnstile.run()
-    _tidy_up(folder)
-    os._exit(0)  # llama.cpp would first wait for what it is doing
+    turns.run()
+    _clean_up(folder)
+    os._exit(0)  # a normal exit would wait until llama.cpp has finished its work
 
 
-def _tidy_up(folder: str) -> None:
-    """Remove what was made for this process; and the gateway's folder, if the gateway is gone."""
+def _clean_up(folder: str) -> None:
+    """Remove this process's files; and the gateway's folder, if the gateway has exited."""
     with suppress(OSError):
         for name in os.listdir(folder):
             os.unlink(f"{folder}/{name}")
         os.rmdir(folder)
-        gone = select.select([_LIFELINE], [], [], 0)[0] and not os.read(_LIFELINE, 1)
-        if gone:
+        closed = select.select([_LIFELINE], [], [], 0)[0] and not os.read(_LIFELINE, 1)
+        if closed:
             shutil.rmtree(os.path.dirname(folder), ignore_errors=True)
         else:
             os.rmdir(os.path.dirname(folder))
@@ -77,17 +80,17 @@ def _load(settings: dict[str, Any]) -> Any:
     params.model.path = settings["model"]
     for threads in (params.cpuparams, params.cpuparams_batch):
         threads.n_threads = settings["threads"]
-    wanted: dict[str, object] = {
+    values: dict[str, object] = {
         "model_alias": {settings["name"]},
         "hostnames": [path],
         "hostname": path,
         "ui": False,
         "webui": False,
         "n_ctx": settings["context"],
-        "kv_unified": True,  # else each slot gets a share of the context, and no slot may have more
+        "kv_unified": True,  # otherwise the context is divided among the slots, and no slot may use more
         "n_parallel": settings["slots"],
-        # A batch cannot be stopped: the larger it is, the longer others stand still, and the later a caller that has
-        # left is noticed. Of 512 it is 3.8 s, of 64 it is 0.7 s, at the same speed.
+        # A batch cannot be interrupted: the larger it is, the longer other slots wait, and the later a disconnected
+        # caller is noticed. That takes 3.8 s with 512 and 0.7 s with 64, at the same throughput.
         "n_batch": 64,
         "n_ubatch": 64,
         "n_predict": settings["max_answer"],
@@ -99,45 +102,46 @@ def _load(settings: dict[str, Any]) -> Any:
         "warmup": False,
         "verbosity": 1,
     }
-    _set(params, wanted)
+    _set(params, values)
     _set(params.sampling, settings["sampling"])
     return runtime.Server(params)
 
 
-def _set(params: Any, wanted: dict[str, object]) -> None:
-    """Set what this release has: names come and go between releases."""
-    for name, value in wanted.items():
+def _set(params: Any, values: dict[str, object]) -> None:
+    """Set the parameters that this release of llama.cpp has: their names change between releases."""
+    for name, value in values.items():
         if hasattr(params, name):
             setattr(params, name, value)
 
 
 def _supports_tools(path: str) -> bool:
-    """Whether the model's template knows tools."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(10)
-        asking.connect(path)
-        asking.sendall(b"GET /props HTTP/1.0\r\n\r\n")
+    """Whether the model's chat template supports tools."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(path)
+        client.sendall(b"GET /props HTTP/1.0\r\n\r\n")
         answer = b""
-        while data := asking.recv(65_536):
+        while data := client.recv(65_536):
             answer += data
     properties = json.loads(answer.partition(b"\r\n\r\n")[2])
     return bool(properties.get("chat_template_caps", {}).get("supports_tools"))
 
 
-def _step_back() -> None:
-    """Be the first to be ended where memory is short, rather than the gateway; and the last to get a processor."""
+def _lower_priority() -> None:
+    """Raise the nice value, and make this process the kernel's first victim when memory runs out, not the gateway."""
     with suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):  # each has its own, and the server's are there by now
+        for thread in os.listdir("/proc/self/task"):  # each thread has its own; the server's threads exist by now
             os.setpriority(os.PRIO_PROCESS, int(thread), os.getpriority(os.PRIO_PROCESS, int(thread)) + _NICE)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write(_OOM_SCORE)
 
 
 def _die_with_parent() -> None:
-    """End when the lifeline closes, even inside `Server()`, which holds the interpreter until the model is loaded.
+    """Exit when the lifeline closes, even inside `Server()`, which keeps the GIL until the model is loaded.
 
-    Linux signals the closing of a pipe to whoever owns it, and that signal ends a process which does not catch it. The
-    owner belongs to the open file, which the gateway shares: hence a file of our own. Elsewhere it is noticed later.
+    Linux sends SIGIO to the owner of a pipe when it closes, and by default the signal ends the process. The owner is a
+    property of the open file description, which the gateway shares; so the child opens the pipe again for itself. On
+    other systems the child notices the closed pipe after the model is loaded.
     """
     with suppress(OSError, AttributeError):
         own = os.open(f"/proc/self/fd/{_LIFELINE}", os.O_RDONLY)
@@ -145,89 +149,89 @@ def _die_with_parent() -> None:
         fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
         os.dup2(own, _LIFELINE)
         os.close(own)
-    if select.select([_LIFELINE], [], [], 0)[0]:  # it closed before
+    if select.select([_LIFELINE], [], [], 0)[0]:  # it was closed before the signal was set up
         os._exit(0)
 
 
-class Turnstile:
-    """Gives turns, and takes them back."""
+class TurnQueue:
+    """Gives callers their turns in the order of arrival, at most `slots` at a time (rule 3)."""
 
     def __init__(self, path: str, slots: int, queue: int, traits: str) -> None:
         self._slots = slots
         self._queue = queue
-        self._go = f"{traits}\n".encode()
-        self._inside: set[socket.socket] = set()
+        self._turn_line = f"{traits}\n".encode()
+        self._active: set[socket.socket] = set()
         self._waiting: deque[socket.socket] = deque()
         self._retired = False
         self._selector = selectors.DefaultSelector()
-        self._door = socket.socket(socket.AF_UNIX)
-        self._door.setblocking(False)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.setblocking(False)
         with suppress(FileNotFoundError):
             os.unlink(f"{path}.new")
-        self._door.bind(f"{path}.new")
-        self._door.listen(_BACKLOG)
-        os.rename(f"{path}.new", path)  # who finds it can connect to it
-        self._selector.register(self._door, selectors.EVENT_READ)
+        self._listener.bind(f"{path}.new")
+        self._listener.listen(_BACKLOG)
+        os.rename(f"{path}.new", path)  # atomic: a socket at this path always accepts connections
+        self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(_LIFELINE, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Serve until the lifeline closes, or until it is retired and nobody has a turn."""
-        _forget_signal()
-        while not self._retired or self._inside or self._waiting:
+        """Serve until the lifeline closes, or until it is retired and no caller has or awaits a turn."""
+        _disable_signal()
+        while not self._retired or self._active or self._waiting:
             for key, _ in self._selector.select():
                 if key.fileobj == _LIFELINE:
                     return
-                if key.fileobj is self._door:
-                    self._enter()
+                if key.fileobj is self._listener:
+                    self._accept()
                 elif isinstance(key.fileobj, socket.socket):
-                    self._hear(key.fileobj)
+                    self._read(key.fileobj)
 
-    def _enter(self) -> None:
+    def _accept(self) -> None:
         try:
-            caller, _ = self._door.accept()
+            caller, _ = self._listener.accept()
         except OSError:
             return
         caller.setblocking(False)
         self._selector.register(caller, selectors.EVENT_READ)
-        if len(self._inside) >= self._slots and len(self._waiting) >= self._queue:
-            _tell(caller, b"full\n")  # and is let go when it goes: it may have something to say
+        if len(self._active) >= self._slots and len(self._waiting) >= self._queue:
+            _send(caller, b"full\n")  # the connection stays open until the caller closes it: it may send `retire`
             return
         self._waiting.append(caller)
-        self._go_on()
+        self._give_turns()
 
-    def _hear(self, caller: socket.socket) -> None:
+    def _read(self, caller: socket.socket) -> None:
         try:
-            said = caller.recv(64)
+            line = caller.recv(64)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if said == b"retire\n":
+            line = b""
+        if line == b"retire\n":
             self._retired = True
         self._selector.unregister(caller)
         caller.close()
-        self._inside.discard(caller)
+        self._active.discard(caller)
         with suppress(ValueError):
             self._waiting.remove(caller)
-        self._go_on()
+        self._give_turns()
 
-    def _go_on(self) -> None:
-        while self._waiting and len(self._inside) < self._slots:
+    def _give_turns(self) -> None:
+        while self._waiting and len(self._active) < self._slots:
             caller = self._waiting.popleft()
-            self._inside.add(caller)
-            _tell(caller, self._go)  # who has gone in the meantime is heard of next
-        if os.fstat(2).st_size > _MAX_SAID:
+            self._active.add(caller)
+            _send(caller, self._turn_line)  # if the caller has disconnected, the next select reports it
+        if os.fstat(2).st_size > _MAX_LOG:
             with suppress(OSError):
                 os.ftruncate(2, 0)
 
 
-def _tell(caller: socket.socket, line: bytes) -> None:
+def _send(caller: socket.socket, line: bytes) -> None:
     with suppress(OSError):
         caller.send(line)
 
 
-def _forget_signal() -> None:
-    """The lifeline is watched here from now on, and not by a signal that leaves no time to tidy up."""
+def _disable_signal() -> None:
+    """Stop SIGIO: the selector watches the lifeline from now on, and unlike the signal leaves time to clean up."""
     with suppress(OSError, AttributeError):
         fcntl.fcntl(_LIFELINE, fcntl.F_SETFL, fcntl.fcntl(_LIFELINE, fcntl.F_GETFL) & ~os.O_ASYNC)
 

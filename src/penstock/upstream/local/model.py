@@ -1,14 +1,15 @@
 """LocalModel: a model on this machine, in a child process; to the rest of Penstock it is one more upstream.
 
-1. Who needs the model starts it: at once where nothing else answers, else at the first call for it. Of several workers
-   only one does, under a lock; the others find its sockets. A child that dies is started again by whoever needs it
-   next; the more often it dies young, the later.
-2. A call takes its turn first (`child.py`, rule 3), and may wait for it as long as for a first event. It holds
-   the turn until its connection is over, however that ends. Those who wait when the child dies lose nothing but time.
-3. Connections to the child serve one call each: its server closes some that it has promised to keep.
-4. The child ends with the last process of the gateway: all of them hold one end of a pipe (`ModelFolder`), and the
-   child waits at the other.
-5. What keeps the model from answering is an `Obstacle`, in words that say what to do about it.
+1. The gateway starts the child at once if it has no other provider, otherwise at the first call to the model. Only one
+   of several workers starts it, under a lock; the others find its sockets. If the child dies, the next call starts it
+   again, after a delay that grows with each early death.
+2. A call takes a turn first (`child.py`, rule 3), and may wait for it as long as for a first event. It keeps the turn
+   until its connection is closed, for whatever reason. Calls that wait when the child dies wait for the next child.
+3. Every call has its own connection to the child: llama.cpp's server closes some connections that it has promised to
+   keep alive.
+4. The child exits with the last process of the gateway: all of them have one end of a pipe open (`ModelFolder`), and
+   the child waits at the other end.
+5. An `Obstacle` is the reason why the model cannot answer, and what to do about it.
 """
 
 import asyncio
@@ -33,37 +34,39 @@ from penstock.http.limits import UpstreamLimits
 from penstock.providers.provider import Provider
 from penstock.upstream.local import runtime
 from penstock.upstream.local.runtime import Obstacle
-from penstock.upstream.local.stream import OneCreated
+from penstock.upstream.local.stream import CreatedTimeFilter
 from penstock.upstream.local.weights import BUILT_IN, Weights, is_genuine, path_of
 
 _CHILD = Path(__file__).with_name("child.py")
-# The path of a unix socket has room for about a hundred characters.
+# The path of a unix socket is limited to about a hundred characters.
 _MAX_FOLDER = 60
-# A large file from a slow disk; no call waits so long, but the next one finds it loaded.
+# Enough for a large file on a slow disk. No call waits this long, but the next call finds the model loaded.
 _LOAD_S = 300.0
-_LOOK_S = 0.02
-# A child that dies younger than this is broken, not unlucky. The first death is mended at once.
-_YOUNG_S = 10.0
-_PAUSES_S = (0.0, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_POLL_S = 0.02
+# A child that exits within this time counts as broken, and the next start is delayed. The first restart is immediate.
+_EARLY_EXIT_S = 10.0
+_RESTART_DELAYS_S = (0.0, 0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _READY = b"ready\n"
 _FULL = b"full\n"
-# Of what the child has said before it died.
-_MAX_SAID = 8_192
+# How much of the child's log is read to explain why it exited.
+_MAX_LOG = 8_192
 _HEAD = (
     b"POST /v1/chat/completions HTTP/1.1\r\nhost: local\r\ncontent-type: application/json\r\nconnection: close\r\n"
     b"content-length: %d\r\n\r\n"
 )
-# What the child needs of the environment. The keys of providers are not among it.
-_KEPT = re.compile(r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|DYLD_\w+|PYTHON\w+|VIRTUAL_ENV|(OMP|GGML)_\w+")
-# How long OpenMP's threads spin before they sleep. On two processors that others use too, two threads with the default
-# give a twentieth of their speed, with 2000 a fifth, with 100 most of it; with 0 they are slower when all is quiet.
+# The environment variables that the child gets. The API keys of providers are not among them.
+_PASSED_VARIABLES = re.compile(
+    r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|DYLD_\w+|PYTHON\w+|VIRTUAL_ENV|(OMP|GGML)_\w+"
+)
+# How long OpenMP's threads spin before they sleep. On two busy processors, two threads reach a twentieth of their speed
+# with the default, a fifth with 2000, and most of it with 100. With 0 they are slower on an idle machine.
 _SPIN = {"GOMP_SPINCOUNT": "100"}
 
 
 class ModelFolder:
-    """Where a gateway's children live: a private folder, made when it is needed, and the pipe that they live by.
+    """The private folder of a gateway's child processes, made when it is needed, and their lifeline, a pipe.
 
-    It is made before workers are forked, so that all of them share it.
+    It is constructed before workers are forked, so that all of them share it.
     """
 
     def __init__(self) -> None:
@@ -71,22 +74,22 @@ class ModelFolder:
         self.folder = Path(parent if len(parent) < _MAX_FOLDER else "/tmp") / f"penstock-{secrets.token_hex(6)}"
         self.alive, self._lifeline = os.pipe()
 
-    def room(self, name: str) -> Path:
-        """A folder of its own for one child."""
+    def subfolder(self, name: str) -> Path:
+        """Make a private folder with that name, such as one child's."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        room = self.folder / name
-        room.mkdir(mode=0o700, exist_ok=True)
-        return room
+        subfolder = self.folder / name
+        subfolder.mkdir(mode=0o700, exist_ok=True)
+        return subfolder
 
     def close(self) -> None:
-        """The gateway is over: let the children go, and remove what they leave."""
+        """Close the lifeline, which ends the children, and remove their files."""
         os.close(self.alive)
         os.close(self._lifeline)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What a model on this machine is to be: `weights` where Penstock knows where to get them, else a `file`."""
+    """The settings of a local model: `weights` if Penstock can fetch them, otherwise a `file`."""
 
     name: str
     context: int
@@ -97,7 +100,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, provider: Provider) -> "Settings":
-        """What a provider's table says of a model on this machine."""
+        """The settings in a provider's table."""
         weights = BUILT_IN.get(provider.model)
         return cls(
             name=f"{provider.name}/{provider.models[0]}",
@@ -109,39 +112,39 @@ class Settings(Struct, frozen=True, kw_only=True):
         )
 
     def path(self, environment: Mapping[str, str]) -> Path:
-        """Where its file is, or should be."""
+        """The path of its file, which may not exist."""
         return path_of(self.weights, environment) if self.weights else Path(self.file)
 
     def obstacle(self, environment: Mapping[str, str]) -> Obstacle | None:
-        """What keeps the model from answering, as far as can be told without trying."""
+        """Why the model cannot answer, as far as it is known without starting it."""
         return runtime.obstacle() or (None if self.path(environment).is_file() else self.missing())
 
     def missing(self) -> Obstacle:
-        """That its file is not there."""
+        """The obstacle that its file does not exist."""
         if self.weights is None:
-            return Obstacle(f"there is no file {Path(self.file).name}", "mend its path in the configuration")
+            return Obstacle(f"there is no file {Path(self.file).name}", "correct its path in the configuration")
         return Obstacle("its weights are not there", "fetch them: penstock model pull")
 
 
 class ModelTraits(Struct, frozen=True):
-    """What the model can do, as its child says."""
+    """What the model supports, as its child reports."""
 
     tools: bool = False
 
 
 class ModelTurn:
-    """A turn with the model, and the connection to use it on. It is given back when the connection is over."""
+    """A turn with the model, and its connection. The turn is returned when the connection closes."""
 
     def __init__(self, connection: UpstreamConnection, traits: ModelTraits) -> None:
         self.connection = connection
         self.traits = traits
 
     def ask(self, body: bytes, receiver: Receiver) -> None:
-        """Send the request; its answer goes to the receiver."""
+        """Send the request; the receiver gets the response."""
         self.connection.send(_HEAD % len(body) + body, receiver)
 
     def close(self) -> None:
-        """Give the turn back unused."""
+        """Return the turn unused."""
         self.connection.close()
 
 
@@ -149,51 +152,51 @@ class LocalModel:
     """One model on this machine."""
 
     def __init__(
-        self, settings: Settings, home: ModelFolder, environment: Mapping[str, str], say: Callable[[str], None]
+        self, settings: Settings, folder: ModelFolder, environment: Mapping[str, str], log: Callable[[str], None]
     ) -> None:
         self.settings = settings
-        self._home = home
+        self._folder = folder
         self._environment = environment
-        self._say = say
-        # Two gateways by one configuration have two homes; two models in one home have two of these.
-        self._room = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:12]
+        self._log = log
+        # Two gateways with the same configuration have two folders; two models of one gateway have two subfolders.
+        self._folder_name = hashlib.sha256(msgspec.json.encode(settings)).hexdigest()[:12]
         self._starting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._retiring: asyncio.Task[None] | None = None
         self._retired = False
         self._deaths = 0
         self._failed: tuple[Obstacle, float] | None = None
-        """Why it did not come up when it was tried last, and until when it is not tried again."""
+        """Why the last start failed, and the time before which it is not tried again."""
 
     def obstacle(self) -> Obstacle | None:
-        """What keeps it from answering, as far as can be told without trying."""
+        """Why the model cannot answer, as far as it is known without starting it."""
         return self._failed[0] if self._failed is not None else self.settings.obstacle(self._environment)
 
     def start(self) -> None:
-        """Start the child now, so that the first call finds it loaded."""
-        self._start_once().add_done_callback(self._tell_failure)
+        """Start the child now, so that the first call finds the model loaded."""
+        self._start_once().add_done_callback(self._log_failure)
 
     async def turn(self, wait_s: float) -> ModelTurn:
-        """Wait for a turn; raises `UpstreamError` where there will be none."""
+        """Wait for a turn; raises `UpstreamError` if there is none in time."""
         try:
             async with asyncio.timeout(wait_s):
                 while True:
                     turn = await self._take_turn()
                     if turn is not None:
                         return turn
-                    await asyncio.sleep(_LOOK_S)  # nothing tells when it is there
+                    await asyncio.sleep(_POLL_S)  # there is no notification of a new child
         except TimeoutError:
             raise self._busy(f"there was no turn within {wait_s:g} s") from None
 
     def retire(self) -> None:
-        """The configuration has no place for it any more: calls under way go on, and the child ends with the last."""
+        """Retire a model that the configuration no longer has: its child exits after the last running call."""
         self._retired = True
-        self._retiring = asyncio.get_running_loop().create_task(self._tell_to_retire())
+        self._retiring = asyncio.get_running_loop().create_task(self._send_retire())
 
     # Turns.
 
     async def _take_turn(self) -> ModelTurn | None:
-        """A turn; or None where the child is not there, or has just gone, and all begins anew."""
+        """Take a turn; None if the child is not running or has just died, and the caller must try again."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._socket("turn"))
         except OSError:
@@ -201,37 +204,37 @@ class LocalModel:
             return None
         turn: ModelTurn | None = None
         try:
-            said = await reader.readline()
-            if said == _FULL:
+            line = await reader.readline()
+            if line == _FULL:
                 raise self._busy(f"{self.settings.queue} calls wait for it already")
-            if said.endswith(b"\n"):
+            if line.endswith(b"\n"):
                 connection = await self._connect(writer)
-                turn = ModelTurn(connection, msgspec.json.decode(said, type=ModelTraits))
+                turn = ModelTurn(connection, msgspec.json.decode(line, type=ModelTraits))
         except OSError:
-            return None  # it has died
+            return None  # the child has died
         finally:
             if turn is None:
                 writer.close()
         return turn
 
     async def _connect(self, turn: asyncio.StreamWriter) -> UpstreamConnection:
-        def over(connection: UpstreamConnection) -> None:
+        def on_done(connection: UpstreamConnection) -> None:
             connection.close()  # rule 3
             turn.close()
 
         loop = asyncio.get_running_loop()
-        connection = UpstreamConnection(UpstreamLimits(), over)
-        await loop.create_unix_connection(lambda: OneCreated(connection), self._socket("model"))
+        connection = UpstreamConnection(UpstreamLimits(), on_done)
+        await loop.create_unix_connection(lambda: CreatedTimeFilter(connection), self._socket("model"))
         return connection
 
     def _socket(self, name: str) -> str:
-        return str(self._home.folder / self._room / f"{name}.sock")
+        return str(self._folder.folder / self._folder_name / f"{name}.sock")
 
     def _busy(self, reason: str) -> UpstreamError:
         message = f"{self.settings.name}, the model on the gateway's machine, is busy: {reason}; ask again later"
         return UpstreamError("local_busy", message, retry_after="5")
 
-    async def _tell_to_retire(self) -> None:
+    async def _send_retire(self) -> None:
         with suppress(OSError):
             _, writer = await asyncio.open_unix_connection(self._socket("turn"))
             writer.write(b"retire\n")
@@ -242,7 +245,7 @@ class LocalModel:
     # The child.
 
     def _start_once(self) -> asyncio.Task[None]:
-        """Start the child; all who need it wait for the same start."""
+        """Start the child; concurrent callers share the same task."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start())
             self._starting.add_done_callback(self._started)
@@ -251,34 +254,34 @@ class LocalModel:
     def _started(self, start: asyncio.Task[None]) -> None:
         self._starting = None
         if not start.cancelled():
-            start.exception()  # whoever waits for it hears of it; perhaps nobody does
+            start.exception()  # marks it as retrieved: asyncio would log an exception that no caller awaits
 
-    def _tell_failure(self, start: asyncio.Task[None]) -> None:
+    def _log_failure(self, start: asyncio.Task[None]) -> None:
         if not start.cancelled() and isinstance(error := start.exception(), UpstreamError):
-            self._say(error.message)
+            self._log(error.message)
 
     async def _start(self) -> None:
         if self._failed is not None and self._now() < self._failed[1]:
             raise self._unavailable(self._failed[0], self._failed[1] - self._now())
         if self._retired:
-            raise self._unavailable(Obstacle("the configuration has changed", "ask again"), 1.0)
-        obstacle = runtime.obstacle() or await asyncio.to_thread(self._examine)
+            raise self._unavailable(Obstacle("the configuration has changed", "try again"), 1.0)
+        obstacle = runtime.obstacle() or await asyncio.to_thread(self._check_file)
         if obstacle is not None:
             raise self._unavailable(obstacle)
-        if self._failed is None:  # else it has been left alone long enough
-            await asyncio.sleep(self._pause_s())
+        if self._failed is None:  # otherwise the delay after the failure has already passed
+            await asyncio.sleep(self._restart_delay_s())
         try:
-            room = self._home.room(self._room)
-            async with _alone(room / "lock"):
-                if not await self._answers():
-                    await self._run(room)
+            child_folder = self._folder.subfolder(self._folder_name)
+            async with _exclusive_lock(child_folder / "lock"):
+                if not await self._is_running():
+                    await self._run(child_folder)
         except OSError as error:
             reason = f"its process cannot be started: {error.strerror or error}"
             raise self._failure(Obstacle(reason, "see that the folder in TMPDIR can be written")) from error
         self._failed = None
 
-    def _examine(self) -> Obstacle | None:
-        """What is wrong with the file. One that Penstock knows is compared with its hash every time."""
+    def _check_file(self) -> Obstacle | None:
+        """Check the file. The hash of a built-in model's file is compared every time."""
         path, weights = self.settings.path(self._environment), self.settings.weights
         if not path.is_file():
             return self.settings.missing()
@@ -286,7 +289,7 @@ class LocalModel:
             return Obstacle("its weights are damaged", "fetch them again: penstock model pull")
         return None
 
-    async def _answers(self) -> bool:
+    async def _is_running(self) -> bool:
         try:
             _, writer = await asyncio.open_unix_connection(self._socket("turn"))
         except OSError:
@@ -294,11 +297,11 @@ class LocalModel:
         writer.close()
         return True
 
-    async def _run(self, room: Path) -> None:
-        """Run the child, and wait until it is ready."""
+    async def _run(self, child_folder: Path) -> None:
+        """Run the child and wait until it is ready."""
         weights = self.settings.weights
         settings = {
-            "folder": str(room),
+            "folder": str(child_folder),
             "model": str(self.settings.path(self._environment)),
             "context": self.settings.context,
             "slots": self.settings.slots,
@@ -308,16 +311,16 @@ class LocalModel:
             "sampling": dict(weights.sampling) if weights else {},
             "max_answer": weights.max_answer if weights else -1,
         }
-        variables = {name: value for name, value in self._environment.items() if _KEPT.fullmatch(name)}
-        (room / "said").unlink(missing_ok=True)
-        with (room / "said").open("ab") as said:
+        variables = {name: value for name, value in self._environment.items() if _PASSED_VARIABLES.fullmatch(name)}
+        (child_folder / "log").unlink(missing_ok=True)
+        with (child_folder / "log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", str(_CHILD), msgspec.json.encode(settings).decode()),
-                stdin=self._home.alive,
+                stdin=self._folder.alive,
                 stdout=PIPE,
-                stderr=said,
+                stderr=log,
                 env=variables | _SPIN,
-                start_new_session=True,  # Ctrl-C is for the gateway, which may still have answers to finish
+                start_new_session=True,  # Ctrl-C must not reach it: the gateway may still have answers to finish
             )
         try:
             async with asyncio.timeout(_LOAD_S):
@@ -327,13 +330,13 @@ class LocalModel:
             obstacle = Obstacle(f"it was not loaded within {_LOAD_S:g} s", "use a smaller one, or a faster disk")
             raise self._failure(obstacle) from None
         if first != _READY:
-            words = (room / "said").read_bytes()[-_MAX_SAID:] + first
-            raise self._failure(runtime.explained(words.decode(errors="replace"), status))
+            words = (child_folder / "log").read_bytes()[-_MAX_LOG:] + first
+            raise self._failure(runtime.explain_exit(words.decode(errors="replace"), status))
         self._watching = asyncio.get_running_loop().create_task(self._watch(process))
 
     def _failure(self, obstacle: Obstacle) -> UpstreamError:
         self._deaths += 1
-        pause = max(1.0, self._pause_s())
+        pause = max(1.0, self._restart_delay_s())
         self._failed = (obstacle, self._now() + pause)
         return self._unavailable(obstacle, pause)
 
@@ -342,37 +345,37 @@ class LocalModel:
         return UpstreamError("local_unavailable", message, retry_after=str(int(pause_s) + 1) if pause_s else "")
 
     async def _watch(self, process: Process) -> None:
-        """Notice how the child ends."""
-        born = self._now()
+        """Wait for the child's exit; count early exits and log it."""
+        started = self._now()
         status = await process.wait()
-        self._deaths = self._deaths + 1 if self._now() - born < _YOUNG_S else 1
+        self._deaths = self._deaths + 1 if self._now() - started < _EARLY_EXIT_S else 1
         if not self._retired:
             how = f"signal {-status}" if status < 0 else f"status {status}"
-            self._say(f"the process of {self.settings.name} has ended ({how}); it is started again when it is needed")
+            self._log(f"the process of {self.settings.name} has ended ({how}); it is started again when it is needed")
 
-    def _pause_s(self) -> float:
-        return _PAUSES_S[min(self._deaths, len(_PAUSES_S) - 1)]
+    def _restart_delay_s(self) -> float:
+        return _RESTART_DELAYS_S[min(self._deaths, len(_RESTART_DELAYS_S) - 1)]
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
 
 async def _first_line(process: Process) -> tuple[bytes, int]:
-    """What the child says first, and its exit status if it is not that it is ready."""
+    """The first line of the child's output; and its exit status, unless the line is `ready`."""
     assert process.stdout is not None
     first = await process.stdout.readline()
     return first, 0 if first == _READY else await process.wait()
 
 
 @asynccontextmanager
-async def _alone(path: Path) -> AsyncIterator[None]:
-    """Hold a lock that the system gives back when its holder dies, without holding up the loop."""
-    with path.open("ab") as held:
+async def _exclusive_lock(path: Path) -> AsyncIterator[None]:
+    """Take a file lock, which the kernel releases when its holder dies; polls, so as not to block the event loop."""
+    with path.open("ab") as file:
         while True:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
             else:
                 break
         yield

