@@ -83,6 +83,7 @@ def test_a_row_shows_its_key_and_its_longest_gap(site: Site, visit: Visitor, wid
         page.get_by_role("log").get_by_text("drop drop").wait_for()
         row.get_by_text(f"live-{width}").wait_for()
         row.locator(".gap span").get_by_text(re.compile(r"^\d+ ms$")).wait_for()
+        assert row.evaluate("row => [...row.cells].every((cell) => cell.scrollWidth <= cell.clientWidth)"), "cut off"
 
 
 def test_what_each_choice_has_said_stands_together(site: Site, visit: Visitor) -> None:
