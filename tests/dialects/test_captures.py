@@ -227,7 +227,7 @@ def test_a_provider_replays_what_is_in_its_dialect(recordings: list[Path], tmp_p
         Upstream() as upstream,
         TickerGateway(tmp_path, upstream, configuration, environment={"PYTHONPATH": str(ROOT)}) as gateway,
     ):
-        gateway.says("captures are left out for tape, which speaks ticker: 1 of openai_chat")
+        gateway.says("captures are omitted for tape, whose dialect is ticker: 1 of openai_chat")
         own = gateway.tick("tape/live", live=True)
         assert folded("ticker", own.body).text == "Hello, world"
         chat = gateway.ask("tape/live", stream=True)

@@ -110,7 +110,7 @@ def test_g2_a_second_signal_does_not_wait(start: Starter) -> None:
         client.read_until(b"Hello")
         gateway.signal(signal.SIGINT)
         wait_until_it_refuses(gateway)
-        gateway.says("waits up to 30 s for 1 call to finish; Ctrl-C or SIGTERM once more ends it at once")
+        gateway.says("waits up to 30 s for 1 call to finish; press Ctrl-C or send SIGTERM again to end at once")
         assert [line for line in gateway.lines if "waits up to" in line.get("message", "")]
         time.sleep(0.3)  # a second signal is one that a person sends
         began = time.monotonic()

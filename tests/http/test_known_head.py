@@ -154,13 +154,13 @@ def test_what_its_handler_made_of_a_head_is_kept_with_it() -> None:
         client = Client()
         client.send(FIRST)
         first = client.answer()
-        first.request.reading = "read"
+        first.request.parsed_head = "read"
         client.send(post(b"second", AUTHORIZED))
         assert client.waiting[0].body == b"second"
         assert client.answer().request is first.request
         client.send(post(b"third", b"Authorization: Bearer two"))
         other = client.answer()
-        assert (other.request.headers["authorization"], other.request.reading) == ("Bearer two", None)
+        assert (other.request.headers["authorization"], other.request.parsed_head) == ("Bearer two", None)
 
     asyncio.run(check())
 

@@ -12,8 +12,8 @@ from tests.stores.conftest import RedisServer
 
 # Longer than a gateway without calls takes to notice, on a busy machine.
 _WAIT_S = 20.0
-LOST = "the store of keys' limits (redis) does not answer"
-FOUND = "the store of keys' limits (redis) answers again"
+LOST = "the store of keys' limits (redis) does not respond"
+FOUND = "the store of keys' limits (redis) responds again"
 
 
 def scraped(admin: AdminClient) -> Samples:

@@ -179,5 +179,5 @@ def test_mistakes_are_told(tmp_path: Path, keys: str, words: str) -> None:
 def test_a_broken_capture_is_left_out_and_told(tmp_path: Path, captures: Path) -> None:
     (captures / "broken.capture").write_bytes(b"penstock capture 1\n{")
     with Upstream() as upstream, offline(tmp_path, upstream, captures) as gateway:
-        gateway.says("broken.capture is left out of the captures of main: line 2: the header has no end")
+        gateway.says("broken.capture is omitted from the captures of main: line 2: the header has no end")
         assert gateway.ask("main/m", stream=True).text == TEXT

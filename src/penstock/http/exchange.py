@@ -50,8 +50,8 @@ class HttpRequest(Struct, eq=False):
     """Whether it is HTTP/1.1: whoever speaks that reads chunks."""
     keep_alive: bool = True
     """Whether the client wants to ask again on its connection."""
-    reading: Any = None
-    """What its handler made of it, kept for the next request that shares this."""
+    parsed_head: Any = None
+    """What the handler derived from the head. Later requests with the same head share this object (`head_cache.py`)."""
     told: str = ""
     """What the head of every answer says: how the client names its request, and whether the connection is closed."""
 

@@ -1,12 +1,22 @@
-"""CachedHead: the head of a request that was read before. Clients send the same one again and again on a connection.
+"""CachedHead: recognises a request whose head is the same, byte for byte, as that of the last request on a connection.
 
-Only the digits of its Content-Length change. Where all other bytes are the same, so is what they mean: nothing of it is
-parsed or checked once more.
+Why: a client repeats its head with every request of a connection; only the digits of Content-Length change. Parsing the
+head, and everything that the gateway derives from it (path, key digest, host check: `serve/request_head.py`), depends
+on nothing but its bytes. So for the same bytes the result is the same, and is reused instead of computed again.
 
-1. Whether it is the same head is decided by its bytes alone. A request that differs by one of them, or that has
-   something behind it, is parsed like any other.
-2. Only the head of a plain request is kept: HTTP/1.1, a POST, one length in decimal digits, nothing that changes how
-   the body is sent, and a connection that is used again.
+Why it is safe (in particular against request smuggling):
+
+1. Equality is decided by the bytes alone. `body_of` builds the expected head with the length of the received body and
+   compares it as a whole. So the length must be the canonical decimal number of exactly the bytes that follow. A head
+   that differs in one byte, a length with a leading zero, a pipelined second request: all of these do not match and
+   take the normal path through the parser.
+2. Only heads that the parser itself has accepted are cached, and only plain ones: HTTP/1.1, POST, exactly one
+   Content-Length, no Transfer-Encoding, Expect or Upgrade, printable ASCII, keep-alive. No header that changes the
+   framing of the body can be among the cached bytes.
+3. The limits hold for every reuse: a head is cached only if it is within its limit even with `_MAX_DIGITS` more digits,
+   and the size of the body is checked each time.
+4. What may change between two requests is not cached: whether the key is valid is looked up for each request.
+5. A connection caches one head of at most `_MAX_CACHED` bytes, and drops it as soon as another request is parsed.
 """
 
 import re
@@ -14,56 +24,55 @@ import re
 from penstock.http.exchange import HttpRequest
 from penstock.http.limits import FrontLimits
 
-# A header that leaves the body as it is. (Which of the others came is not looked at: they are the same bytes again.)
+# A header line that does not affect the framing of the body (rule 2).
 _LINE = rb"(?!content-length|transfer-encoding|expect|upgrade)[!-9;-~]+:[\t -~]*\r\n"
 _PLAIN = re.compile(
     rb"(POST [!-~]+ HTTP/1\.1\r\n(?:%b)*content-length: *)([0-9]{1,15})(\r\n(?:%b)*\r\n)" % (_LINE, _LINE),
     re.IGNORECASE,
 )
-# What ends a head.
 _END = b"\r\n\r\n"
-# Every connection keeps one, and most of them wait.
-_MAX_KEPT = 8_192
-# What comes in parts is put together again with each of them.
-_MAX_HELD = 65_536
-# With another length a head may be so much longer, and must still be within its limit.
+# Every connection has a cached head, and most connections are idle.
+_MAX_CACHED = 8_192
+# A request that arrives in parts is joined and compared again with each part, so it must be small.
+_MAX_PARTIAL = 65_536
+# Digits of a Content-Length (rule 3).
 _MAX_DIGITS = 15
 
 
 class CachedHead:
-    """A head, and the request that it is, but for the body."""
+    """A cached head, and its parsed request without the body."""
 
-    __slots__ = ("_at", "_before", "_behind", "_form", "_max_body", "_rest", "request")
+    __slots__ = ("_before", "_behind", "_behind_size", "_digits_at", "_max_body", "_template", "request")
 
     def __init__(self, before: bytes, behind: bytes, request: HttpRequest, max_body: int) -> None:
-        """`before` and `behind` are what stands on both sides of the digits."""
+        """`before` and `behind` are the bytes before and after the digits of Content-Length."""
         self._before = before
         self._behind = behind
-        self._at = len(before)
-        self._rest = len(behind)
-        self._form = b"%d".join(part.replace(b"%", b"%%") for part in (before, behind.removesuffix(_END)))
+        self._digits_at = len(before)
+        self._behind_size = len(behind)
+        self._template = b"%d".join(part.replace(b"%", b"%%") for part in (before, behind.removesuffix(_END)))
         self._max_body = max_body
         self.request = request
 
     def body_of(self, data: bytes) -> bytes | None:
-        """The body of a request with this head, where `data` is that and nothing else; None where it is not."""
+        """The body, if `data` is exactly one request with this head; otherwise None."""
         head, end, body = data.partition(_END)
         size = len(body)
-        return body if end and head == self._form % size and size <= self._max_body else None
+        return body if end and head == self._template % size and size <= self._max_body else None
 
     def begins(self, data: bytes) -> bool:
-        """Whether `data` is this head with a length, and a part of that small body, or nothing of it."""
-        end = data.find(b"\r", self._at)
-        digits = data[self._at : end]
+        """Whether `data` is this head with any length, followed by an incomplete body that is small."""
+        end = data.find(b"\r", self._digits_at)
+        digits = data[self._digits_at : end]
         if len(digits) > _MAX_DIGITS or not digits.isdigit():
             return False
         same = data.startswith(self._before) and data.startswith(self._behind, end)
-        return same and len(data) - end - self._rest < int(digits) <= min(self._max_body, _MAX_HELD)
+        return same and len(data) - end - self._behind_size < int(digits) <= min(self._max_body, _MAX_PARTIAL)
 
 
-def known_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> CachedHead | None:
-    """What is kept of a request that was read from `data` and from nothing else; None if its head is not plain."""
-    found = _PLAIN.match(data, 0, min(_MAX_KEPT, limits.max_head - _MAX_DIGITS))
-    if found is None or not request.keep_alive or len(data) - found.end() != int(found[2]):
+def cache_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> CachedHead | None:
+    """The cached head of a request that was parsed from exactly `data`; None if it must not be cached (rule 2)."""
+    match = _PLAIN.match(data, 0, min(_MAX_CACHED, limits.max_head - _MAX_DIGITS))
+    if match is None or not request.keep_alive or len(data) - match.end() != int(match[2]):
         return None
-    return CachedHead(found[1], found[3], request, limits.max_body)
+    return CachedHead(match[1], match[3], request, limits.max_body)

@@ -23,7 +23,7 @@ import httptools
 
 from penstock.http.deadline import Deadline
 from penstock.http.exchange import REASONS, Exchange, HttpRequest
-from penstock.http.head_cache import CachedHead, known_head
+from penstock.http.head_cache import CachedHead, cache_head
 from penstock.http.limits import FrontLimits
 from penstock.http.sockets import authority
 
@@ -291,7 +291,7 @@ class ServerConnection(asyncio.Protocol):
             if self._ready:
                 exchange = self._ready.popleft()
                 if self._ask_max_body is None and not self._ready:
-                    self._known = known_head(self._seen, exchange.request, self._limits)
+                    self._known = cache_head(self._seen, exchange.request, self._limits)
                 self._seen = b""
                 self._begin_exchange(exchange)
             else:

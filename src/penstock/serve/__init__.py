@@ -1,1 +1,1 @@
-"""The server: the composition root, the surfaces it offers, its workers and its log."""
+"""The server: the composition root, the APIs for clients and for admins, worker processes and telemetry."""

@@ -1,4 +1,4 @@
-"""App: the composition root. Puts the parts together, routes requests to surfaces, reloads and drains."""
+"""App: the composition root of one process. Builds the parts, routes requests to surfaces, reloads and drains."""
 
 import asyncio
 import socket
@@ -36,7 +36,7 @@ from penstock.serve.hosts import AllowedHosts
 from penstock.serve.paths import decoded
 from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
-from penstock.serve.request_head import RequestHead, read
+from penstock.serve.request_head import RequestHead, parse_head
 from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import CallSession
@@ -54,23 +54,23 @@ from penstock.upstream.remote import Remote
 
 _DRAINING = Failure(
     code="gateway_draining",
-    message="the gateway is restarting; ask again",
+    message="the gateway is restarting; try again",
     retry_after="1",
 )
 _STOPPED = Failure(
     code="stopped_by_operator",
-    message="whoever runs the gateway has stopped this call",
+    message="the operator of the gateway has stopped this call",
     retryable=False,
     passing=False,
 )
-# Connections that may wait to be accepted.
+# The length of the queue of connections that wait to be accepted.
 BACKLOG = 4096
-# What was written last needs a moment to leave.
-_LAST_BYTES_S = 1.0
+# How long `drain` waits for the last bytes to be sent.
+_FLUSH_S = 1.0
 
 
 class App:
-    """One process of the gateway. `home` is where the models of all its processes live."""
+    """One process of the gateway. `home` is the directory that all its processes share at run time."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class App:
         self._environment = environment
         self._log = log
         self._home = home
-        self._here: dict[str, LocalModel] = {}
+        self._local_models: dict[str, LocalModel] = {}
         self._pool = Pool(UpstreamLimits(), tls)
         self._remote = Remote(self._pool, environment)
         self._connections: set[ServerConnection] = set()
@@ -94,16 +94,16 @@ class App:
         self._recorder: Recorder | None = None
         self._calls: dict[CallSession, None] = {}
         self._surfaces: dict[str, Answers | Embeddings] = {
-            dialect.surface.path: Answers(name, self._calls, self._over)
+            dialect.surface.path: Answers(name, self._calls, self._on_settled)
             for name, dialect in DIALECTS.items()
             if dialect.surface is not None
         }
-        self._surfaces["/embeddings"] = Embeddings(self._calls, self._over)
-        self._playground = Playground(DEFAULT_DIALECT, self._calls, self._over)
+        self._surfaces["/embeddings"] = Embeddings(self._calls, self._on_settled)
+        self._playground = Playground(DEFAULT_DIALECT, self._calls, self._on_settled)
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
-        self._door = self._books.door if self._books is not None else Authenticator()
+        self._authenticator = self._books.authenticator if self._books is not None else Authenticator()
         self._ledger: Ledger | NoLedger = self._books.ledger if self._books is not None else NoLedger()
         folder = home.subfolder("workers") if config.server.workers > 1 else None
         self.metrics = Metrics(self._gauges, folder)
@@ -118,23 +118,23 @@ class App:
                 self.metrics.limits_store(store)
             for entry in self._books.orphans:
                 self.metrics.orphaned(entry)
-        self._use(self._prepared(config))
+        self._use(self._prepare(config))
 
     async def reload(self, config: Config) -> None:
-        """Serve by this configuration from now on; calls under way keep the one that they began with.
+        """Apply a configuration to new calls; calls in progress keep theirs.
 
-        Raises `ConfigError` where `validate` does; then nothing has changed. What takes long is done in a thread.
+        Raises `ConfigError` as `validate` does; then nothing has changed. A thread does what takes long.
         """
-        self._use(await self._loop.run_in_executor(None, self._prepared, config))
+        self._use(await self._loop.run_in_executor(None, self._prepare, config))
 
-    def _prepared(self, config: Config) -> "_PreparedConfig":
-        """All of a reload that may fail or take long. Changes nothing; may be called from any thread."""
+    def _prepare(self, config: Config) -> "_PreparedConfig":
+        """Do everything of a reload that may fail or take long. Changes nothing, and is thread-safe."""
         validate(config)
         replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
         return _PreparedConfig(_with_models(config, replays), replays)
 
     def _use(self, prepared: "_PreparedConfig") -> None:
-        """Switch to a configuration, all at once. Nothing here fails."""
+        """Switch to a configuration in one step. Nothing in it can fail, so a reload is never half applied."""
         config, replays = prepared
         self.config, self._replays = config, replays
         limits = config.limits
@@ -147,40 +147,40 @@ class App:
             keep_alive_s=limits.keep_alive_s,
             stalled_client_s=limits.stalled_client_s,
         )
-        self._door.hosts = AllowedHosts(config.server.hosts)
+        self._authenticator.hosts = AllowedHosts(config.server.hosts)
         if self._books is not None:
             self._books.use(config)
         else:
-            self._door.use(KeyRing(configured(config.server.keys)))
+            self._authenticator.use(KeyRing(configured(config.server.keys)))
         self.metrics.use(config)
-        self._trace(config)
-        self._allow(content=config.admin.content)
-        self._here = self._models_here(config)
+        self._update_traces(config)
+        self._allow_content(allowed=config.admin.content)
+        self._local_models = self._build_local_models(config)
         health = TargetHealth(config.retries, time.monotonic, time.time, self._breakers)
-        self._record(config)
+        self._update_recorder(config)
 
         def upstream(provider: Provider) -> Upstream:
             return replays.get(provider.name, self._remote)
 
-        self._gateway = Gateway(config, upstream, self._here, health, self._ledger, self._recorder)
+        self._gateway = Gateway(config, upstream, self._local_models, health, self._ledger, self._recorder)
 
-    def _allow(self, *, content: bool) -> None:
-        """Let it be read what models say, or no more."""
-        self.live.content = content
-        if not content:
+    def _allow_content(self, *, allowed: bool) -> None:
+        """Allow or forbid readers to see the text of calls. If forbidden, transcripts are dropped at once."""
+        self.live.content = allowed
+        if not allowed:
             for client in self._calls:
                 if client.call.control is not None:
                     client.call.control.drop_transcript()
 
-    def _record(self, config: Config) -> None:
-        """Have a recorder, if anything is to be recorded."""
+    def _update_recorder(self, config: Config) -> None:
+        """Start the recorder if the configuration records anything."""
         if self._recorder is not None:
             self._recorder.limits = config.captures
         elif config.server.record or any(route.record for route in config.routes.values()):
             self._recorder = Recorder(config.captures, self._log.warning)
 
-    def _trace(self, config: Config) -> None:
-        """Tell a collector of traces, if there is one."""
+    def _update_traces(self, config: Config) -> None:
+        """Start, replace or stop the export of traces."""
         before = self._traces
         if before is not None and before.settings != config.telemetry:
             asyncio.get_running_loop().run_in_executor(None, before.close)
@@ -191,58 +191,58 @@ class App:
             self._traces.providers = config.providers
 
     def _replay(self, provider: Provider) -> Replay:
-        speaks = provider.dialect
+        dialect = provider.dialect
         paths = [Path(provider.replay).expanduser()]
-        library, unusable = load(paths, ("request", "model"), dialects=(speaks,), assumed=speaks)
+        library, unusable = load(paths, ("request", "model"), dialects=(dialect,), assumed=dialect)
         if library.left_out:
-            found = ", ".join(f"{count} of {dialect}" for dialect, count in library.left_out.items())
-            self._log.warning(f"captures are left out for {provider.name}, which speaks {speaks}: {found}")
+            counts = ", ".join(f"{count} of {name}" for name, count in library.left_out.items())
+            self._log.warning(f"captures are omitted for {provider.name}, whose dialect is {dialect}: {counts}")
         for file in unusable:
-            self._log.warning(f"{file.path} is left out of the captures of {provider.name}: {file.reason}")
+            self._log.warning(f"{file.path} is omitted from the captures of {provider.name}: {file.reason}")
         if not library.entries:
-            self._log.warning(f"there are no captures in {provider.replay}: nothing answers for {provider.name}")
+            self._log.warning(f"there are no captures in {provider.replay}: {provider.name} cannot answer")
         options = PlaybackOptions(
             speed=parse_speed(provider.replay_speed),
             style=load_style(provider.replay_as) if provider.replay_as else None,
             faults=tuple(map(parse_fault, provider.replay_faults)),
         )
-        return Replay(library, options, speaks)
+        return Replay(library, options, dialect)
 
-    def _models_here(self, config: Config) -> dict[str, LocalModel]:
-        """The models on this machine, by their providers: those that stay as they were are kept."""
-        here: dict[str, LocalModel] = {}
+    def _build_local_models(self, config: Config) -> dict[str, LocalModel]:
+        """The local models, by provider. Models whose settings have not changed are kept running."""
+        models: dict[str, LocalModel] = {}
         for name, provider in config.providers.items():
             if provider.embedded:
-                before, settings = self._here.get(name), Settings.of(provider)
-                kept = before if before is not None and before.settings == settings else None
-                here[name] = kept or LocalModel(settings, self._home, self._environment, self._log.warning)
-        for name, local in self._here.items():
-            if here.get(name) is not local:
+                before, settings = self._local_models.get(name), Settings.of(provider)
+                unchanged = before if before is not None and before.settings == settings else None
+                models[name] = unchanged or LocalModel(settings, self._home, self._environment, self._log.warning)
+        for name, local in self._local_models.items():
+            if models.get(name) is not local:
                 local.retire()
         if config.only_here:
-            for local in here.values():
+            for local in models.values():
                 if local.obstacle() is None:
                     local.start()
-        return here
+        return models
 
     async def listen(self, host: str, port: int, *, reuse_port: bool = False) -> int:
-        """Begin to take connections; returns the port."""
+        """Start to accept connections. Returns the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._connection, host, port, reuse_port=reuse_port or None, backlog=BACKLOG
         )
-        return await self._begin()
+        return await self._start()
 
     async def listen_on(self, shared: socket.socket) -> int:
-        """Begin to take connections from a socket that other workers accept from too; returns the port."""
+        """Start to accept connections from a socket that other workers share. Returns the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._connection, sock=shared, backlog=BACKLOG)
-        return await self._begin()
+        return await self._start()
 
     def _connection(self) -> ServerConnection:
         return ServerConnection(self.handle, error_page, self._front, self._connections)
 
-    async def _begin(self) -> int:
+    async def _start(self) -> int:
         assert self._server is not None
         if self.peers is not None:
             await self.peers.listen()
@@ -252,7 +252,7 @@ class App:
         return bound
 
     async def drain(self, window_s: float) -> None:
-        """Take no more; let what is under way finish within the window; tell the rest; close."""
+        """Accept no more calls; let those in progress finish within the window; end the rest with an error; close."""
         self.draining = True
         if self._server is not None:
             self._server.close()
@@ -261,7 +261,7 @@ class App:
         await self._until(lambda: not self._calls, window_s)
         for client in list(self._calls):
             client.cut(_DRAINING)
-        await self._until(lambda: not self._connections, _LAST_BYTES_S)
+        await self._until(lambda: not self._connections, _FLUSH_S)
         for connection in list(self._connections):
             connection.abort()
         self._pool.close()
@@ -279,84 +279,84 @@ class App:
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
-        while not done() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - it ends a process
+        while not done() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - only while the process ends
             await asyncio.sleep(0.02)
 
     def has_stored_keys(self, _ledger: object = None) -> bool:
-        """Whether a key of the ledger opens anything now."""
+        """Whether any key of the ledger can be used now."""
         return self._books is not None and self._books.has_living_key()
 
     @property
     def open_calls(self) -> int:
-        """How many calls are under way."""
+        """How many calls are in progress."""
         return len(self._calls)
 
     def state(self) -> dict[str, object]:
-        """How this process is, for the admin API."""
+        """The state of this process, for the admin API."""
         ledger = self._books.state() if self._books is not None else {"enabled": False}
-        places = self._server.sockets if self._server is not None else ()
+        sockets = self._server.sockets if self._server is not None else ()
         return {
-            "listening": [str(Address(*place.getsockname()[:2])) for place in places],
+            "listening": [str(Address(*each.getsockname()[:2])) for each in sockets],
             "draining": self.draining,
             "open_calls": self.open_calls,
             "ledger": ledger,
         }
 
     def stop(self, id: str) -> bool:
-        """Stop a call, because whoever runs the gateway wants that; False if it is not under way here."""
+        """Stop a call for the operator. Returns False if it is not in progress in this process."""
         client = self.live.find(id)
         if client is not None:
             client.stop(_STOPPED)
         return client is not None
 
     def play(self, exchange: Exchange, request_id: str) -> None:
-        """Answer a chat of whoever tries the gateway by its page."""
-        reading = _read(exchange.request)
-        if self.draining or not reading.posted:
-            self._refuse(exchange, request_id, reading)
+        """Handle a call of the page's playground."""
+        head = _parse_head(exchange.request)
+        if self.draining or not head.post_path:
+            self._refuse(exchange, request_id, head)
         else:
             self._playground.handle(exchange, self._gateway, request_id, None)
 
     def models(self) -> list[dict[str, object]]:
-        """The models that there are, each with whether it can answer now, as far as is known."""
-        told = []
+        """All models that are offered, each with whether it can answer now, as far as is known."""
+        models = []
         for name in self.config.models():
             route = self.config.route(name)
             if route is not None and self._is_offered(name):
                 available = any(self._gateway.is_available(target) for target in route.targets)
-                told.append({"available": available, **self._model(name)})
-        return told
+                models.append({"available": available, **self._model(name)})
+        return models
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer a request."""
+        """Route a request: to its surface if it starts a call."""
         request = exchange.request
-        reading: RequestHead = request.reading or _read(request)
-        surface = self._surfaces.get(reading.posted)
+        head: RequestHead = request.parsed_head or _parse_head(request)
+        surface = self._surfaces.get(head.post_path)
         if surface is None or self.draining:
-            self._handle_other(exchange, reading)
-        elif isinstance(key := self._door.judge(reading), Failure):
+            self._handle_other(exchange, head)
+        elif isinstance(key := self._authenticator.authenticate(head), Failure):
             respond_failure(exchange, key, next(self._request_ids), {}, surface.dialect)
         else:
             surface.handle(exchange, self._gateway, next(self._request_ids), key)
 
-    def _handle_other(self, exchange: Exchange, reading: RequestHead) -> None:
-        """Answer a request that makes no call, or cannot make it."""
-        request, path = exchange.request, reading.path
+    def _handle_other(self, exchange: Exchange, head: RequestHead) -> None:
+        """Handle a request that starts no call, or cannot start it."""
+        request, path = exchange.request, head.path
         request_id = next(self._request_ids)
         if path in ("/livez", "/healthz", "/health", "/health/liveliness"):
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
-            ready = self._ledger.ready and (self._books is None or self._books.lets_in)
+            ready = self._ledger.ready and (self._books is None or self._books.can_authenticate)
             status = "draining" if self.draining else "ok" if ready else "ledger_unavailable"
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
-        elif (failure := self._door.check_host(reading)) is not None:
+        elif (failure := self._authenticator.check_host(head)) is not None:
             respond_failure(exchange, failure, request_id, {})
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
-        elif isinstance(key := self._door.judge(reading), Failure):
+        elif isinstance(key := self._authenticator.authenticate(head), Failure):
             respond_failure(exchange, key, request_id, {})
         elif path in self._surfaces:
-            self._refuse(exchange, request_id, reading)
+            self._refuse(exchange, request_id, head)
         elif path == "/models" or path.startswith("/models/"):
             self._get_models(exchange, path.removeprefix("/models").removeprefix("/"), request_id, key)
         else:
@@ -364,35 +364,35 @@ class App:
             message = f"there is nothing at {request.path[:200]}{hint}"
             respond_failure(exchange, refused(message, "not_found"), request_id, {})
 
-    def _refuse(self, exchange: Exchange, request_id: str, reading: RequestHead) -> None:
-        """Say why a call cannot be made: by its head, or now."""
+    def _refuse(self, exchange: Exchange, request_id: str, head: RequestHead) -> None:
+        """Refuse a call: because of its method, because of its headers, or because the gateway drains."""
         method = exchange.request.method
         if method != "POST":
-            failure = refused(f"{method} is not possible here; POST is", "method_not_allowed")
+            failure = refused(f"{method} is not allowed here; use POST", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"})
-        elif reading.unreadable is not None and not self.draining:
-            respond_failure(exchange, reading.unreadable, request_id, {})
+        elif head.body_refusal is not None and not self.draining:
+            respond_failure(exchange, head.body_refusal, request_id, {})
         else:
             respond_failure(exchange, _DRAINING, request_id, {})
 
     def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
         headers = {"x-request-id": request_id}
         if exchange.request.method not in ("GET", "HEAD"):
-            failure = refused(f"{exchange.request.method} is not possible here; GET is", "method_not_allowed")
+            failure = refused(f"{exchange.request.method} is not allowed here; use GET", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "GET"})
             return
-        wanted = decoded(escaped)
-        if wanted is None:
-            message = f"no model can be read from {escaped[:200]!r}: its escapes are broken, or are not UTF-8"
+        name = decoded(escaped)
+        if name is None:
+            message = f"{escaped[:200]!r} is not a valid model name: its percent-encoding is malformed or not UTF-8"
             respond_failure(exchange, refused(message, "model_not_found", param="model"), request_id, {})
-        elif not wanted:
-            names = [name for name in self.config.models() if key is None or key.may_ask_for(name)]
-            data = [self._model(name) for name in names if self._is_offered(name)]
+        elif not name:
+            allowed = [each for each in self.config.models() if key is None or key.may_ask_for(each)]
+            data = [self._model(each) for each in allowed if self._is_offered(each)]
             respond_json(exchange, 200, {"object": "list", "data": data}, headers)
-        elif (route := self.config.route(wanted)) is not None and (key is None or key.may_ask_for(route.name)):
+        elif (route := self.config.route(name)) is not None and (key is None or key.may_ask_for(route.name)):
             respond_json(exchange, 200, self._model(route.name), headers)
         else:
-            failure = refused(f"there is no model {wanted[:200]!r} here", "model_not_found", param="model")
+            failure = refused(f"there is no model {name[:200]!r} here", "model_not_found", param="model")
             respond_failure(exchange, failure, request_id, {})
 
     def _model(self, name: str) -> dict[str, object]:
@@ -405,12 +405,12 @@ class App:
             "owned_by": provider.name if provider is not None else "",
         }
         if provider is not None and provider.embedded:
-            model |= self._state(provider)
+            model |= self._local_state(provider)
         return model
 
-    def _state(self, provider: Provider) -> dict[str, object]:
-        """What clients are told of a model on this machine."""
-        local = self._here[provider.name]
+    def _local_state(self, provider: Provider) -> dict[str, object]:
+        """The additional fields of a local model in `/v1/models`."""
+        local = self._local_models[provider.name]
         obstacle = local.obstacle()
         state: dict[str, object] = {"available": obstacle is None}
         if obstacle is not None:
@@ -420,20 +420,20 @@ class App:
         return state
 
     def _is_offered(self, name: str) -> bool:
-        """Whether to list a model: where none of its targets can answer, calling it would be in vain."""
+        """Whether to list a model: at least one of its targets can answer."""
         route = self.config.route(name)
         return route is not None and any(map(self._can_answer, route.targets))
 
     def _can_answer(self, target: Target) -> bool:
-        """Whether a target could answer, as far as that is known without asking: a provider is taken at its word."""
+        """Whether a target can answer, as far as is known without a request. Remote providers are assumed to."""
         provider = target.provider
         if provider.embedded:
-            return self._here[provider.name].obstacle() is None
+            return self._local_models[provider.name].obstacle() is None
         replay = self._replays.get(provider.name)
         return replay is None or replay.has(target.model)
 
-    def _over(self, client: CallSession) -> None:
-        """A call is over."""
+    def _on_settled(self, client: CallSession) -> None:
+        """Settle a call, and report it to metrics, traces, live view and log."""
         self._calls.pop(client, None)
         call = client.call
         call.total_s = self._loop.time() - call.started
@@ -449,28 +449,30 @@ class App:
             self._log.call(call, entry, client.address)
 
     def holds(self) -> dict[str, int]:
-        """What is held for calls of each key that has a budget, in nanodollars."""
+        """The amount reserved for calls in progress, in nanodollars, by id of each key with a budget."""
         return self._books.holds() if self._books is not None else {}
 
     def _routes(self) -> Routes:
-        """What other workers of the gateway may ask of this one."""
+        """The routes for other workers of the gateway (`workers/peers.py`)."""
         return {
             ("GET", "/gauges"): self.metrics.handle_gauges,
             ("GET", "/metrics"): self.metrics.handle,
-            ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot(_view(exchange))),
-            ("GET", "/text"): self._overhear,
-            ("POST", "/stop"): lambda exchange: respond_json(exchange, 200 if self.stop(_named(exchange)) else 404, {}),
+            ("GET", "/live"): lambda exchange: respond_json(exchange, 200, self.live.snapshot(_filter(exchange))),
+            ("GET", "/text"): self._stream_text,
+            ("POST", "/stop"): lambda exchange: respond_json(
+                exchange, 200 if self.stop(_call_id(exchange)) else 404, {}
+            ),
         }
 
-    def _overhear(self, exchange: Exchange) -> None:
-        client = self.live.find(_named(exchange))
+    def _stream_text(self, exchange: Exchange) -> None:
+        client = self.live.find(_call_id(exchange))
         if client is None or not self.live.content:
             respond_json(exchange, 404, {})
         else:
             self.text_streams.join(client.call, exchange, {})
 
     def _gauges(self) -> Gauges:
-        """How this process is."""
+        """The gauges of this process."""
         queue, spooled = self._books.waiting if self._books is not None else (0, 0)
         return {
             families.STREAMS_OPEN: {(): sum(client.call.stream for client in self._calls)},
@@ -484,7 +486,7 @@ class App:
 
 
 def _breakers(folder: Path | None) -> BreakerTable:
-    """The circuit breakers of all targets, shared by all workers in a folder. Reloads keep them."""
+    """The circuit breakers of all targets, shared by all workers. A reload keeps them."""
     if folder is None:
         return BreakerTable()
     shared = SharedMemory(folder / "breakers", SIZE)
@@ -492,15 +494,15 @@ def _breakers(folder: Path | None) -> BreakerTable:
 
 
 class _PreparedConfig(NamedTuple):
-    """A configuration that can be served, and the captures of its providers that replay, by their names."""
+    """A validated configuration, and the replays of its providers, by name."""
 
     config: Config
     replays: Mapping[str, Replay]
 
 
 def validate(config: Config) -> None:
-    """Raise `ConfigError` where no process could serve by this configuration: captures cannot be written, or traces
-    not be sent.
+    """Raise `ConfigError` if no process could serve with this configuration: captures cannot be written, or traces
+    cannot be exported.
     """
     prepare(config)
     if config.telemetry.otlp:
@@ -508,7 +510,7 @@ def validate(config: Config) -> None:
 
 
 def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
-    """The configuration, in which a provider that replays has the models of its captures, and no others."""
+    """The configuration with the models of a replaying provider replaced by those of its captures."""
     providers = {
         name: structs.replace(provider, models=replays[name].models) if name in replays else provider
         for name, provider in config.providers.items()
@@ -516,18 +518,18 @@ def _with_models(config: Config, replays: Mapping[str, Replay]) -> Config:
     return structs.replace(config, providers=MappingProxyType(providers))
 
 
-def _read(request: HttpRequest) -> RequestHead:
-    """What a request is by its head, kept for those that share it."""
-    request.reading = reading = read(request)
-    return reading
+def _parse_head(request: HttpRequest) -> RequestHead:
+    """Derive the `RequestHead` of a request, and store it for later requests with the same head."""
+    request.parsed_head = head = parse_head(request)
+    return head
 
 
-def _named(exchange: Exchange) -> str:
-    """The id of the call that another worker asks for."""
+def _call_id(exchange: Exchange) -> str:
+    """The id of the call in another worker's request."""
     return parse_qs(exchange.request.query).get("id", [""])[0]
 
 
-def _view(exchange: Exchange) -> LiveFilter:
-    """The calls that another worker looks at."""
+def _filter(exchange: Exchange) -> LiveFilter:
+    """The filter in another worker's request."""
     query = parse_qs(exchange.request.query)
     return LiveFilter.parse(*(query.get(name, [""])[0] for name in ("find", "before")))

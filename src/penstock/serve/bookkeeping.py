@@ -1,4 +1,4 @@
-"""Bookkeeping: the ledger of one process, put together: its journal, scribe and accounts, and the keys of clients."""
+"""Bookkeeping: builds the ledger of one process from its parts: journal, book writer, accounts and client keys."""
 
 import asyncio
 import time
@@ -21,19 +21,19 @@ from penstock.stores.book.open import open_book, state_folder
 from penstock.stores.book.writer import BookWriter, Keys
 from penstock.stores.journal import Journal, recover
 
-# How long a start waits for the keys: a book that cannot be reached by then is waited for beside the calls.
+# How long the start waits for the keys. If the book cannot be reached by then, the gateway starts without them.
 _START_S = 5.0
 _CLOSE_S = 5.0
-# How often the book is asked what keys have spent, where other machines may write it too.
-_AGAIN_S = 5.0
-_LOST = (
-    "the store of keys' limits ({}) does not answer: each process goes by its share of them (local_share) until it does"
+# How often the spending of keys is read from the book, if other machines write to it too.
+_REFRESH_S = 5.0
+_STORE_DOWN = (
+    "the store of keys' limits ({}) does not respond: until it does, each process uses its own share (local_share)"
 )
-_FOUND = "the store of keys' limits ({}) answers again"
+_STORE_UP = "the store of keys' limits ({}) responds again"
 
 
 def check(config: Config, environment: Mapping[str, str]) -> None:
-    """Raises `BookError` where no ledger can be kept as the configuration says, now or later."""
+    """Raise `BookError` if the ledger cannot work with this configuration. An unreachable book is accepted."""
     if not config.ledger.enabled:
         return
     Journal(state_folder(config.ledger, environment) / "journal", config.ledger.journal).close()
@@ -42,89 +42,89 @@ def check(config: Config, environment: Mapping[str, str]) -> None:
     except BookUnusableError:
         raise
     except BookError:
-        return  # it is waited for
+        return  # it may become reachable later
 
 
 class Bookkeeping:
-    """The ledger of one process. Belongs to its event loop."""
+    """The ledger of one process. Used by the event loop's thread."""
 
-    def __init__(self, config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
-        """Raises `BookError` where no ledger can be kept as the configuration says."""
+    def __init__(self, config: Config, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        """Raises `BookError` if the ledger cannot work with this configuration."""
         settings = config.ledger
         folder = state_folder(settings, environment) / "journal"
-        prices = PriceBook.load(environment, config.prices, say)
+        prices = PriceBook.load(environment, config.prices, warn)
         self._journal = Journal(folder, settings.journal)
-        self._say = say
+        self._warn = warn
         self._shared = _shared_accounts(config, environment)
         self._accounts: Accounts = self._shared if self._shared is not None else LocalAccounts()
         self._stored: list[Key] = []
         self._configured: list[Key] = []
         self.ledger = Ledger(self._journal, self._accounts, prices, config.providers)
-        self.door = Authenticator()
-        """Where clients show their keys."""
-        # Whether the book has told its keys: until then nobody can tell who else is to be let in.
+        self.authenticator = Authenticator()
+        """Checks clients' keys against those of the configuration and of the book."""
+        # Whether the keys of the book have been read. Until then, an unknown key may be a valid one.
         self._keys_known = False
-        # Whether a key is needed, even if there is none any more: a book that is moved away opens no door.
-        self._closed = False
-        self._scribe = BookWriter(
+        # Whether a key is required even if there is none any more: removing the book must not disable authentication.
+        self._key_required = False
+        self._book_writer = BookWriter(
             partial(open_book, settings, environment),
             self.ledger.booked,
-            self._take_keys,
-            say,
-            # Other machines spend too. Where nothing else tells of it, the book does.
-            again_s=_AGAIN_S if settings.postgres is not None and settings.redis is None else None,
+            self._on_keys,
+            warn,
+            # Other machines spend too. Without Redis, only the book shows it.
+            again_s=_REFRESH_S if settings.postgres is not None and settings.redis is None else None,
         )
-        self.ledger.scribe = self._scribe
+        self.ledger.scribe = self._book_writer
         self.use(config)
         self.orphans: list[Entry] = []
-        """Calls that gateways had not settled which died."""
+        """Calls that a gateway had not settled when it died."""
         adopted: list[Entry] = []
         for left in recover(folder):
             adopted += self.ledger.adopt(left.settled, left.open, left.last_ms)
             if not self._journal.sound:
-                break  # what does not fit into our journal stays in its own, for the next start
+                break  # calls that do not fit into our journal stay in theirs until the next start
         self.orphans = [entry for entry in adopted if entry.outcome == "orphaned"]
         try:
-            self._scribe.start(adopted, _START_S)
+            self._book_writer.start(adopted, _START_S)
         except BookError:
             self._journal.close()
             raise
 
     def use(self, config: Config) -> None:
-        """Go by this configuration from now on."""
+        """Apply a configuration."""
         self.ledger.providers = config.providers
         self.ledger.secrets = config.secrets()
         self.ledger.prices = PriceBook(self.ledger.prices.table, config.prices)
         self._configured = configured(config.server.keys)
-        self._show_keys()
+        self._update_authenticator()
 
     @property
-    def lets_in(self) -> bool:
-        """Whether anybody may be let in by now: the book has told its keys, or the configuration has some."""
+    def can_authenticate(self) -> bool:
+        """Whether any key can be accepted by now: the keys of the book are known, or the configuration has some."""
         return self._keys_known or bool(self._configured)
 
     def has_living_key(self) -> bool:
-        """Whether a stored key opens anything now."""
+        """Whether any stored key can be used now."""
         return any(not key.unusable(time.time() * 1000) for key in self._stored)
 
     def state(self) -> dict[str, object]:
-        """How the ledger is, for the admin API."""
+        """The state of the ledger, for the admin API."""
         return {
             "enabled": True,
             "ready": self.ledger.ready,
             "degraded": self.ledger.degraded or None,
-            "trouble": self._scribe.trouble or None,
+            "trouble": self._book_writer.trouble or None,
             "waiting": self._journal.waiting,
         }
 
     def watch(self, on_commit: Callable[[float], None], on_store: Callable[[str, bool], None]) -> None:
-        """Have somebody told how long the book takes for entries; and that the store of keys' limits has gone, or come
-        back.
+        """Set the callbacks: after each commit of the book with its duration, and when the store of limits goes down or
+        comes up again.
         """
-        self._scribe.on_commit = on_commit
+        self._book_writer.on_commit = on_commit
 
         def changed(store: str, up: bool) -> None:
-            self._say(_FOUND.format(store) if up else _LOST.format(store))
+            self._warn(_STORE_UP.format(store) if up else _STORE_DOWN.format(store))
             on_store(store, up)
 
         if self._shared is not None:
@@ -132,48 +132,48 @@ class Bookkeeping:
 
     @property
     def limits_store(self) -> dict[str, int]:
-        """The store through which keys' limits are shared, if they are: whether it answers, 1 or 0, by its name."""
+        """The store of shared limits: 1 or 0 for up or down, by its name. Empty if limits are not shared."""
         return {self._shared.store: 0 if self._shared.degraded else 1} if self._shared is not None else {}
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many calls are over that the book does not hold yet, and how many of them wait because it cannot."""
-        return self._journal.waiting, self._journal.waiting if self._scribe.trouble else 0
+        """How many settled calls are not in the book yet, and how many of them wait because it cannot be written."""
+        return self._journal.waiting, self._journal.waiting if self._book_writer.trouble else 0
 
     def holds(self) -> dict[str, int]:
-        """What is held for calls of each key that has a budget, in nanodollars, by the keys' ids."""
+        """The amount reserved for calls in progress, in nanodollars, by id of each key with a budget."""
         return {key.id: self._accounts.held(key) for key in self._stored if key.budget is not None}
 
     def budgets(self) -> dict[str, float]:
-        """Which part of its budget each key has left that is in use, by the keys' ids."""
+        """The remaining part of its budget, by id of each usable key."""
         now = time.time() * 1000
         parts = {key.id: self._accounts.left(key) for key in self._stored if key.budget and not key.unusable(now)}
         return {id: part for id, part in parts.items() if part is not None}
 
     async def close(self) -> None:
-        """Book what is still to be booked, if that is possible now; else the journal keeps it for the next start."""
+        """Write the remaining entries to the book, if possible; otherwise they stay in the journal."""
         self.ledger.hand_over()
-        await asyncio.get_running_loop().run_in_executor(None, self._scribe.close, _CLOSE_S)
-        await asyncio.sleep(0)  # what was booked last is told by the loop
+        await asyncio.get_running_loop().run_in_executor(None, self._book_writer.close, _CLOSE_S)
+        await asyncio.sleep(0)  # lets the callbacks of the last commit run
         self._journal.close()
         self._accounts.close()
 
-    def _show_keys(self) -> None:
+    def _update_authenticator(self) -> None:
         keys = KeyRing([*self._configured, *self._stored])
-        self.door.use(keys, known=self._keys_known, closed=self._closed)
+        self.authenticator.use(keys, known=self._keys_known, closed=self._key_required)
 
-    def _take_keys(self, keys: Keys) -> None:
+    def _on_keys(self, keys: Keys) -> None:
         self._stored = keys.keys
         self._keys_known = True
-        self._closed = self._closed or bool(self._stored)
-        self._show_keys()
+        self._key_required = self._key_required or bool(self._stored)
+        self._update_authenticator()
         for key in keys.keys:
             if key.id in keys.spent:
                 self._accounts.seed(key, keys.spent[key.id])
 
 
 class _SpentQuery:
-    """Asks the book what a key has spent. Belongs to the thread that asks first."""
+    """Queries the book for what a key has spent. Used by one thread: the one that calls it first."""
 
     def __init__(self, open_book: Callable[[], Book]) -> None:
         self._open_book = open_book
@@ -186,16 +186,16 @@ class _SpentQuery:
 
 
 def _shared_accounts(config: Config, environment: Mapping[str, str]) -> SharedAccounts | None:
-    """The accounts of keys that this process shares with its siblings, or with other machines; None if with nobody."""
+    """The accounts of keys that this process shares with other workers or machines; None if it shares none."""
     settings = config.ledger
     if settings.redis is None and config.server.workers == 1:
         return None
-    ask = _SpentQuery(partial(open_book, settings, environment))
-    return SharedAccounts(shared_storage(config, environment), ask, settings.local_share)
+    query = _SpentQuery(partial(open_book, settings, environment))
+    return SharedAccounts(shared_storage(config, environment), query, settings.local_share)
 
 
 def shared_storage(config: Config, environment: Mapping[str, str]) -> Storage:
-    """Where processes share their accounts. Raises `ConfigError` where that cannot be as the configuration says."""
+    """The storage for shared accounts. Raises `ConfigError` if the configuration of it is invalid."""
     if config.ledger.redis is None:
         return SqliteAccounts(state_folder(config.ledger, environment))
     from penstock.stores.accounts.redis import RedisAccounts  # noqa: PLC0415 - an extra

@@ -29,9 +29,9 @@ class AllowedHosts:
         self._any_address = any_address
 
     def allows(self, host: str) -> bool:
-        """Whether a request with this Host header is answered. The port does not matter: there are tunnels."""
+        """Whether a request with this Host header is allowed. The port is ignored: tunnels change it."""
         name = _name_of(host)
-        return self._is_ours(name) or (self._any_address and _is_address(name))
+        return self._is_listed(name) or (self._any_address and _is_address(name))
 
     def allows_origin(self, origin: str, host: str) -> bool:
         """Whether a page of this Origin may call this host.
@@ -39,20 +39,20 @@ class AllowedHosts:
         It may come from an allowed name, from a loopback address or from the host itself. Other IP addresses may be an
         attacker's. Extensions and desktop apps have schemes of their own, which no web page can have.
         """
-        scheme, mark, place = origin.partition("://")
+        scheme, separator, authority = origin.partition("://")
         if scheme.lower() not in ("http", "https"):
-            return mark != ""  # not so in `null`, which is the origin of sandboxed pages and files
-        name = _name_of(place)
-        return self._is_ours(name) or _is_address(name, loopback=True) or (name != "" and name == _name_of(host))
+            return separator != ""  # refuses `null`, the origin of sandboxed pages and files
+        name = _name_of(authority)
+        return self._is_listed(name) or _is_address(name, loopback=True) or (name != "" and name == _name_of(host))
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_listed(self, name: str) -> bool:
         return name in self._names or name == _LOCALHOST or name.endswith(f".{_LOCALHOST}")
 
 
 def _name_of(authority: str) -> str:
     """The host of an authority, normalised; empty if it is malformed."""
-    found = _AUTHORITY.fullmatch(authority)
-    return "" if found is None else _normalised(found[1] or found[2])
+    match = _AUTHORITY.fullmatch(authority)
+    return "" if match is None else _normalised(match[1] or match[2])
 
 
 def _normalised(host: str) -> str:

@@ -1,4 +1,4 @@
-"""Loop: the event loop that serves. It is uvloop's, or asyncio's own where uvloop is not installed."""
+"""Loop: creates the event loop of the server: uvloop if it is installed, otherwise asyncio's own."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,15 +13,15 @@ else:
 
 Result = TypeVar("Result")
 
-# What the log says of the loop; empty where there is nothing to say.
-REMARK = "" if _fast else "uvloop is not installed: the event loop is asyncio's own, which takes more CPU for each call"
+# A message for the log if uvloop is missing; otherwise empty.
+NOTICE = "" if _fast else "uvloop is not installed: the event loop is asyncio's own, which uses more CPU per call"
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of the best kind that there is."""
+    """A new event loop: uvloop if possible."""
     return uvloop.new_event_loop() if _fast else asyncio.new_event_loop()
 
 
 def run_loop(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine in such a loop, to its end."""
+    """Run a coroutine in a new event loop."""
     return uvloop.run(main) if _fast else asyncio.run(main)

@@ -1,15 +1,15 @@
-"""Paths: what of the API a request asks for, by its path as it came on the wire."""
+"""Paths: normalises the path of a request as it was received."""
 
 import re
 from urllib.parse import unquote_to_bytes
 
-# Prefixes under which people know the same API.
+# Prefixes under which clients expect the same API.
 _PREFIXES = ("/openai/v1", "/v1", "/openai")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def plain_path(path: str) -> str:
-    """The path without the prefix under which it was asked for."""
+    """The path without such a prefix."""
     for prefix in _PREFIXES:
         if path.startswith(f"{prefix}/"):
             return path.removeprefix(prefix)
@@ -17,9 +17,9 @@ def plain_path(path: str) -> str:
 
 
 def decoded(part: str) -> str | None:
-    """A part of a path without its escapes; None where they are broken, or do not stand for UTF-8.
+    """A path segment without percent-encoding; None if the encoding is malformed or not UTF-8.
 
-    Clients escape what stands for one name: its slashes too, and whatever is not ASCII.
+    Clients encode a model name as one segment, including its slashes and non-ASCII characters.
     """
     if _BROKEN_ESCAPE.search(part):
         return None

@@ -1,11 +1,11 @@
-"""A server that plays captures: the APIs of their dialects in front of a `Replay`, and nothing else.
+"""ReplayApp: the server of `penstock replay`. It plays captures on the APIs of their dialects.
 
     POST …/chat/completions     plays a capture of chat completions, as it was recorded; other dialects have other paths
     GET  …/models               the models that there are captures of; …/models/NAME is one of them
 
-No key is asked for: nothing can be spent here. But captures hold what models said, so on a loopback address the `Host`
-and `Origin` of requests are checked (DNS rebinding, `hosts.py`). On any other address everyone in the network can read
-them anyway.
+No key is required, because replays cost nothing. But captures contain content, so on a loopback address the `Host` and
+`Origin` of requests are checked (DNS rebinding, `hosts.py`). On any other address everyone in the network can read them
+anyway.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _NOT_ALLOWED = (
 
 
 class ReplayApp:
-    """Answers requests from a replay."""
+    """Serves captures."""
 
     def __init__(self, replay: Replay, log: Log) -> None:
         self._replay = replay
@@ -45,7 +45,7 @@ class ReplayApp:
         self._paths = {name: dialect.surface.path for name, dialect in DIALECTS.items() if dialect.surface is not None}
 
     async def listen(self, host: str, port: int) -> int:
-        """Begin to take connections; returns the port."""
+        """Start to accept connections. Returns the port."""
         self._hosts = AllowedHosts(()) if is_loopback(host) else None
         limits = FrontLimits()
         self._server = await asyncio.get_running_loop().create_server(
@@ -56,7 +56,7 @@ class ReplayApp:
         return bound
 
     async def close(self) -> None:
-        """Take no more, and break off what is under way."""
+        """Accept no more connections, and abort the open ones."""
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -67,7 +67,7 @@ class ReplayApp:
         await asyncio.sleep(0)
 
     def handle(self, exchange: Exchange) -> None:
-        """Answer a request."""
+        """Route a request."""
         method, path = exchange.request.method, exchange.request.path
         dialect = next((name for name, posted in self._paths.items() if path.endswith(posted)), None)
         if not self._is_allowed(exchange.request.headers):
@@ -76,7 +76,7 @@ class ReplayApp:
             if method == "POST":
                 self._play(exchange, dialect)
             else:
-                _refuse(exchange, f"{method} is not possible here; POST is", "method_not_allowed", dialect)
+                _refuse(exchange, f"{method} is not allowed here; use POST", "method_not_allowed", dialect)
         elif path.endswith("/models"):
             data = [_model(name) for name in self._replay.models]
             respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
@@ -94,35 +94,35 @@ class ReplayApp:
         return self._hosts.allows(host) and (origin is None or self._hosts.allows_origin(origin, host))
 
     def _play(self, exchange: Exchange, dialect: str) -> None:
-        stage = _Stage(exchange, dialect)
+        receiver = _ClientReceiver(exchange, dialect)
 
         def log_choice(played: PlayedCapture) -> None:
-            stage.name = played.name
+            receiver.name = played.name
             status = 404 if played.playback.refusal else played.playback.status or "no head"
             self._log.write(f"{status}  {header_value(played.name) or 'no capture'}  {played.why}".rstrip())
 
         connection = ReplayConnection(partial(self._replay.choose, dialect, exchange.request.path))
         connection.on_chosen = log_choice
-        exchange.on_gone = lambda: connection.abandon(stage)
+        exchange.on_gone = lambda: connection.abandon(receiver)
         exchange.on_pause = connection.pause
         exchange.on_resume = connection.resume
-        connection.send(exchange.body, stage)
+        connection.send(exchange.body, receiver)
 
 
-class _Stage:
-    """An answer to a client, as a player's receiver."""
+class _ClientReceiver:
+    """Receives a played capture and sends it to the client."""
 
     def __init__(self, exchange: Exchange, dialect: str) -> None:
         self._exchange = exchange
         self._dialect = dialect
         self.name = ""
-        """That of the capture."""
+        """The name of the capture."""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        said = {"x-request-id": new_request_id(), **headers}
+        response_headers = {"x-request-id": new_request_id(), **headers}
         if self.name:
-            said["x-penstock-capture"] = header_value(self.name)
-        self._exchange.start(status, said)
+            response_headers["x-penstock-capture"] = header_value(self.name)
+        self._exchange.start(status, response_headers)
         self._exchange.flush()
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
@@ -148,14 +148,14 @@ def _refuse(exchange: Exchange, message: str, code: ErrorCode, dialect: str = DE
 
 
 def run(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
-    """Play until a signal ends it; returns the exit status. `ready` is told the port once it is open."""
+    """Serve until a signal arrives. Returns the exit status. Calls `ready` with the port once it listens."""
     return run_loop(_serve(replay, log, address, ready))
 
 
 async def _serve(replay: Replay, log: Log, address: tuple[str, int], ready: Callable[[int], None]) -> int:
     stop = asyncio.Event()
-    for wanted in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(wanted, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     app = ReplayApp(replay, log)
     ready(await app.listen(*address))
     await stop.wait()

@@ -1,4 +1,11 @@
-"""RequestHead: what the gateway makes of a request by its head alone. Made once for all requests that share a head."""
+"""RequestHead: everything that the gateway derives from the head of a request alone.
+
+It is computed once per distinct head of a connection, not once per request. The HTTP server recognises a repeated head
+and passes the same `HttpRequest` again (`http/head_cache.py`), and `HttpRequest.parsed_head` refers to this object. So
+a client that repeats its head costs no path matching, no digest of its key and no host check. Therefore nothing in it
+may depend on time or on the configuration: whether a key is valid is looked up for each request by its digest, and the
+host check is stored together with the `AllowedHosts` that made it, which a reload replaces.
+"""
 
 from msgspec import Struct
 
@@ -11,47 +18,50 @@ from penstock.serve.responses import JSON, refused
 
 
 class RequestHead(Struct):
-    """What a request asks for, and by whom."""
+    """The path, credentials and origin of a request."""
 
     path: str
-    """Without the prefix under which it was asked for."""
-    posted: str
-    """The same, where a body is posted there that can be taken; else empty."""
+    """The path without a prefix such as `/v1`."""
+    post_path: str
+    """The same if it is a POST with an acceptable body; otherwise empty."""
     secret: str
-    """What the client shows to be let in; empty if it shows nothing."""
+    """The API key that the client sent; empty if there is none."""
     digest: bytes
-    """Of that secret, by which its key is found."""
-    unreadable: Failure | None
-    """Why a body cannot be taken by what the headers say of it; None where it can."""
+    """The digest of the API key, by which it is looked up."""
+    body_refusal: Failure | None
+    """Why the body is refused because of its headers; None if it is acceptable."""
     host: str
     """The Host header; empty if there is none."""
     origin: str | None
-    """Where the page comes from that sends it; None where no page does."""
+    """The Origin header; None if no page sent the request."""
     allowed_by: AllowedHosts | None = None
-    """The hosts by which `host` and `origin` were found to be allowed."""
+    """The `AllowedHosts` that allowed `host` and `origin`; None before the first check."""
 
 
-def read(request: HttpRequest) -> RequestHead:
-    """What a request is, by its head."""
-    path, secret, unreadable = plain_path(request.path), _secret(request.headers), _unreadable(request.headers)
-    posted = path if request.method == "POST" and unreadable is None else ""
+def parse_head(request: HttpRequest) -> RequestHead:
+    """Derive a `RequestHead` from a request."""
+    path, secret, refusal = plain_path(request.path), _secret(request.headers), _body_refusal(request.headers)
+    post_path = path if request.method == "POST" and refusal is None else ""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
-    return RequestHead(path, posted, secret, digest_of(secret), unreadable, host, origin)
+    return RequestHead(path, post_path, secret, digest_of(secret), refusal, host, origin)
 
 
 def _secret(headers: dict[str, str]) -> str:
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one hides no other
+    bearer = token.strip() if scheme.lower() == "bearer" else ""  # an empty one does not hide the other headers
     return bearer or headers.get("x-api-key") or headers.get("api-key") or ""
 
 
-def _unreadable(headers: dict[str, str]) -> Failure | None:
+def _body_refusal(headers: dict[str, str]) -> Failure | None:
     coding = headers.get("content-encoding", "identity").lower()
     if coding not in ("", "identity"):
-        return refused(f"a body encoded as {coding[:40]} is not taken; send it plain", "unsupported_encoding")
-    kind = headers.get("content-type", JSON).partition(";")[0].strip().lower()
+        return refused(
+            f"a request body with the encoding {coding[:40]} is not supported; send it without one",
+            "unsupported_encoding",
+        )
+    media_type = headers.get("content-type", JSON).partition(";")[0].strip().lower()
     from_page = "origin" in headers or "sec-fetch-site" in headers
-    if from_page and not (kind == JSON or kind.endswith("+json")):
-        # A page may post such a body anywhere without asking; JSON it may not.
+    if from_page and not (media_type == JSON or media_type.endswith("+json")):
+        # A page can send such a body to any origin without a CORS preflight, but not JSON (CSRF).
         return refused("the body must be sent as application/json", "unsupported_type")
     return None

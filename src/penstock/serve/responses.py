@@ -1,4 +1,4 @@
-"""Answers in OpenAI's manner: JSON, the error envelope, and the headers that every answer carries."""
+"""Responses to clients: JSON, errors in the client's dialect, and the headers of every response."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from penstock.gateway.calls.call import Call
 from penstock.http.exchange import Exchange, head_lines
 
 JSON = "application/json"
-# What refuses a request before it is read, as a code.
+# The error codes of requests that the HTTP server refuses, by status.
 _CODES: dict[int, ErrorCode] = {
     405: "method_not_allowed",
     408: "request_timeout",
@@ -28,9 +28,9 @@ _CODES: dict[int, ErrorCode] = {
     503: "too_many_connections",
 }
 _MAX_HEADER = 200
-# Of chance in a request's name; and how many names are made together, because to ask for chance is a system call.
-_CHANCE = 8
-_AT_ONCE = 64
+# Random bytes of a request id; and how many ids are generated together, to save system calls.
+_RANDOM_BYTES = 8
+_IDS_PER_BATCH = 64
 # Proxies must neither buffer, nor cache, nor compress a stream.
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -41,7 +41,7 @@ STREAM_LINES = head_lines(200, STREAM_HEADERS)
 
 
 def respond_json(exchange: Exchange, status: int, body: object, headers: dict[str, str] | None = None) -> None:
-    """Answer with a JSON value."""
+    """Send a JSON response."""
     exchange.respond(status, {"content-type": JSON, **(headers or {})}, msgspec.json.encode(body))
 
 
@@ -52,7 +52,7 @@ def respond_failure(
     headers: dict[str, str],
     dialect: str = DEFAULT_DIALECT,
 ) -> None:
-    """Answer with a failure, in the words of the client's dialect. A provider's own refusal in it goes on as it is."""
+    """Send an error in the client's dialect. A provider's own error body in the same dialect is passed on unchanged."""
     headers = {"x-request-id": request_id, **headers}
     if failure.retry_after:
         headers["retry-after"] = header_value(failure.retry_after)
@@ -66,7 +66,7 @@ def respond_failure(
 
 
 def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
-    """The answer to a request that is refused before anything reads it."""
+    """Headers and body of the response to a request that the HTTP server refuses."""
     request_id = new_request_id()
     failure = refused(message, _CODES.get(status, "bad_request"))
     body = surface_dialect(DEFAULT_DIALECT).write_error(failure, request_id)
@@ -74,32 +74,32 @@ def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
 
 
 def refused(message: str, code: ErrorCode, param: str | None = None) -> Failure:
-    """Why a request is not taken as it is, whoever asks."""
+    """A failure that is the request's fault, so that a retry is pointless."""
     return Failure(code=code, message=message, param=param, retryable=False)
 
 
 def new_request_id() -> str:
-    """A name for one request, which nobody can guess."""
+    """A new request id, which cannot be guessed."""
     return next(request_ids())
 
 
 def request_ids() -> Iterator[str]:
-    """Such names, one after another. Each process has to make its own: after a fork, both would go on with the same.
+    """Generate request ids. Each process needs its own generator: after a fork, both copies would yield the same ids.
 
-    They begin with the second: names of calls that are booked together lie together in the ledger's index.
+    An id starts with the time in seconds, so that calls which are booked together are adjacent in the ledger's index.
     """
     while True:
-        for chance in os.urandom(_AT_ONCE * _CHANCE).hex(" ", _CHANCE).split():
-            yield f"req_{int(time.time()):08x}{chance}"
+        for random in os.urandom(_IDS_PER_BATCH * _RANDOM_BYTES).hex(" ", _RANDOM_BYTES).split():
+            yield f"req_{int(time.time()):08x}{random}"
 
 
 def call_headers(call: Call) -> dict[str, str]:
-    """What the client is told about how its call was answered."""
+    """The response headers that describe how a call was answered."""
     return dict(line.split(": ", 1) for line in call_lines(call).split("\r\n") if line)
 
 
 def call_lines(call: Call) -> str:
-    """The same, as lines of a head."""
+    """The same as lines of an HTTP head."""
     attempts = call.attempts
     lines = f"x-request-id: {call.id}\r\nx-penstock-attempts: {len(attempts)}\r\n"
     if call.headers:
@@ -125,7 +125,7 @@ def _answered_by(provider: str, model: str) -> str:
 
 
 def header_value(value: str) -> str:
-    """A value that is safe in a header."""
+    """Make a value safe for a header: printable ASCII, truncated."""
     if value.isascii() and value.isprintable() and len(value) <= _MAX_HEADER:
         return value
     return "".join(character if " " <= character <= "~" else "?" for character in value)[:_MAX_HEADER]

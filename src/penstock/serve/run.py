@@ -1,9 +1,11 @@
-"""Running the gateway: one process, or several on one port, from start to the last stream.
+"""Run: starts the gateway as one process, or as several on one port, and ends it without losing streams.
 
-SIGTERM and SIGINT drain: stop accepting, let streams finish within the window, tell the rest, exit 0; a second one does
-not wait. SIGHUP reloads the configuration: streams under way keep theirs, and an invalid file changes nothing and says
-so. Where there are several processes, their parent validates it first: the others hear of a reload only if it is valid,
-and one that takes the place of another has the configuration that was validated last.
+SIGTERM and SIGINT drain: stop accepting, let streams finish within the window, end the rest with an error, exit 0. A
+second signal ends the window at once. SIGHUP reloads the configuration: streams in progress keep theirs; an invalid
+file changes nothing, and the log reports it.
+
+With several processes, the parent (supervisor) validates the configuration first and passes SIGHUP on only if it is
+valid. A worker that replaces a dead one gets the configuration that was validated last.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from penstock.serve.admin.endpoint import AdminEndpoint, open_endpoint, write_en
 from penstock.serve.admin.listener import Admin
 from penstock.serve.app import BACKLOG, App, validate
 from penstock.serve.bookkeeping import check, shared_storage
-from penstock.serve.loop import REMARK, run_loop
+from penstock.serve.loop import NOTICE, run_loop
 from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
 from penstock.stores.accounts.sqlite import begin
@@ -34,48 +36,49 @@ from penstock.stores.book.open import has_living_key, state_folder
 from penstock.stores.state_lock import claim
 from penstock.upstream.local.model import ModelFolder
 
-# A worker that dies younger than this is broken, not unlucky: its successor waits.
-_YOUNG_S = 1.0
+# Back-off: a worker that dies younger than this is replaced only after so long.
+_RESPAWN_BACKOFF_S = 1.0
 _SAME_SIGNAL_S = 0.3
-# How long to wait for the first of several workers before it is said that they listen.
-_BEGIN_S = 10.0
-# Calls leave no cycles behind: the collector, which stops everything, has little to find and may look for it seldom.
-_GARBAGE = 20_000
-# For how long another thread may hold up the loop: one that asks the book, or sums it up. Python's own 5 ms would be so
-# much for each system call, for which the loop lets go of the interpreter. While no other thread is busy it is nothing.
-_SWITCH_S = 0.0005
-# Reads the configuration again; it is told how to find out whether there are stored keys, and where clients are served.
+# How long the supervisor waits for the first worker to listen before it prints the banner.
+_LISTEN_S = 10.0
+# Calls leave no reference cycles. The garbage collector stops the event loop and finds little, so it runs seldom.
+_GC_THRESHOLD = 20_000
+# How long another thread (such as one that queries the book) may hold the GIL while the event loop waits for it. The
+# default of 5 ms would be added to every system call of the loop, because each of them releases the GIL. While no other
+# thread is busy, this costs nothing.
+_SWITCH_INTERVAL_S = 0.0005
+# Loads the configuration again. Its arguments: whether the ledger has stored keys, and the address that clients use.
 Load: TypeAlias = Callable[[Callable[[LedgerSettings], bool], Address], Config]
-# What to say once the port is open, given the port, where the admin API is, and a link to its page; both empty where
-# there is none.
+# Returns the lines of the banner, given the port, the line on the admin API, and a link to its page (both may be
+# empty).
 Ready: TypeAlias = Callable[[int, str, str], list[str]]
-# Whether sockets that share a port share its connections. On macOS one of them gets them all: there the workers accept
-# from one socket.
+# Whether the kernel balances connections between sockets with SO_REUSEPORT. macOS gives them all to one socket, so
+# there the workers accept from one shared socket.
 _BALANCES = sys.platform == "linux" and hasattr(socket, "SO_REUSEPORT")
-# Says something that has a level.
-Tell: TypeAlias = Callable[[str, Level], None]
+# Writes a message with a level to standard error.
+WriteMessage: TypeAlias = Callable[[str, Level], None]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready) -> int:
-    """Serve until a signal ends it; returns the exit status.
+    """Serve until a signal arrives. Returns the exit status.
 
-    Raises `ConfigError` where captures cannot be written, or the admin API not be opened, as the configuration says;
-    `BookError` where the ledger cannot be kept; `ListenError` where it cannot listen as the configuration says.
+    Raises `ConfigError` if captures cannot be written or the admin API cannot be opened, `BookError` if the ledger
+    cannot be opened, and `ListenError` if the address cannot be listened on.
     """
     validate(config)
     host, port = config.server.address
     claimed = _claim(config, environment)
-    tell = _teller(config)
-    place = open_endpoint(config, environment, lambda words: tell(words, "warning"))
-    admin = (place.banner_line, place.link()) if place is not None else ("", "")
+    write = _message_writer(config)
+    endpoint = open_endpoint(config, environment, lambda message: write(message, "warning"))
+    admin = (endpoint.banner_line, endpoint.link()) if endpoint is not None else ("", "")
     home = ModelFolder()
     try:
-        if place is not None:
-            _leave_note(place, config, environment)
+        if endpoint is not None:
+            _publish_endpoint(endpoint, config, environment)
         if config.server.workers == 1:
-            doors = _Doors((host, port), place)
-            return run_loop(_serve(config, load, environment, home, doors, lambda bound: ready(bound, *admin)))
+            listeners = _Listeners((host, port), endpoint)
+            return run_loop(_serve(config, load, environment, home, listeners, lambda bound: ready(bound, *admin)))
         if config.ledger.enabled:
             begin(state_folder(config.ledger, environment))
         try:
@@ -85,31 +88,31 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
         port = reserved.getsockname()[1]
         bound = Address(host, port)
         shared = None if _BALANCES else reserved
-        heard, begun = os.pipe()
+        listening_pipe, listening = os.pipe()
 
         latest = config
 
-        def work(alive: int) -> int:
-            doors = _Doors((host, port), place, begun, shared)
-            return run_loop(_serve(latest, load, environment, home, doors, alive))
+        def work(supervisor: int) -> int:
+            listeners = _Listeners((host, port), endpoint, listening, shared)
+            return run_loop(_serve(latest, load, environment, home, listeners, supervisor))
 
         def reload() -> bool:
             nonlocal latest
             try:
                 loaded = load(lambda _: has_living_key(config.ledger, environment, time.time() * 1000), bound)
                 validate(loaded)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the workers go on
-                tell(_not_reloaded(error), "warning")
+            except Exception as error:  # noqa: BLE001 - the workers continue in any case
+                write(_not_reloaded(error), "warning")
                 return False
             latest = as_started(config, loaded)
             return True
 
         def announce() -> None:
-            select.select([heard], [], [], _BEGIN_S)  # until one of them listens
-            for words in ready(port, *admin):
-                tell(words, "info")
+            select.select([listening_pipe], [], [], _LISTEN_S)  # until a worker listens
+            for line in ready(port, *admin):
+                write(line, "info")
 
-        return _supervise(config.server.workers, work, announce, reload, reserved, tell)
+        return _supervise(config.server.workers, work, announce, reload, reserved, write)
     finally:
         home.close()
         if claimed is not None:
@@ -117,33 +120,33 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
 
 
 def _claim(config: Config, environment: Mapping[str, str]) -> int | None:
-    """Hold the folder of the ledger, and see that one can be kept there, before anybody is served."""
+    """Lock the directory of the ledger, and check that the ledger can work, before any request is served."""
     if not config.ledger.enabled:
         return None
     claimed = None
     if config.ledger.redis is None:
         claimed = claim(state_folder(config.ledger, environment))
     else:
-        shared_storage(config, environment).close()  # tells what is wrong with its URL
+        shared_storage(config, environment).close()  # raises if its URL is invalid
     check(config, environment)
     return claimed
 
 
-def _leave_note(place: AdminEndpoint, config: Config, environment: Mapping[str, str]) -> None:
-    """For `penstock open`. Where there is no room for it, the link in the banner has to do."""
+def _publish_endpoint(endpoint: AdminEndpoint, config: Config, environment: Mapping[str, str]) -> None:
+    """Write the file for `penstock open`. If that fails, the link in the banner still works."""
     with suppress(OSError, BookError):
-        write_endpoint_file(place, state_folder(config.ledger, environment))
+        write_endpoint_file(endpoint, state_folder(config.ledger, environment))
 
 
-class _Doors(NamedTuple):
-    """Where clients are served, and where the admin API is, if there is one."""
+class _Listeners(NamedTuple):
+    """The address for clients, and the endpoint of the admin API, if there is one."""
 
     address: tuple[str, int]
     admin: AdminEndpoint | None
-    begun: int | None = None
-    """Where one of several workers writes when it listens."""
+    listening: int | None = None
+    """The pipe to which one of several workers writes once it listens."""
     shared: socket.socket | None = None
-    """The socket from which all workers accept, where each cannot have its own."""
+    """The socket from which all workers accept, if the kernel does not balance (see `_BALANCES`)."""
 
 
 async def _serve(
@@ -151,91 +154,95 @@ async def _serve(
     load: Load,
     environment: Mapping[str, str],
     home: ModelFolder,
-    doors: _Doors,
-    told: Callable[[int], list[str]] | int,
+    listeners: _Listeners,
+    ready: Callable[[int], list[str]] | int,
 ) -> int:
-    """One process. `told` is what to say when it listens; or, for one of several, its supervisor's pipe."""
-    _go_first()
+    """Serve in this process. `ready` returns the banner; for one of several workers it is the supervisor's pipe."""
+    _restrict_realtime_to_loop()
     with closing(_open_log(config)) as log:
         loop = asyncio.get_running_loop()
         divert(log, loop)
-        alive = told if isinstance(told, int) else None
-        if REMARK:
-            log.write(REMARK)
+        supervisor = ready if isinstance(ready, int) else None
+        if NOTICE:
+            log.write(NOTICE)
         app = App(config, environment, log, home)
         signals: asyncio.Queue[int] = asyncio.Queue()
-        for wanted in _SIGNALS:
-            loop.add_signal_handler(wanted, signals.put_nowait, int(wanted))
-        if alive is not None:
-            loop.add_reader(alive, _orphaned, loop, alive, signals)
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, signals.put_nowait, int(number))
+        if supervisor is not None:
+            loop.add_reader(supervisor, _on_supervisor_death, loop, supervisor, signals)
         try:
-            if doors.shared is not None:
-                bound = await app.listen_on(doors.shared)
+            if listeners.shared is not None:
+                bound = await app.listen_on(listeners.shared)
             else:
-                bound = await app.listen(*doors.address, reuse_port=alive is not None)
+                bound = await app.listen(*listeners.address, reuse_port=supervisor is not None)
         except OSError as error:
             raise ListenError.of(error) from error
         admin = (
-            Admin(doors.admin, app, config, environment, home.subfolder("links")) if doors.admin is not None else None
+            Admin(listeners.admin, app, config, environment, home.subfolder("links"))
+            if listeners.admin is not None
+            else None
         )
         if admin is not None:
             await admin.listen()
-        if not isinstance(told, int):
-            for words in told(bound):
-                log.write(words)
-        elif doors.begun is not None:
-            os.write(doors.begun, b".")
+        if not isinstance(ready, int):
+            for line in ready(bound):
+                log.write(line)
+        elif listeners.listening is not None:
+            os.write(listeners.listening, b".")
         gc.collect()
-        gc.freeze()  # what is there now stays: the collector need not look at it again
-        gc.set_threshold(_GARBAGE, 10, 10)
-        sys.setswitchinterval(_SWITCH_S)
+        gc.freeze()  # objects that exist now stay until the end: exclude them from garbage collection
+        gc.set_threshold(_GC_THRESHOLD, 10, 10)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         while await signals.get() == signal.SIGHUP:
             reloaded = await _reload(
-                app, lambda: load(app.has_stored_keys, Address(doors.address[0], bound)), config, log
+                app, lambda: load(app.has_stored_keys, Address(listeners.address[0], bound)), config, log
             )
             if reloaded and admin is not None:
                 admin.use(app.config)
         if app.open_calls:
             calls = "1 call" if app.open_calls == 1 else f"{app.open_calls} calls"
             window = f"up to {app.config.server.drain_s:g} s"
-            log.write(f"penstock waits {window} for {calls} to finish; Ctrl-C or SIGTERM once more ends it at once")
+            log.write(
+                f"penstock waits {window} for {calls} to finish; press Ctrl-C or send SIGTERM again to end at once"
+            )
         draining = loop.create_task(app.drain(app.config.server.drain_s))
-        again = loop.create_task(_another(signals))
-        await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
+        second = loop.create_task(_second_signal(signals))
+        await asyncio.wait((draining, second), return_when=asyncio.FIRST_COMPLETED)
         if not draining.done():
             draining.cancel()
             await app.drain(0.0)
-        again.cancel()
+        second.cancel()
         if admin is not None:
             await admin.close()
         return 0
 
 
-def _go_first() -> None:
-    """Where this process runs under a real-time policy, only the loop's thread does: what others do can wait."""
+def _restrict_realtime_to_loop() -> None:
+    """If this process has a real-time scheduling policy, only the event loop keeps it: new threads do not."""
     reset = getattr(os, "SCHED_RESET_ON_FORK", None)
-    with suppress(OSError):  # some systems know of no policies, though they have the names
+    with suppress(OSError):  # some systems define the names but do not support policies
         if reset is not None and (policy := os.sched_getscheduler(0)) in (os.SCHED_FIFO, os.SCHED_RR):
             os.sched_setscheduler(0, policy | reset, os.sched_getparam(0))
 
 
-async def _another(signals: "asyncio.Queue[int]") -> None:
-    """Wait for a second signal to end. One that comes with the first is the same, from a terminal and a supervisor."""
-    began = asyncio.get_running_loop().time()
-    while await signals.get() == signal.SIGHUP or asyncio.get_running_loop().time() - began < _SAME_SIGNAL_S:
+async def _second_signal(signals: "asyncio.Queue[int]") -> None:
+    """Wait for a second SIGTERM or SIGINT. One that arrives with the first is a duplicate."""
+    first_at = asyncio.get_running_loop().time()
+    while await signals.get() == signal.SIGHUP or asyncio.get_running_loop().time() - first_at < _SAME_SIGNAL_S:
         continue
 
 
-def _orphaned(loop: asyncio.AbstractEventLoop, alive: int, signals: "asyncio.Queue[int]") -> None:
-    """The supervisor has died: end as if it had asked for it."""
-    loop.remove_reader(alive)
+def _on_supervisor_death(loop: asyncio.AbstractEventLoop, supervisor: int, signals: "asyncio.Queue[int]") -> None:
+    """End as after SIGTERM, because the supervisor has died."""
+    loop.remove_reader(supervisor)
     signals.put_nowait(int(signal.SIGTERM))
 
 
 async def _reload(app: App, load: Callable[[], Config], started: Config, log: Log) -> bool:
     try:
         await app.reload(load())
-    except Exception as error:  # noqa: BLE001 - whatever it is, calls are served as before
+    except Exception as error:  # noqa: BLE001 - calls are served as before in any case
         log.warning(_not_reloaded(error))
         return False
     waiting = ", ".join(waiting_for_restart(started, app.config))
@@ -245,7 +252,7 @@ async def _reload(app: App, load: Callable[[], Config], started: Config, log: Lo
 
 
 def _not_reloaded(error: Exception) -> str:
-    # What other errors say may quote a secret.
+    # The message of any other error may contain a secret.
     reason = str(error) if isinstance(error, ConfigError | BookError) else f"unexpected {type(error).__name__}"
     return f"the configuration was not reloaded, the old one stays: {reason}"
 
@@ -255,20 +262,20 @@ def _open_log(config: Config) -> Log:
     return Log(descriptor, pretty=is_pretty(config.server.log, descriptor), enabled=config.server.log != "off")
 
 
-def _teller(config: Config) -> Tell:
-    """What writes lines for a process without a `Log`: one that has not begun to serve, or the parent of workers."""
+def _message_writer(config: Config) -> WriteMessage:
+    """A writer of messages for a process without a `Log`: before it serves, or the supervisor."""
     descriptor = sys.stderr.fileno()
     pretty = is_pretty(config.server.log, descriptor)
-    return lambda words, level: write_now(descriptor, words, level, pretty=pretty)
+    return lambda message, level: write_now(descriptor, message, level, pretty=pretty)
 
 
 def _reserve(host: str, port: int) -> socket.socket:
-    """Hold a port for the workers to share: without listening on it, where each of them does."""
+    """Reserve the port that the workers share. Listens on it only if they accept from this socket."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as alone:
-        # Others who share their port as our workers do would share it with us, and nobody would notice.
-        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        alone.bind((host, port))
+    with socket.socket(family, socket.SOCK_STREAM) as exclusive:
+        # First without SO_REUSEPORT: with it, another program's sockets could share the port with ours unnoticed.
+        exclusive.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        exclusive.bind((host, port))
     reserved = socket.socket(family, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if _BALANCES:
@@ -285,69 +292,69 @@ def _supervise(
     announce: Callable[[], None],
     reload: Callable[[], bool],
     reserved: socket.socket,
-    tell: Tell,
+    write: WriteMessage,
 ) -> int:
-    """Keep so many workers running until a signal ends them all. Workers whose supervisor dies end themselves.
+    """Keep so many workers running until a signal ends them all. Workers end by themselves if the supervisor dies.
 
-    `announce` is called when they have been started; `reload` at SIGHUP: whether the workers are to reload too.
-    `reserved` holds their port until they are to end.
+    `announce` is called once they have been started. `reload` is called at SIGHUP and returns whether the workers shall
+    reload too. `reserved` keeps their port until they end.
     """
-    born: dict[int, float] = {}
+    started_at: dict[int, float] = {}
     stopping = False
-    alive, lifeline = os.pipe()  # workers hold the reading end: it closes with this process
+    supervisor, supervisor_end = os.pipe()  # workers read from it: it closes when this process dies
 
-    def pass_on(number: int, _frame: object) -> None:
+    def forward_signal(number: int, _frame: object) -> None:
         nonlocal stopping
         if number == signal.SIGHUP:
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # one after the other
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))  # one reload at a time
             valid = reload()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             if not valid:
                 return
         stopping = stopping or number != signal.SIGHUP
         if stopping:
-            reserved.close()  # else new clients would wait in its queue, and not be refused
-        for pid in list(born):
+            reserved.close()  # otherwise new clients would wait in its queue instead of being refused
+        for pid in list(started_at):
             try:
                 os.kill(pid, number)
             except ProcessLookupError:
                 continue
 
     def spawn() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none may come between the birth and its being noted
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # none may arrive between the fork and the assignment
         if not stopping:
-            born[_spawn(work, alive, lifeline, tell)] = time.monotonic()
+            started_at[_spawn(work, supervisor, supervisor_end, write)] = time.monotonic()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     for number in _SIGNALS:
-        signal.signal(number, pass_on)
+        signal.signal(number, forward_signal)
     for _ in range(count):
         spawn()
     announce()
-    while born:
+    while started_at:
         pid, _ = os.wait()
-        age = time.monotonic() - born.pop(pid, 0.0)
+        age = time.monotonic() - started_at.pop(pid, 0.0)
         if not stopping:
-            if age < _YOUNG_S:
-                time.sleep(_YOUNG_S)
-            tell(f"worker {pid} died; another one takes its place", "error")
+            if age < _RESPAWN_BACKOFF_S:
+                time.sleep(_RESPAWN_BACKOFF_S)
+            write(f"worker {pid} died; another one takes its place", "error")
             spawn()
     return 0
 
 
-def _spawn(work: Callable[[int], int], alive: int, lifeline: int, tell: Tell) -> int:
+def _spawn(work: Callable[[int], int], supervisor: int, supervisor_end: int, write: WriteMessage) -> int:
     pid = os.fork()
     if pid:
         return pid
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    os.close(lifeline)
+    os.close(supervisor_end)
     status = 1
     try:
-        status = work(alive)
-    except Exception as error:  # noqa: BLE001 - whatever ends it is told
-        tell(f"a worker ends: {error if isinstance(error, PenstockError) else where(error)}", "error")
+        status = work(supervisor)
+    except Exception as error:  # noqa: BLE001 - reported below
+        write(f"a worker ends: {error if isinstance(error, PenstockError) else where(error)}", "error")
     finally:
         sys.stderr.flush()
         os._exit(status)
