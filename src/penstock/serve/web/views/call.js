@@ -102,7 +102,7 @@ function timeline(entry) {
     h('div', { class: 'axis' }, h('span', {}, description(attempt))),
   ]);
   const labels = ['0', total > 3 ? duration(total / 2) : '', duration(total)].map((text) => h('span', {}, text));
-  const legend = 'Light: waiting for the first event, or stalled. Solid: streaming. Marker: end of the attempt.';
+  const legend = 'Faint: waiting for the first event, or stalled. Solid: streaming. Marker: end of the attempt.';
   return section(
     'Attempts',
     h('div', { class: 'fall' }, lines, h('div', { class: 'axis', 'aria-hidden': 'true' }, labels)),
