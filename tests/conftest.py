@@ -1,10 +1,17 @@
-"""What holds for all tests."""
+"""What holds for all tests: the tier of each (docs/testing.md), and that fast ones start no process."""
 
 import atexit
+import multiprocessing.process
 import os
 import shutil
 import signal
+import sys
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
 
 # Whoever runs the tests in the background may have told them to ignore Ctrl-C; what is tested must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -12,3 +19,79 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test writes into the ledger of whoever runs it.
 os.environ["PENSTOCK_STATE"] = tempfile.mkdtemp(prefix="penstock-tests-")
 atexit.register(shutil.rmtree, os.environ["PENSTOCK_STATE"], ignore_errors=True)
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("penstock")
+
+TIERS = ("fast", "slow", "browser")
+# Folders whose tests are all of one tier.
+FOLDERS = {"bench": "slow", "faults": "slow", "judges": "slow", "ledger": "slow", "local": "slow", "web": "browser"}
+# Fixtures that start processes, whatever the folder: the tests that use them are slow.
+PROCESSES = {"gateway", "peers", "player", "postgres", "redis_server", "served", "workers"}
+_TESTS = Path(__file__).parent
+_SLOW_MODULE = b"\npytestmark = pytest.mark.slow\n"
+_STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
+
+
+def tier_of(item: pytest.Item) -> str:
+    """The tier that a test, its module or its class is marked with; else that of its folder, or of its fixtures."""
+    for tier in TIERS:
+        if item.get_closest_marker(tier) is not None:
+            return tier
+    folder = _folder(item.path)
+    if folder in FOLDERS:
+        return FOLDERS[folder]
+    return "slow" if PROCESSES.intersection(getattr(item, "fixturenames", ())) else "fast"
+
+
+def _folder(path: Path) -> str:
+    return path.relative_to(_TESTS).parts[0] if path.is_relative_to(_TESTS) else ""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m fast`, do not even import folders and modules that have no fast test."""
+    if config.option.markexpr != "fast":
+        return None
+    if _folder(collection_path) in FOLDERS:
+        return True
+    return True if collection_path.suffix == ".py" and _SLOW_MODULE in collection_path.read_bytes() else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(tier_of(item))
+
+
+class _Guard:
+    """Refuses to start a process while a fast test runs."""
+
+    test = ""
+
+    def __init__(self) -> None:
+        start = multiprocessing.process.BaseProcess.start
+
+        def guarded(process: multiprocessing.process.BaseProcess) -> None:
+            self.refuse("multiprocessing")  # which tells no audit hook
+            start(process)
+
+        multiprocessing.process.BaseProcess.start = guarded  # type: ignore[assignment,method-assign]
+        starts = _STARTS
+        sys.addaudithook(lambda event, _: self.refuse(event) if event in starts else None)
+
+    def refuse(self, event: str) -> None:
+        if self.test:
+            pytest.fail(f"{self.test} is in the fast tier and starts a process ({event}): mark it as slow")
+
+
+_guard = _Guard()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _guard.test = item.nodeid if item.get_closest_marker("fast") else ""
+    try:
+        return (yield)
+    finally:
+        _guard.test = ""

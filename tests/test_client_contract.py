@@ -49,6 +49,7 @@ def test_no_error_is_made_with_another_code() -> None:
         Failure(code=cast(ErrorCode, "no_such_code"), message="")
 
 
+@pytest.mark.slow
 def test_the_code_uses_the_table_and_nothing_else() -> None:
     used: set[str] = set()
     for path, tree in _modules():
@@ -63,6 +64,7 @@ def test_the_code_uses_the_table_and_nothing_else() -> None:
     assert set(ERRORS) <= used, f"no longer used: {set(ERRORS) - used}"
 
 
+@pytest.mark.slow
 def test_the_code_sends_and_reads_no_header_that_is_not_in_the_table() -> None:
     known = {*REQUEST_HEADERS, *RESPONSE_HEADERS, *OTHER_HEADERS}
     used: set[str] = set()

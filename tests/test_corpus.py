@@ -8,9 +8,10 @@ from tests.corpus import CORPUS, captures, judge
 CAPTURES = captures()
 VENDORS = sorted({capture.vendor for capture in CAPTURES})
 
-pytestmark = pytest.mark.skipif(
-    not CAPTURES, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CAPTURES, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another"),
+]
 
 
 @pytest.mark.parametrize("vendor", VENDORS or ["nobody"])

@@ -60,6 +60,7 @@ def test_every_ending_and_every_field_is_explained() -> None:
 STYLES_PAGE = (ROOT / "docs" / "provider-styles.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(which("curl") is None, reason="the page uses curl")
 def test_the_commands_on_the_page_say_what_the_page_says() -> None:
     (shown,) = re.findall(r"^```console\n(.*?)^```$", STYLES_PAGE, re.MULTILINE | re.DOTALL)
@@ -92,6 +93,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "bench" / "README.md"]
 
 
+@pytest.mark.slow
 def test_the_library_example_runs_as_it_is_written() -> None:
     ((code, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     command = [sys.executable, "-c", code]

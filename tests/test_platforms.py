@@ -19,6 +19,8 @@ from tests.faults.scripts import TEXT, unstreamed, whole
 from tests.faults.upstream import Upstream
 from tests.shims import without
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 # What macOS does not have, or has with another meaning: SO_REUSEPORT there does not share the load.
 ONLY_LINUX = (

@@ -1,7 +1,11 @@
-"""The suite itself: what test modules share is in modules of its own."""
+"""The suite itself: what test modules share is in modules of its own, and fast tests start no process."""
 
 import ast
-from collections.abc import Iterator
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,7 @@ def imported(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["tests", "bench", "scripts"])
 def test_no_module_imports_a_test_module(folder: str) -> None:
     for file in (ROOT / folder).rglob("*.py"):
@@ -26,7 +31,33 @@ def test_no_module_imports_a_test_module(folder: str) -> None:
             assert not (module.startswith("tests.") and ".test_" in module), f"{file} imports {module}"
 
 
+@pytest.mark.slow
 def test_only_the_tests_of_the_benchmarks_import_them() -> None:
     for file in (ROOT / "tests").rglob("*.py"):
         if not file.is_relative_to(ROOT / "tests" / "bench"):
             assert not {module for module in imported(file) if module.split(".")[0] == "bench"}, file
+
+
+STARTS: dict[str, Callable[[], object]] = {
+    "a command": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
+    "a shell": lambda: os.system("true"),
+    "a spawned worker": lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
+    "a forked worker": lambda: multiprocessing.get_context("fork").Process(target=print).start(),
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+def test_a_fast_test_cannot_start_a_process(start: Callable[[], object]) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"starts a process .* mark it as slow"):
+        start()
+
+
+@pytest.mark.slow
+def test_a_slow_test_can() -> None:
+    STARTS["a command"]()
+
+
+def test_every_test_is_in_one_tier(request: pytest.FixtureRequest) -> None:
+    for item in request.session.items:
+        tiers = [mark.name for mark in item.iter_markers() if mark.name in ("fast", "slow", "browser")]
+        assert len(set(tiers)) == 1, item.nodeid

@@ -50,6 +50,7 @@ repairs   none
 """
 
 
+@pytest.mark.slow
 def test_a_capture_is_told_with_its_times() -> None:
     finished = run("inspect", stdin=capture_of(ANSWER, *TIMES))
     assert finished.stdout.decode() == TOLD

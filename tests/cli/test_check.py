@@ -189,6 +189,7 @@ def penstock(environment: dict[str, str], *arguments: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.slow
 def test_packages_that_are_not_installed_are_told(folder: Path, bare: dict[str, str]) -> None:
     (folder / "penstock.toml").write_text(NEEDY)
     found = penstock(bare, "check")
@@ -197,11 +198,13 @@ def test_packages_that_are_not_installed_are_told(folder: Path, bare: dict[str, 
     assert (served.returncode, served.stderr) == (1, MISSING)
 
 
+@pytest.mark.slow
 def test_packages_that_nothing_needs_are_not_missed(folder: Path, bare: dict[str, str]) -> None:
     (folder / "penstock.toml").write_text("[ledger]\nenabled = false\n" + NEEDY.partition("\n")[2].partition("[tel")[0])
     assert penstock(bare, "check").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_model_here_that_cannot_run_is_told(folder: Path, bare: dict[str, str]) -> None:
     (folder / "penstock.toml").write_text("[providers.local]\nslots = 2\n")
     found = penstock(bare, "check")
@@ -211,6 +214,7 @@ def test_a_model_here_that_cannot_run_is_told(folder: Path, bare: dict[str, str]
     assert "its runtime" not in penstock(bare, "check").stdout  # nobody asked for it
 
 
+@pytest.mark.slow
 def test_packages_that_are_installed_are_enough(folder: Path) -> None:
     (folder / "penstock.toml").write_text(NEEDY.partition("[providers")[0])
     assert penstock(dict(os.environ), "check").returncode == 0

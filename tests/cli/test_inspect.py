@@ -80,6 +80,7 @@ def described(stdin: bytes) -> dict[str, object]:
     return value
 
 
+@pytest.mark.slow
 def test_a_seed_is_told_in_plain_text() -> None:
     finished = run("inspect", RESELLER)
     assert finished.stdout.decode() == PLAIN
@@ -270,6 +271,7 @@ def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
     assert (result.exit_code, "no permission to read it" in result.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_standard_input_is_read_when_no_file_is_named() -> None:
     assert run("inspect", "--json", stdin=HEALTHY).returncode == 0
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.faults.gateway import settings
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(sys.executable).with_name("penstock")
 _SHOW = "from penstock.cli.invocation import invocation; print(invocation('open', '--config', 'a b.toml'))"
 

@@ -15,6 +15,8 @@ if sys.platform == "win32":
 
 import pty
 
+pytestmark = pytest.mark.slow
+
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 

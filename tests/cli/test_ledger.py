@@ -110,6 +110,7 @@ def test_the_configuration_may_stand_before_or_behind_show(ledger: Path, monkeyp
         assert "call_a" in invoke("ledger", *arguments).stdout
 
 
+@pytest.mark.slow
 def test_it_follows_until_it_is_interrupted(ledger: Path) -> None:
     book = SqliteBook.open(ledger / "ledger.db")
     with subprocess.Popen(
@@ -130,6 +131,7 @@ def test_it_follows_until_it_is_interrupted(ledger: Path) -> None:
     book.close()
 
 
+@pytest.mark.slow
 def test_a_key_that_is_made_while_it_follows_has_its_name(ledger: Path) -> None:
     book = SqliteBook.open(ledger / "ledger.db")
     with subprocess.Popen(command("ledger", "-f", "-n", "1"), stdout=subprocess.PIPE, text=True) as process:
@@ -146,6 +148,7 @@ def test_a_key_that_is_made_while_it_follows_has_its_name(ledger: Path) -> None:
     book.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 150])
 def test_on_a_terminal_it_fits_and_outcomes_have_colours(columns: int) -> None:
     output = on_terminal("ledger", columns=columns)
@@ -163,6 +166,7 @@ def test_on_a_terminal_it_fits_and_outcomes_have_colours(columns: int) -> None:
     assert ("took" in lines[0]) == (columns == 150)
 
 
+@pytest.mark.slow
 def test_no_color_is_respected() -> None:
     assert "\x1b[3" not in on_terminal("ledger", NO_COLOR="1", columns=150)
     assert "\x1b[" not in on_terminal("ledger", "show", "call_d", NO_COLOR="1")

@@ -13,6 +13,8 @@ import pytest
 from penstock.cli.main import COMMANDS, INTERRUPTED
 from tests.cli.support import CUT, HEALTHY, OPENAI_2026, RESELLER, command, invoke, run
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys
 from penstock.cli.main import main

@@ -131,6 +131,7 @@ with fetching._shown(SMOLLM2, Path("/cache/models/x.gguf")) as progress:
 LINE = "penstock: fetching SmolLM2-135M-Instruct, 93 MB, Apache-2.0, once, into /cache/models"
 
 
+@pytest.mark.slow
 def test_progress_is_a_bar_on_a_terminal() -> None:
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"}
@@ -150,11 +151,13 @@ def test_progress_is_a_bar_on_a_terminal() -> None:
     assert re.search(r"\d+\.\d/92\.9 MB", text)
 
 
+@pytest.mark.slow
 def test_progress_is_plain_lines_in_a_pipe() -> None:
     done = subprocess.run([sys.executable, "-c", FETCH], capture_output=True, text=True, timeout=30, check=True)
     assert done.stderr == LINE + "\n"
 
 
+@pytest.mark.slow
 def test_help_names_it() -> None:
     told = subprocess.run(shell("--help"), capture_output=True, text=True, timeout=30, check=True).stdout
     assert re.search(r"^  model +Fetch the model that runs on this machine", told, re.MULTILINE)

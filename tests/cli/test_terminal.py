@@ -9,6 +9,9 @@ import pytest
 from tests.cli.support import CUT, FAILED, HEALTHY, RESELLER, on_terminal
 from tests.streams import begins, finishes, says, sse
 
+pytestmark = pytest.mark.slow
+
+
 if sys.platform == "win32":
     pytest.skip("needs a pseudo-terminal", allow_module_level=True)
 

@@ -115,6 +115,7 @@ def test_the_configuration_says_where_the_ledger_is(tmp_path: Path, monkeypatch:
     assert "total" in invoke("usage", "--config", str(tmp_path / "penstock.toml")).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_on_a_terminal_it_fits_and_is_in_nobodys_power(columns: int) -> None:
     output = on_terminal("usage", "--by", "model,key", columns=columns)

@@ -130,6 +130,7 @@ def test_no_chat_stream_of_ours_is_taken_for_another() -> None:
     assert sum(each.by == "events" for each in found.values()) > 0.9 * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("others")
 @pytest.mark.skipif(not (CORPUS / "INDEX.jsonl").exists(), reason=f"there is no corpus in {CORPUS}")
 def test_no_recorded_stream_is_taken_for_another() -> None:

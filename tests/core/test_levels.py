@@ -69,6 +69,7 @@ def test_a_stream_with_a_notice_reads_the_same_by_the_book(code: str) -> None:
     assert by_the_book(wire) == by_penstock(answer)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RECORDED, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another")
 def test_recorded_streams_with_notices_alone_read_the_same_by_the_book() -> None:
     met = 0

@@ -106,6 +106,7 @@ ENDLESS: dict[str, Callable[[int], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ENDLESS.values(), ids=ENDLESS)
 def test_a_stream_without_end_is_not_held(make: Callable[[int], bytes]) -> None:
     """A megabyte passes; what stays is a few events' worth."""

@@ -13,6 +13,8 @@ from penstock.core.templates import OpeningTemplate
 from penstock.core.wire.complexity import outline_of
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, delta, finishes, says, sse
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = 20_000
 # Behind so many all is learnt that can be, and what is bounded is nearly full.
 FIRST = 2_000

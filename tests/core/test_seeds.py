@@ -34,6 +34,7 @@ def test_a_seed_is_read_exactly_with_any_line_ends(seed: Seed, line_end: bytes) 
     assert read(*bytewise(wire)) == read(wire)
 
 
+@pytest.mark.slow
 @every_seed
 def test_a_cut_seed_is_never_more_than_it_is(seed: Seed) -> None:
     wire = seed.wire

@@ -32,6 +32,8 @@ from tests.faults.upstream import JSON, Upstream, chunk, head, last_chunk, statu
 from tests.replay.support import Player, recorded_files
 from tests.streams import begins, sse
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "tests.dialects.run"
 MORE = (("block", {"n": 3, "is": "text"}), ("more", {"n": 3, "s": "Bye"}), ("shut", {"n": 3}))

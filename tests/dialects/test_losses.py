@@ -19,6 +19,8 @@ from tests.faults.scripts import stream
 from tests.faults.upstream import JSON, Gate, Op, Upstream, chunk, head, last_chunk, sleep, status
 from tests.serve.collectors import Collector, attributes
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "the-token-of-these-tests-5c1e"
 STRICT = {"x-penstock-strict": "1"}
 PICTURE: tuple[Tick, ...] = (

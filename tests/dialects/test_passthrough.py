@@ -75,6 +75,7 @@ def test_text_takes_the_fast_path(wire: bytes) -> None:
     assert reader.frames - reader.slow_frames == len(WORDS) - 1  # all but the one that the template was learned of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wire", STREAMS.values(), ids=STREAMS)
 def test_both_paths_give_the_same_events_of_any_bytes(wire: bytes) -> None:
     others = list(STREAMS.values())

@@ -95,12 +95,14 @@ def least(measure: Callable[[], Cost]) -> Cost:
 HARD["fields that stand twice, in a small request"] = Pattern("request", "fields", b'"ue":null,', 60_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", HARD.values(), ids=HARD)
 def test_what_was_made_to_take_long_does_not(pattern: Pattern) -> None:
     cost = least(lambda: asyncio.run(cost_of(pattern)))
     assert cost.ms < MOST, f"{pattern} takes {cost.ms:.0f} ms ({cost.outcome})"
 
 
+@pytest.mark.slow
 def test_a_search_finds_nothing_that_takes_long() -> None:
     found = Search(seed=7)
     asyncio.run(found.run(1_500))
@@ -179,6 +181,7 @@ def test_the_fault_is_named_and_does_not_depend_on_how_the_bytes_are_split() -> 
     assert completion(sse(begins(), says("Hi"), "{}" * (SMALL // 2 - 100), finishes(), DONE)).fault is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [TURN * 3, MB])
 def test_a_packed_stream_is_read_to_its_end(size: int) -> None:
     """However much comes out of a few bytes: the relay unpacks it in turns, and its end comes after all of it."""

@@ -61,6 +61,7 @@ def test_healthy_text_takes_the_fast_lane() -> None:
     assert check(OURS["003_11f14e5984ba4222"]) == 5  # its beginning, and four words
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CAPTURES, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another")
 @pytest.mark.parametrize("vendor", VENDORS or ["nobody"])
 def test_both_lanes_give_the_same_completion_of_recorded_streams(vendor: str) -> None:

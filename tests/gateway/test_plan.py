@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from penstock.core.price import Price, Rates
 from penstock.gateway.billing.ledger import Ledger
@@ -155,6 +156,7 @@ def test_a_plan_goes_by_the_prices_that_hold_now(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_price_is_looked_up_again_when_it_changes(tmp_path: Path) -> None:
     async def run() -> None:
         settings = config(tmp_path)

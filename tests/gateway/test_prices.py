@@ -27,6 +27,8 @@ from penstock.providers.catalog import catalog
 from penstock.providers.provider import Provider
 from tests.promptness import in_time, prompt
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_790_000_000.0
 NANO = Decimal(1_000_000_000)
 ONE = Price(Rates(input=1))

@@ -7,6 +7,8 @@ import pytest
 
 from tests.streams import read
 
+pytestmark = pytest.mark.slow
+
 
 def _chunk(delta: str, more: str = "") -> bytes:
     return f'data: {{"choices":[{{"index":0,"delta":{{{delta}}}}}]{more}}}\n\n'.encode()

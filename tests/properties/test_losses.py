@@ -35,6 +35,7 @@ def lost(events: list[Event]) -> list[Loss]:
     return writer.losses
 
 
+@pytest.mark.slow
 @given(answers())
 def test_an_answer_loses_nothing(events: list[Event]) -> None:
     assert lost(events) == []

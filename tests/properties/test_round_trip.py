@@ -1,5 +1,6 @@
 """`read(write(events)) == events`, for any answer in the legal order."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from penstock import (
 from tests.legal import violations
 from tests.properties.answers import answers
 from tests.streams import read
+
+pytestmark = pytest.mark.slow
 
 
 @given(answers())

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def test_no_framing_breaks_a_promise(tokens: list[bytes], random: Random) -> Non
     assert broken_promises(b"".join(tokens), random) == []
 
 
+@pytest.mark.slow
 @given(st.sampled_from(SEEDS), st.sampled_from(SEEDS), randoms)
 @settings(max_examples=300, deadline=None)
 def test_no_broken_stream_breaks_a_promise(stream: bytes, other: bytes, random: Random) -> None:

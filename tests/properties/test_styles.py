@@ -1,5 +1,6 @@
 """Any answer in the legal order, written in any style, is read as the same answer."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from tests.invariants import said
 from tests.legal import violations
 from tests.properties.answers import answers
 from tests.streams import fold, read
+
+pytestmark = pytest.mark.slow
 
 
 @given(answers(), st.sampled_from(style_names()), st.booleans(), st.booleans())

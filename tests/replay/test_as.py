@@ -20,6 +20,8 @@ from tests.faults.client import Response
 from tests.replay.support import Player, keep
 from tests.streams import begins, by_event, completion, finishes, says, sse
 
+pytestmark = pytest.mark.slow
+
 UNREADABLE = "reseller"
 # The seeds that came whole, by the model that each names.
 WHOLE = {"llama-3.3-70b-versatile": GROQ, "gpt-4o-mini-2024-07-18": OPENAI_2026}

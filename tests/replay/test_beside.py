@@ -18,6 +18,8 @@ from tests.promptness import in_time, prompt
 from tests.replay.support import keep
 from tests.streams import DONE, finishes, says, sse
 
+pytestmark = pytest.mark.slow
+
 # With these, each of what is done here took the event loop a second, or several, where it did it by itself.
 _EVENTS = 30_000
 _FILES = 3

@@ -7,6 +7,8 @@ import pytest
 from tests.corpus import CORPUS, Capture, captures
 from tests.replay.corpus import replay
 
+pytestmark = pytest.mark.slow
+
 _FROM_EACH = 2
 
 

@@ -19,6 +19,8 @@ from tests.faults.gateway import Gateway
 from tests.faults.upstream import Upstream
 from tests.streams import completion
 
+pytestmark = pytest.mark.slow
+
 MODEL, SPARE_MODEL = "grok-3", "gpt-4o-mini-2024-07-18"
 TEXT, SPARE_TEXT = (completion(Path(seed).read_bytes()).text for seed in (RESELLER, OPENAI_2026))
 # The fault → the code of the attempt that failed before anything was said.

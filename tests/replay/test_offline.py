@@ -14,6 +14,8 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, TEXT, WORLD
 from tests.faults.upstream import Upstream
 from tests.replay.support import keep, recorded, replayed_by
 
+pytestmark = pytest.mark.slow
+
 PIECES = (HELLO, WORLD, REST)
 TIMEOUTS = "timeouts = { first_event_s = 0.2, gap_s = 0.2 }\n"
 

@@ -38,6 +38,8 @@ from tests.faults.upstream import (
 from tests.replay.support import recorded, recorded_files, until
 from tests.streams import sse
 
+pytestmark = pytest.mark.slow
+
 PAUSE = sleep(0.03)
 
 

@@ -14,6 +14,8 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST, TEXT, WORLD
 from tests.promptness import in_time, prompt
 from tests.replay.support import Player, keep
 
+pytestmark = pytest.mark.slow
+
 PIECES = (HELLO, WORLD, REST)
 WIRE = b"".join(PIECES)
 

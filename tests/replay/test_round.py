@@ -13,6 +13,8 @@ from tests.faults.upstream import JSON, Op, Script, Upstream, chunk, fin, hang, 
 from tests.replay.support import Player, recorded, replayed_by
 from tests.streams import by_event, bytewise, says, sse
 
+pytestmark = pytest.mark.slow
+
 # Far enough apart that no two reach a reader in one read, on a busy machine too.
 PAUSE = sleep(0.025)
 

@@ -332,6 +332,7 @@ def test_usage_and_entries_are_told(served: AdminClient) -> None:
     assert (status, told["error"]["param"]) == (400, "tag")
 
 
+@pytest.mark.slow
 def test_what_cost_most_is_told_where_not_all_can_be(tmp_path: Path) -> None:
     book = SqlitePlace(tmp_path).open()
     for number in range(600):
@@ -460,6 +461,7 @@ def test_the_token_is_kept_and_one_that_others_may_read_is_refused(tmp_path: Pat
     assert opened(tmp_path, "[admin]\nenabled = false") == (None, [])
 
 
+@pytest.mark.slow
 def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path) -> None:
     tokens = ["the-first-token-of-two", "the-second-token-of-two"]
     gate = Gate()
@@ -487,6 +489,7 @@ def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path)
             assert gateway.wait() == 0
 
 
+@pytest.mark.slow
 def test_without_a_ledger_the_state_is_told_and_nothing_else(tmp_path: Path) -> None:
     with Upstream() as upstream:
         configuration = settings(upstream.url, 0, ledger={"enabled": False})
@@ -497,6 +500,7 @@ def test_without_a_ledger_the_state_is_told_and_nothing_else(tmp_path: Path) -> 
             assert (status, told["error"]["code"]) == (503, "ledger_unavailable")
 
 
+@pytest.mark.slow
 def test_every_worker_answers_and_a_configured_token_opens(tmp_path: Path) -> None:
     token = "a-token-of-my-own-for-tests"
     with Upstream() as upstream:

@@ -18,6 +18,8 @@ from tests.faults.client import CLIENT_KEY
 from tests.faults.gateway import Gateway, settings
 from tests.faults.upstream import Upstream
 
+pytestmark = pytest.mark.slow
+
 _LINK = re.compile(r"http://(127\.0\.0\.1:(\d+))(/open\?link=\S+)")
 # A start says its link to people only: a JSON log, which others may read, has none.
 _TERMINAL = {"log": "pretty"}

@@ -18,6 +18,8 @@ from tests.faults.scripts import unstreamed, whole
 from tests.faults.upstream import Upstream
 from tests.serve.support import AdminClient
 
+pytestmark = pytest.mark.slow
+
 SEEDS = sorted((Path(__file__).parent.parent / "seeds").iterdir())
 CAPTURES = Path(__file__).parent.parent / "captures"
 

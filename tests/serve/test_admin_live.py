@@ -25,6 +25,8 @@ from tests.serve.scrapes import parse, value
 from tests.serve.support import AdminClient
 from tests.streams import calls, delta, piece, says, sse
 
+pytestmark = pytest.mark.slow
+
 _SOON_S = 10.0
 
 

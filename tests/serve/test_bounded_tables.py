@@ -217,6 +217,7 @@ def test_a_table_has_a_bound(tmp_path: Path, make: Callable[[Path], Table]) -> N
 _NO_TABLES = ("tags of a call", "stalls of an attempt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in TABLES if name not in _NO_TABLES])
 def test_a_table_that_is_full_takes_no_more_memory(tmp_path: Path, name: str) -> None:
     """Nor is there another one behind it that grows."""

@@ -17,6 +17,8 @@ from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import whole
 from tests.faults.upstream import Upstream, status
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:

@@ -253,6 +253,7 @@ def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:
     assert asyncio.run(count(1000)) > 900, "no more than some dozens wait at a time"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answered", "shared"), [(True, True), (False, False)])
 def test_a_hundred_thousand_models_stay_few(tmp_path: Path, answered: bool, shared: bool) -> None:
     chance = random.Random(5)
@@ -283,6 +284,7 @@ def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
     assert counts == counters.counts()
 
 
+@pytest.mark.slow
 def test_a_worker_goes_on_with_what_another_has_left(tmp_path: Path) -> None:
     family = BY_NAME["penstock_fallbacks_total"]
     first, second = SharedCounters(tmp_path), SharedCounters(tmp_path)
@@ -318,6 +320,7 @@ def _count_without_room(folder: Path) -> None:
     counters.add(family, (names.of("route", "c"),), 5)
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_a_series_and_no_call(tmp_path: Path) -> None:
     family = BY_NAME["penstock_fallbacks_total"]
     pid = os.fork()

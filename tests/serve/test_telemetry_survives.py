@@ -81,6 +81,7 @@ class Strange:
         self._thread.join(5)
 
 
+@pytest.mark.slow
 def test_a_scrape_is_answered_whatever_lies_among_the_sockets_of_workers(tmp_path: Path) -> None:
     with TemporaryDirectory(prefix="ps-") as home, Upstream() as upstream:  # a short one, as sockets need
         text = settings(upstream.url, 0)

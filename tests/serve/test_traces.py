@@ -221,6 +221,7 @@ def waits(gateway: Served, spans: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_dead_collector_costs_spans_and_nothing_else(tmp_path: Path, upstream: Upstream) -> None:
     upstream.play(whole(), "good")
     with served(tmp_path, configuration(upstream, dead_url())) as gateway:
@@ -231,6 +232,7 @@ def test_a_dead_collector_costs_spans_and_nothing_else(tmp_path: Path, upstream:
     assert "does not accept spans" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_a_collector_that_refuses_too(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
     upstream.play(whole(), "good")
     collector.status = 400
@@ -249,6 +251,7 @@ def test_a_collector_that_refuses_too(tmp_path: Path, upstream: Upstream, collec
     assert "accepts spans again" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 @prompt
 def test_a_collector_that_hangs_slows_nobody(tmp_path: Path, upstream: Upstream) -> None:
     upstream.play(spare(), "good")
@@ -275,6 +278,7 @@ def _waiting(traces: Any) -> Any:
     return list(traces._queue.queue)
 
 
+@pytest.mark.slow
 @prompt
 def test_it_ends_in_time_with_a_collector_that_hangs(tmp_path: Path, upstream: Upstream) -> None:
     upstream.play(whole(), "good")

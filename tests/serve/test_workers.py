@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BROKEN = """
 import os, sys
 from penstock.serve.run import _spawn

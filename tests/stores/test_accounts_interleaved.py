@@ -13,6 +13,8 @@ from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Operation, Reserve, Settle
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key
 
+pytestmark = pytest.mark.slow
+
 LIMITED = key(budget=1000)
 LASTS = NOW + 3_600_000
 

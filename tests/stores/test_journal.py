@@ -38,6 +38,7 @@ def die_after(act: object) -> None:
     os.waitpid(pid, 0)
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_wrote_is_found(tmp_path: Path) -> None:
     def act() -> None:
         journal = Journal(tmp_path, ROOM)
@@ -146,6 +147,7 @@ def test_it_says_when_there_is_no_more_room(tmp_path: Path) -> None:
     assert journal.has_room
 
 
+@pytest.mark.slow
 def test_a_torn_record_ends_the_journal(tmp_path: Path) -> None:
     def act() -> None:
         journal = Journal(tmp_path, ROOM)
@@ -170,6 +172,7 @@ def has_room(journal: Journal) -> bool:
     return journal.has_room
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_its_room_loses_nothing_that_was_kept(tmp_path: Path) -> None:
     """More is given to it than it has room for, and the disk has none: what it could keep stays, and it recovers."""
 

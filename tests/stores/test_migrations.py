@@ -71,6 +71,7 @@ def _open(place: Place, barrier: Barrier | None = None, *, killed: bool = False)
     place.open(migrations=(*MIGRATIONS, _killed) if killed else LATER).close()
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_in_the_middle_is_done_by_the_next(place: Place) -> None:
     book = place.open()
     book.append([FULL])
@@ -85,6 +86,7 @@ def test_one_that_is_killed_in_the_middle_is_done_by_the_next(place: Place) -> N
     book.close()
 
 
+@pytest.mark.slow
 def test_several_processes_may_start_at_once(place: Place) -> None:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(6)

@@ -135,6 +135,7 @@ def test_no_password_is_ever_said(tmp_path: Path) -> None:
     gone.close()
 
 
+@pytest.mark.slow
 def test_a_client_that_is_not_installed_is_named() -> None:
     script = """
 import sys

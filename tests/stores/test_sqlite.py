@@ -154,6 +154,7 @@ def test_a_folder_or_a_missing_one_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_file_that_is_somebody_elses_is_said_to_be_so(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     SqliteBook.open(path).close()
@@ -193,6 +194,7 @@ def test_where_the_file_was_moved_away_a_new_one_is_begun(tmp_path: Path) -> Non
     book.close()
 
 
+@pytest.mark.slow
 def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> None:
     """To open and close a file gives up the process's locks on it; who closes the book next removes its log."""
     path = tmp_path / "ledger.db"

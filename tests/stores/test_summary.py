@@ -70,6 +70,7 @@ def pages(book: Book, wanted: Filter) -> list[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_nothing_is_told_differently_however_far_it_is_summed_up(book: Book) -> None:
     book.append(calls(600))
     expected = answers(book)
@@ -153,6 +154,7 @@ def _sum_up(place: Place) -> None:
     book.close()
 
 
+@pytest.mark.slow
 def test_several_processes_may_sum_up_and_book_at_once(place: Place, book: Book) -> None:
     made = calls(280)
     book.append(made[:140])
@@ -194,6 +196,7 @@ def test_names_as_long_as_they_may_be_are_summed_up(book: Book) -> None:
     assert answers(book) == expected
 
 
+@pytest.mark.slow
 def test_the_scribe_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
     place, said = SqlitePlace(tmp_path), list[str]()
 
@@ -294,6 +297,7 @@ LISTS: dict[str, tuple[str, Filter]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, 9_000], ids=["first page", "deep in"])
 @pytest.mark.parametrize(("how", "wanted"), LISTS.values(), ids=LISTS)
 def test_a_list_is_looked_up_by(many: SqlBook, how: str, wanted: Filter, before: int | None) -> None:
@@ -316,6 +320,7 @@ SUMS: dict[str, Callable[[SqlBook], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", SUMS.values(), ids=SUMS)
 def test_a_sum_is_not_made_of_all_calls(many: SqlBook, ask: Callable[[SqlBook], object]) -> None:
     database = many.database

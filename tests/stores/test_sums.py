@@ -16,6 +16,8 @@ from penstock.gateway.billing.entry import AttemptEntry, Entry
 from tests.stores.entries import many_entries
 from tests.stores.places import Place, PostgresPlace, SqlitePlace
 
+pytestmark = pytest.mark.slow
+
 GROUPINGS: tuple[Grouping, ...] = ("key", "model", "provider", "day", "tag", "outcome")
 ALL = [list(by) for size in range(len(GROUPINGS) + 1) for by in combinations(GROUPINGS, size)]
 

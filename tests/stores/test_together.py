@@ -3,9 +3,13 @@
 import multiprocessing
 from multiprocessing.synchronize import Barrier
 
+import pytest
+
 from penstock.gateway.billing.book import Filter
 from tests.stores.entries import entry
 from tests.stores.places import Place
+
+pytestmark = pytest.mark.slow
 
 PROCESSES, BATCHES, SIZE = 4, 5, 8
 

@@ -107,6 +107,7 @@ def test_providers_may_be_in_private_networks(address: str) -> None:
     assert not is_forbidden(address)
 
 
+@pytest.mark.slow
 @prompt
 def test_a_slow_name_holds_nobody_up() -> None:
     held_up = []

@@ -21,6 +21,8 @@ from tests.faults.upstream import JSON, Script, Upstream, chunk, fin, hang, head
 from tests.promptness import in_time, prompt
 from tests.streams import DONE, begins, bill, calls, counts, delta, finishes, piece, says, sse
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[Upstream]:

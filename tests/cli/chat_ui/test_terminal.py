@@ -14,6 +14,8 @@ from tests.faults.upstream import Gate, Upstream, chunk, fin, for_ever, head, la
 from tests.promptness import in_time, prompt
 from tests.streams import DONE, begins, calls, delta, finishes, piece, says, sse
 
+pytestmark = pytest.mark.slow
+
 HISTORY = Path(".local") / "state" / "penstock" / "chat_history"
 
 

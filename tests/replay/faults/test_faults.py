@@ -84,6 +84,7 @@ def test_no_style_makes_a_broken_answer_whole(name: str, provider: str) -> None:
         assert all(part.text.startswith(answer.choices[0].text) for part in whole.choices if answer.choices)
 
 
+@pytest.mark.slow
 @every_fault
 def test_any_two_can_be_combined_in_any_order(name: str) -> None:
     for other in INJECTABLE_FAULTS:

@@ -5,6 +5,8 @@ import pytest
 from tests.corpus import CORPUS
 from tests.replay.styles.agreement import KINDS, STYLES, agreement
 
+pytestmark = pytest.mark.slow
+
 NO_CORPUS = f"no corpus in {CORPUS}: set PENSTOCK_CORPUS to the folder that holds its INDEX.jsonl"
 
 # For each provider, how many captures come back byte for byte at least, and the least share that agrees of each kind.
