@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT, providers_speak
+from penstock.core.suggest import suggest
 from penstock.errors import UnknownFaultError, UnknownStyleError
 from penstock.gateway.config.addresses import check_host_name
-from penstock.gateway.config.problems import Problems, suggest
+from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
 from penstock.replay.faults import INJECTABLE_FAULTS, parse_fault

@@ -1,7 +1,5 @@
-"""Problems: all that is wrong with a configuration, gathered before anybody is told; and the nearest valid word."""
+"""Problems: the errors and warnings of a configuration, collected so that all of them are reported at once."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from penstock.errors import ConfigError, Problem
@@ -67,22 +65,3 @@ class Problems:
 def in_order(problems: list[Problem]) -> list[Problem]:
     """In the order of the file; first those that stand nowhere in it."""
     return sorted(problems, key=lambda problem: problem.line or 0)
-
-
-def suggest(word: str, options: Iterable[str]) -> str:
-    """The end of a message: the nearest valid word, if one is near."""
-    near = nearest(word, options)
-    return f"; did you mean {near!r}?" if near else ""
-
-
-def nearest(word: str, options: Iterable[str]) -> str | None:
-    """The option that was probably meant."""
-    known = list(options)
-    meant = word.lower().replace("-", "_")
-    if meant in known:
-        return meant
-    if SYNONYMS.get(meant) in known:
-        return SYNONYMS[meant]
-    folded = {option.lower().replace("_", ""): option for option in known}
-    close = get_close_matches(meant.replace("_", ""), folded, n=1)
-    return folded[close[0]] if close else None

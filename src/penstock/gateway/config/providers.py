@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import structs
 
+from penstock.core.suggest import suggest
 from penstock.gateway.config.addresses import complete, is_loopback, parse_url, same_place
 from penstock.gateway.config.checks import check_provider, wrong_with_key
-from penstock.gateway.config.problems import Problems, suggest
+from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog

@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from penstock.core.suggest import nearest, suggest
 from penstock.gateway.config.expand import Expansion, expand
-from penstock.gateway.config.problems import Problems, nearest, suggest
+from penstock.gateway.config.problems import SYNONYMS, Problems
 from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
 from penstock.providers.secret import Secret
@@ -115,14 +116,14 @@ class TableReader:
     def _unknown(self, name: str, known: Mapping[str, object], path: Path) -> str:
         if not path and name in catalog():
             return f"unknown section; did you mean [providers.{name}]?"
-        if nearest(name, known) is None:
+        if nearest(name, known, SYNONYMS) is None:
             for section, field in fields(self._root).items():
                 kind = plain(field.type)
                 if isinstance(kind, inspect.StructType) and name in fields(kind):
                     return f"unknown key; it belongs in [{section}]"
         noun = "key" if path else "section"
         listed = ", ".join(known)
-        return f"unknown {noun}{suggest(name, known) or f'; the {noun}s here are {listed}'}"
+        return f"unknown {noun}{suggest(name, known, SYNONYMS) or f'; the {noun}s here are {listed}'}"
 
     def _entries(self, kind: inspect.DictType, value: Any, path: Path) -> dict[str, object]:
         read = {name: self._value(kind.value_type, item, (*path, name)) for name, item in value.items()}

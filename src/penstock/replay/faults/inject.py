@@ -13,7 +13,7 @@ for piece in broken.pieces:
 import re
 from collections.abc import Iterable
 
-from penstock.core.words import choose
+from penstock.core.suggest import suggest_or_list
 from penstock.errors import UnknownFaultError
 from penstock.replay.faults.script import ScriptedResponse
 from penstock.replay.faults.table import INJECTABLE_FAULTS, Argument, InjectedFault
@@ -47,7 +47,7 @@ def parse_fault(text: str) -> InjectedFault:
     name, given, argument = text.strip().partition("=")
     row = INJECTABLE_FAULTS.get(name)
     if row is None:
-        raise UnknownFaultError(f"there is no fault {name!r}{choose(name, INJECTABLE_FAULTS)}")
+        raise UnknownFaultError(f"there is no fault {name!r}{suggest_or_list(name, INJECTABLE_FAULTS)}")
     if not given and row.argument[:1] in ("", "["):
         return InjectedFault(name)
     fault = _with_argument(name, row.argument, argument)

@@ -12,7 +12,7 @@ from os.path import dirname, join
 
 from msgspec import convert
 
-from penstock.core.words import choose
+from penstock.core.suggest import suggest_or_list
 from penstock.errors import UnknownStyleError
 from penstock.replay.styles import ProviderStyle
 
@@ -24,7 +24,7 @@ _ROWS = frozenset(("chunk", "choice", "delta", "call", "function", "fields", "pr
 def load_style(name: str) -> ProviderStyle:
     """The style with that name."""
     if name not in style_names():
-        raise UnknownStyleError(f"there is no provider style {name!r}{choose(name, style_names())}")
+        raise UnknownStyleError(f"there is no provider style {name!r}{suggest_or_list(name, style_names())}")
     return _load(name)
 
 
