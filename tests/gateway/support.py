@@ -80,8 +80,8 @@ class Relayed:
         if keep:
             self.control.keep_transcript()
         self.connection, self.client = Connection(), client or Client()
-        patience = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
-        self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), patience, self._outcome)
+        timeouts = AttemptTimeouts(first_event_s=60, gap_s=300, heartbeat_s=0, total_s=9000, drain_s=drain_s)
+        self.relay = Relay(self.call, self.client, StreamReader(), StreamWriter(), timeouts, self._outcome)
         self.relay.attach(self.connection)
         self.relay.on_head(200, {})
         self.after(2.0, HELLO)

@@ -6,7 +6,7 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.relay.transcript import size_of
+from penstock.gateway.relay.transcript import count_chars
 
 SECOND = "A" * 64_000
 PRICE = PricedModel(Price(Rates(input=1_000, output=10_000, audio_output=1_000_000)), "test")
@@ -25,7 +25,7 @@ def test_sound_costs_what_sound_costs() -> None:
     attempt = Attempt("main", "m", priced=PRICE, ending="truncated", events=len(events))
     call = Call("req_1", "main/m", True, 0.0, attempts=[attempt], input_estimate=7)
     call.watch(events)
-    attempt.said += size_of(events)
+    attempt.output_chars += count_chars(events)
     (booked,) = entry_of(call, BytesPerToken().output).attempts
     assert booked.measure == "estimated"
     assert (booked.tokens.input, booked.tokens.output, booked.tokens.audio_output) == (7, 20 + 70, 70)

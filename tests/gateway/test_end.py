@@ -63,7 +63,7 @@ def test_what_follows_an_end_is_seen(behind: list[bytes], chunked: bool) -> None
     call, entry = ended([*behind, sse(says(" word")), sse(DONE)], chunked=chunked)
     assert call.repairs == {"content-after-finish": 1}
     assert (entry.outcome, entry.events) == ("completed", 6 + len(behind) + 1)
-    assert call.attempts[0].said == len("Hello" + " word" * 4)
+    assert call.attempts[0].output_chars == len("Hello" + " word" * 4)
 
 
 FAILURES = {"an error": sse({"error": {"message": "no"}}), "bad JSON": b"data: {]\n\n"}

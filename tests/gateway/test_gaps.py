@@ -81,14 +81,14 @@ def test_the_wait_for_the_first_event_is_no_gap(loop: Clock) -> None:
     assert made.attempt.gaps.longest_s == 0.0
 
 
-@pytest.mark.parametrize("halted", [False, True])
-def test_who_leaves_is_drained_for_so_long_also_while_the_provider_has_to_wait(halted: bool, loop: Clock) -> None:
+@pytest.mark.parametrize("paused", [False, True])
+def test_who_leaves_is_drained_for_so_long_also_while_the_provider_has_to_wait(paused: bool, loop: Clock) -> None:
     async def run() -> Relayed:
         made = Relayed(loop, drain_s=0.5)
         for _ in range(2):
             await asyncio.sleep(0)  # so that the timer is for later
-        made.relay.halt(halted)
-        assert made.relay.leave(lambda: None)
+        made.relay.pause_for_limit(paused)
+        assert made.relay.drain(lambda: None)
         for _ in range(3):
             loop.now += 0.2
             await asyncio.sleep(0)

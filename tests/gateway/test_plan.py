@@ -63,27 +63,27 @@ def test_each_target_of_a_route_has_its_plan(tmp_path: Path) -> None:
     assert acme.among == able.among == (acme.target, able.target)
     assert acme.destination.overrides == able.destination.overrides == {"temperature": 0}
     assert repr(acme) == "Plan('acme/a')"
-    assert (acme.record, acme.patience.drain_s, able.patience.drain_s) == ("", 7, 0)
+    assert (acme.record, acme.timeouts.drain_s, able.timeouts.drain_s) == ("", 7, 0)
 
 
 def test_a_route_has_its_own_patience(tmp_path: Path) -> None:
     plans = Plans(config(tmp_path), "streamed", recorded=False)
     ((slow,), (usual,)) = found(plans, "slow"), found(plans, "acme/a")
-    assert (slow.patience.first_look_s, slow.patience.first_event_s, slow.patience.total_s) == (2, 2, 30)
-    assert (usual.patience.first_look_s, usual.patience.first_event_s, usual.patience.total_s) == (5, 60, 900)
+    assert (slow.timeouts.first_check_s, slow.timeouts.first_event_s, slow.timeouts.total_s) == (2, 2, 30)
+    assert (usual.timeouts.first_check_s, usual.timeouts.first_event_s, usual.timeouts.total_s) == (5, 60, 900)
     assert slow.record == ""  # nobody is there to record it
 
 
 def test_an_answer_that_is_not_streamed_may_come_late_and_be_large(tmp_path: Path) -> None:
     (whole,) = found(Plans(config(tmp_path), "whole", recorded=True), "acme/a")
-    assert (whole.patience.first_event_s, whole.patience.first_look_s) == (600, 600)
+    assert (whole.timeouts.first_event_s, whole.timeouts.first_check_s) == (600, 600)
     assert (whole.max_event, whole.record, whole.opening) == (32_000_000, "everything", None)
 
 
 def test_embeddings_are_asked_of_those_that_have_them(tmp_path: Path) -> None:
     plans = Plans(config(tmp_path), "embeddings", recorded=False)
     (able,) = found(plans, "both")
-    assert (able.provider, able.among, able.patience.first_event_s) == ("able", (able.target,), 60)
+    assert (able.provider, able.among, able.timeouts.first_event_s) == ("able", (able.target,), 60)
     assert found(plans, "acme/a") == ()
 
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 from penstock.gateway.calls.call import Attempt
 from penstock.gateway.relay.control import AttemptControl
-from penstock.gateway.relay.transcript import MOST, TURN, Transcript, size_of
+from penstock.gateway.relay.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars
 from tests.gateway.support import LANES, Clock, Relayed
 from tests.streams import delta, says, sse
 
@@ -31,14 +31,14 @@ SAID: list[Event] = [
 
 def told(transcript: Transcript | None) -> list[tuple[str, str, int]]:
     assert transcript is not None
-    return [(piece.text, piece.kind, piece.choice) for piece in transcript.told()]
+    return [(piece.text, piece.kind, piece.choice) for piece in transcript.parts()]
 
 
 @pytest.mark.parametrize("size", [1, 2, len(SAID)])
 def test_what_choices_say_is_kept_apart_and_in_order(size: int) -> None:
     transcript = Transcript()
-    heard = [transcript.hear(SAID[start : start + size]) for start in range(0, len(SAID), size)]
-    assert sum(heard) == size_of(SAID)
+    heard = [transcript.append(SAID[start : start + size]) for start in range(0, len(SAID), size)]
+    assert sum(heard) == count_chars(SAID)
     assert told(transcript) == [
         ("hm", "reasoning", 0),
         ("one two", "text", 0),
@@ -54,15 +54,15 @@ def test_every_lane_is_taken_down(lane: str) -> None:
 
     async def run() -> None:
         made = Relayed(loop, keep=True)
-        for _ in range(3 * TURN // 5):
+        for _ in range(3 * TRIM_EVERY // 5):
             made.in_lane(lane, 0.001)
-        said = made.attempt.said
+        said = made.attempt.output_chars
         kept = "".join(piece[0] for piece in told(made.control.transcript))
         words = (said - len("Hello")) // len(" word")
         assert kept == "Hello" + " word" * words
         assert len(kept) == said
         if lane == "no parser":
-            assert made.client.chunks >= 3 * TURN // 5 - 4  # it is made anew at each turn, and no more often
+            assert made.client.chunks >= 3 * TRIM_EVERY // 5 - 4  # it is made anew at each turn, and no more often
         made.end()
         assert made.control.transcript is None
 
@@ -78,28 +78,28 @@ def test_the_last_words_are_kept() -> None:
     control.keep_transcript()
     words = [f"{number:07} " for number in range(40_000)]
     for word in words:
-        attempt.said += control.count_text([TextDelta(0, word)])
-        if attempt.said >= control.check_at:
+        attempt.output_chars += control.count_text([TextDelta(0, word)])
+        if attempt.output_chars >= control.check_at:
             control.check(lambda _: None)
-            assert sum(len(text) for text, _, _ in told(control.transcript)) <= MOST
+            assert sum(len(text) for text, _, _ in told(control.transcript)) <= MAX_CHARS
     kept = "".join(text for text, _, _ in told(control.transcript))
-    assert MOST <= len(kept) <= MOST + TURN
+    assert MAX_CHARS <= len(kept) <= MAX_CHARS + TRIM_EVERY
     assert "".join(words).endswith(kept)
 
 
 def test_one_word_that_is_too_long_is_cut() -> None:
     transcript = Transcript()
-    transcript.hear([TextDelta(0, "a" * 10), TextDelta(0, "b" * (3 * MOST) + "c")])
-    transcript.turn()
-    assert told(transcript) == [("b" * (MOST - 1) + "c", "text", 0)]
+    transcript.append([TextDelta(0, "a" * 10), TextDelta(0, "b" * (3 * MAX_CHARS) + "c")])
+    transcript.trim()
+    assert told(transcript) == [("b" * (MAX_CHARS - 1) + "c", "text", 0)]
 
 
 def test_a_stream_that_changes_its_mind_with_every_word_is_kept_small() -> None:
     transcript = Transcript()
     for number in range(20_000):
-        transcript.hear([TextDelta(number % 7, "x"), ReasoningDelta(number % 7, "y")])
-    assert 100 < len(transcript.told()) <= 256
-    assert sum(map(sys.getsizeof, transcript.told())) < 64_000
+        transcript.append([TextDelta(number % 7, "x"), ReasoningDelta(number % 7, "y")])
+    assert 100 < len(transcript.parts()) <= 256
+    assert sum(map(sys.getsizeof, transcript.parts())) < 64_000
 
 
 def test_a_limit_is_reached_beside_the_turns() -> None:
@@ -108,18 +108,18 @@ def test_a_limit_is_reached_beside_the_turns() -> None:
 
     def on_limit() -> None:
         nonlocal reached
-        reached = attempt.said
-        control.limit = attempt.said + 2 * TURN
+        reached = attempt.output_chars
+        control.limit = attempt.output_chars + 2 * TRIM_EVERY
 
     control.on_limit, control.limit = on_limit, 100
     control.keep_transcript()
     seen = []
-    for _ in range(5 * TURN):
-        attempt.said += control.count_text([TextDelta(0, "x")])
-        if attempt.said >= control.check_at:
+    for _ in range(5 * TRIM_EVERY):
+        attempt.output_chars += control.count_text([TextDelta(0, "x")])
+        if attempt.output_chars >= control.check_at:
             control.check(lambda call: call())
             seen.append(reached)
-    assert sorted(set(seen)) == [100, 100 + 2 * TURN, 100 + 4 * TURN]
+    assert sorted(set(seen)) == [100, 100 + 2 * TRIM_EVERY, 100 + 4 * TRIM_EVERY]
 
 
 def test_nothing_is_kept_unless_it_is_wanted() -> None:

@@ -172,9 +172,9 @@ def transcript(_: Path) -> Table:
     made = Transcript()
 
     def use(name: str) -> None:
-        made.hear([TextDelta(int(name), "x")])
+        made.append([TextDelta(int(name), "x")])
 
-    return Table(use, lambda: len(made.told()), 256)
+    return Table(use, lambda: len(made.parts()), 256)
 
 
 def stalls(_: Path) -> Table:

@@ -162,19 +162,25 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
         if usage.input is None and usage.total is None:
             tokens = structs.replace(tokens, input=call.input_estimate)
             return "estimated", tokens if tokens.output else _with(tokens, said)
-        if tokens.output or not (attempt.said or attempt.sound):
+        if tokens.output or not (attempt.output_chars or attempt.audio_chars):
             return "reported", tokens
         read = tokens.input if usage.input is not None else max(tokens.input - said.output, 0)
         return "estimated", _with(structs.replace(tokens, input=read), said)
-    if attempt.said or attempt.sound or attempt.ending == "completed" or attempt.answered or _left(call, attempt):
+    if (
+        attempt.output_chars
+        or attempt.audio_chars
+        or attempt.ending == "completed"
+        or attempt.answered
+        or _left(call, attempt)
+    ):
         return "estimated", structs.replace(_said(attempt, output), input=call.input_estimate)
     return "void", Tokens()
 
 
 def _said(attempt: Attempt, output: OutputEstimate) -> Tokens:
     """About what was said, aloud and otherwise."""
-    sound = estimate_sound(attempt.sound)
-    text = output(f"{attempt.provider}/{attempt.model}", attempt.said, attempt.events)
+    sound = estimate_sound(attempt.audio_chars)
+    text = output(f"{attempt.provider}/{attempt.model}", attempt.output_chars, attempt.events)
     return Tokens(output=text + sound, audio_output=sound)
 
 

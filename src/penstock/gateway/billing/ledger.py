@@ -140,7 +140,7 @@ class Ledger:
         self, call: Call, wish: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
     ) -> None:
         prices = [priced for priced in map(self._price, plans) if priced is not None]
-        self._reservations.reserve(call, wish, prices, max(plan.patience.total_s for plan in plans), then)
+        self._reservations.reserve(call, wish, prices, max(plan.timeouts.total_s for plan in plans), then)
 
     def trying(self, call: Call, attempt: Attempt, plan: Plan) -> None:
         """An attempt begins."""
@@ -192,9 +192,9 @@ class Ledger:
 
     def _learn(self, attempt: Attempt) -> None:
         usage = attempt.tokens or attempt.usage
-        if usage is not None and not usage.reasoning and (usage.audio_output or not attempt.sound):
+        if usage is not None and not usage.reasoning and (usage.audio_output or not attempt.audio_chars):
             written = (usage.output or 0) - (usage.audio_output or 0)
-            self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.said, written)
+            self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.output_chars, written)
 
     def booked(self, entries: Sequence[Entry]) -> None:
         """The book holds these entries."""
@@ -259,7 +259,7 @@ def _output(ratios: BytesPerToken, call: Call) -> int:
         return usage.output
     events, said = call.reached
     text = ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
-    return text + estimate_sound(attempt.sound)
+    return text + estimate_sound(attempt.audio_chars)
 
 
 class NoLedger:

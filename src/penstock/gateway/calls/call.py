@@ -72,12 +72,12 @@ class Attempt(Struct, eq=False):
     """Why its choices ended."""
     repairs: dict[str, int] = {}
     gaps: EventGaps = field(default_factory=EventGaps)
-    heard: AnswerSource | None = None
+    answer: AnswerSource | None = None
     """What it answers, where somebody is to be told."""
     events: int = 0
-    said: int = 0
+    output_chars: int = 0
     """Characters that the model has said, thought and called tools with, so far."""
-    sound: int = 0
+    audio_chars: int = 0
     """Characters of sound that the model has sent so far, as it is streamed."""
 
     def report_tier(self, name: object) -> None:
@@ -160,7 +160,7 @@ class Call(Struct, eq=False):
     def reached(self) -> tuple[int, int]:
         """How far the last attempt has come: events and characters."""
         attempt, running = self.attempts[-1], self.control.running if self.control is not None else None
-        return (running.frames if running is not None else attempt.events), attempt.said
+        return (running.frames if running is not None else attempt.events), attempt.output_chars
 
     def watch(self, events: list[Event]) -> None:
         """Take note of what passes: repairs and usage; who answers, and why it ended."""
@@ -174,7 +174,7 @@ class Call(Struct, eq=False):
                 if event.place == "chunk":
                     attempt.report_tier(event.fields.get("service_tier"))
                 else:
-                    attempt.sound += _sound(event)
+                    attempt.audio_chars += _audio_chars(event)
             elif isinstance(event, Finish):
                 attempt.finishes.append(event.reason)
             elif isinstance(event, UsageReport):
@@ -185,7 +185,7 @@ class Call(Struct, eq=False):
                 attempt.repairs[event.code] = attempt.repairs.get(event.code, 0) + 1
 
 
-def _sound(extra: Extra) -> int:
+def _audio_chars(extra: Extra) -> int:
     match extra:
         case Extra("delta", {"audio": {"data": str(data)}}):
             return len(data)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from penstock.core.dialects.registry import DEFAULT_DIALECT, upstream_dialect
 from penstock.core.wire.complexity import outline_of
 from penstock.core.wire.payload import is_json
-from penstock.gateway.relay.decompression import is_packed, unpacked
+from penstock.gateway.relay.decompression import decompress, is_compressed
 
 # So much of an error is read, packed and unpacked. Of a larger one the client gets the beginning, as a text.
 MAX_ERROR_BODY = 65_536
@@ -27,8 +27,8 @@ class ErrorBody(Struct, frozen=True):
 def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> ErrorBody:
     """What the body of an error says that came with this `Content-Encoding` from a provider of this dialect."""
     body = body[:MAX_ERROR_BODY]
-    if is_packed(coding) and not _is_in_the_clear(body):
-        clear = unpacked(body, coding, MAX_ERROR_BODY)
+    if is_compressed(coding) and not _is_in_the_clear(body):
+        clear = decompress(body, coding, MAX_ERROR_BODY)
         if clear is None:
             why = f", with a body that cannot be read: it is encoded as {coding}, which was not asked for"
             return ErrorBody(unreadable=why if body else "")

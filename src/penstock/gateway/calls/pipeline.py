@@ -185,7 +185,7 @@ class Gateway:
         url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model)
         return self._upstream(provider).endpoint(url, provider.credentials())
 
-    def tape(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
+    def recording(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
         """A tape to record the attempt on, if it is to be recorded."""
         if self._recorder is None or not plan.record:
             return None
@@ -413,12 +413,12 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
     def _send(self, relay: Relay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
         call, plan = self._call, self._plan
         body = self._outgoing.body
-        tape = self._gateway.tape(call, plan, body, relay) if plan.record else None
-        relay.attach(connection, tape)
+        recording = self._gateway.recording(call, plan, body, relay) if plan.record else None
+        relay.attach(connection, recording)
         request = endpoint.request(body)
         if call.trace is not None:
             request = self._traced(request)
-        connection.send(request, relay if tape is None else tape, recorded=tape is not None)
+        connection.send(request, relay if recording is None else recording, recorded=recording is not None)
 
     async def _ask_here(self) -> None:
         """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
@@ -446,9 +446,9 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             return
         reader = StreamReader(plan.dialect, max_event=plan.max_event)
         relay = self._relay(adapted.reader(reader, call.id), writer, self._on_outcome_here)
-        tape = self._gateway.tape(call, plan, adapted.body, relay)
-        relay.attach(turn.connection, tape)
-        turn.ask(adapted.body, relay if tape is None else tape)
+        recording = self._gateway.recording(call, plan, adapted.body, relay)
+        relay.attach(turn.connection, recording)
+        turn.ask(adapted.body, relay if recording is None else recording)
 
     def _on_outcome_here(self, failure: Failure | None) -> None:
         """The same as `_on_outcome`, for a model on this machine: its errors are told in our words."""
@@ -501,8 +501,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         if self._gateway.keeps and call.control is not None:
             call.control.keep_transcript()
         if call.request is not None:
-            call.attempts[-1].heard = reader = AccumulatingReader(reader)
-        relay = Relay(call, client, reader, writer, plan.patience, on_outcome)
+            call.attempts[-1].answer = reader = AccumulatingReader(reader)
+        relay = Relay(call, client, reader, writer, plan.timeouts, on_outcome)
         client.attach(relay)
         return relay
 
@@ -515,7 +515,7 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
 
     def _ask(self) -> None:
         plan = self._plan
-        passage = BodyRelay(self._call, plan.patience, self._on_whole)
+        passage = BodyRelay(self._call, plan.timeouts, self._on_whole)
         self._client.attach(passage)
         if plan.endpoint is None:
             plan.endpoint = self._gateway.endpoint(plan.target, embeddings=True)

@@ -65,7 +65,7 @@ class Plan(Struct, eq=False, kw_only=True):
     upstream: UpstreamDialect
     """How requests are written, and answers read."""
     max_event: int
-    patience: AttemptTimeouts
+    timeouts: AttemptTimeouts
     strict: bool
     """Whether its route is strict."""
     record: str
@@ -134,12 +134,12 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             dialect=provider.dialect,
             upstream=upstream_dialect(provider.dialect),
             max_event=max_event,
-            patience=self._patience(target, max_event),
+            timeouts=self._timeouts(target, max_event),
             strict=route.strict or server.strict,
             record=directory if self._recorded else "",
         )
 
-    def _patience(self, target: Target, max_body: int) -> AttemptTimeouts:
+    def _timeouts(self, target: Target, max_body: int) -> AttemptTimeouts:
         """A chat that is not streamed may be silent until it is whole."""
         timeouts, heartbeat_s = target.timeouts, self._config.server.heartbeat_s
         first_event_s = timeouts.answer_s if self._way == "whole" else timeouts.first_event_s
@@ -148,7 +148,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             gap_s=timeouts.gap_s,
             heartbeat_s=heartbeat_s,
             total_s=timeouts.total_s,
-            first_look_s=min(first_event_s, heartbeat_s) if self._way == "streamed" else first_event_s,
+            first_check_s=min(first_event_s, heartbeat_s) if self._way == "streamed" else first_event_s,
             drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
             max_body=max_body,
         )

@@ -103,7 +103,7 @@ class Reservations:
             return
         prices = attempt.tier.prices(attempt.priced.price)
         events, said = call.reached
-        sound = estimate_sound(attempt.sound)
+        sound = estimate_sound(attempt.audio_chars)
         output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events) + sound
         if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
             control.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
@@ -120,7 +120,7 @@ class Reservations:
                 control.running.stop(_USED_UP, "truncated")
         elif call.asking:
             if control.running is not None:
-                control.running.halt(True)
+                control.running.pause_for_limit(True)
         else:
             call.asking = True
             more = _dearest(prices, Tokens(output=_USUAL_OUTPUT))
@@ -143,9 +143,9 @@ class Reservations:
             self._look(call)
         else:
             # It is not known just now: ask again.
-            control.limit = call.attempts[-1].said + _LEAST_OUTPUT * _SHORTEST_TOKEN
+            control.limit = call.attempts[-1].output_chars + _LEAST_OUTPUT * _SHORTEST_TOKEN
         if not call.asking:
-            running.halt(False)
+            running.pause_for_limit(False)
 
 
 _USED_UP = Failure(

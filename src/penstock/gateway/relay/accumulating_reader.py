@@ -1,4 +1,4 @@
-"""AccumulatingReader: a reader that also makes a completion of what it reads. Every event passes it: no fast path."""
+"""AccumulatingReader: a reader that also builds a completion from its events. It rules out the fast path."""
 
 from penstock.core.completion import Accumulator, Completion
 from penstock.core.events import Event
@@ -6,7 +6,7 @@ from penstock.core.stream import EventReader, Failed
 
 
 class AccumulatingReader:
-    """Reads as another reader does, and has all that was read so far as a completion."""
+    """Decorates a reader; collects everything it reads into a completion."""
 
     def __init__(self, reader: EventReader) -> None:
         self._reader = reader
@@ -14,37 +14,37 @@ class AccumulatingReader:
 
     @property
     def completion(self) -> Completion:
-        """What was said so far."""
+        """The answer so far."""
         return self._answer.completion
 
     @property
     def done(self) -> bool:
-        """Whether the provider has said that nothing more will come."""
+        """Whether the provider has sent its end marker, such as `[DONE]`."""
         return self._reader.done
 
     @property
     def failed(self) -> Failed | None:
-        """How far it had come when it failed, if it has."""
+        """The state of the stream at its failure, if it has failed."""
         return self._reader.failed
 
     @property
     def pending(self) -> int:
-        """How much is known that is told at the end only."""
+        """How many frames of the trailer have come, whose events follow at the end."""
         return self._reader.pending
 
     @property
     def frames(self) -> int:
-        """How many frames there were so far."""
+        """How many frames have come so far."""
         return self._reader.frames
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take in bytes; return the events that they complete."""
+        """Read bytes; return the events that they complete."""
         events = self._reader.feed(data)
         self._answer.extend(events)
         return events
 
     def close(self) -> list[Event]:
-        """The bytes are over: return the last events."""
+        """End the stream; return its last events."""
         events = self._reader.close()
         self._answer.extend(events)
         return events

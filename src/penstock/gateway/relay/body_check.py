@@ -1,7 +1,7 @@
-"""Glance: whether a body with a good status is an answer at all, before it is passed on as it is.
+"""Body check: whether the body of a 2xx response is an answer, before it is forwarded unchanged.
 
-An answer is one JSON object with something in it that is not an error. What its numbers are is not looked at: they may
-be millions, and would hold up every other call. For the same reason not more than a part of a very large one is read.
+An answer is one JSON object that is neither empty nor an error. The values are not decoded: there may be millions of
+numbers, and to decode them would block the event loop. For the same reason only a part of a very large body is read.
 """
 
 import re
@@ -13,30 +13,30 @@ from penstock.core.events import Fault
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.failure import from_fault, from_transport
-from penstock.gateway.relay.decompression import can_unpack, is_packed, unpacked
+from penstock.gateway.relay.decompression import can_decompress, decompress, is_compressed
 
 TRUNCATED: ErrorCode = "upstream_truncated"
 _BAD: ErrorCode = "upstream_bad_response"
 _EMPTY: ErrorCode = "upstream_empty"
 _CUT_SHORT = "the answer ended before it was complete"
-# A larger body is not looked through: this takes some 15 ms. Nor is more than this unpacked.
-_MAX_LOOKED_THROUGH = 16_000_000
-# A larger one is no error.
+# In bytes. A larger body is not parsed: this much takes about 15 ms. Not more than this is decompressed, either.
+_MAX_CHECKED = 16_000_000
+# In bytes. A larger body is not searched for an error.
 _MAX_ERROR = 65_536
-# What is no number in JSON, and a number for all that write and read it in Python.
-_NO_NUMBER = re.compile(rb"-?\b(?:NaN|Infinity)\b")
-_NO_NUMBERS = (b"-NaN", b"NaN", b"-Infinity", b"Infinity")
-# Where the answer stands: what has one of these is no error for having a message besides.
-_ANSWERS = ("data", "embeddings", "embedding")
+# Python's JSON module writes and reads these by default, although JSON has no such numbers.
+_NON_JSON_NUMBER = re.compile(rb"-?\b(?:NaN|Infinity)\b")
+_NON_JSON_NUMBERS = (b"-NaN", b"NaN", b"-Infinity", b"Infinity")
+# The fields of an answer. A body with one of them is no error, even if it has a message, too.
+_ANSWER_FIELDS = ("data", "embeddings", "embedding")
 
 
-def look_through(body: bytes, coding: str) -> bytes | Failure:
-    """The answer in the clear, as far as it was unpacked, or why it is none. An unknown coding is not ours to judge."""
-    if not is_packed(coding):
+def check_body(body: bytes, coding: str) -> bytes | Failure:
+    """The decompressed answer, at most `_MAX_CHECKED` bytes of it, or the failure. An unknown coding is not checked."""
+    if not is_compressed(coding):
         return _failure_in(body, part=False) or body
-    if not can_unpack(coding):
+    if not can_decompress(coding):
         return body
-    clear = unpacked(body, coding, _MAX_LOOKED_THROUGH)
+    clear = decompress(body, coding, _MAX_CHECKED)
     if clear is None:
         return from_transport(_BAD, "the answer cannot be decompressed")
     if clear.extent == "cut":
@@ -52,7 +52,7 @@ def _failure_in(body: bytes, *, part: bool) -> Failure | None:
         return from_transport(_BAD, "the answer is not a JSON object")
     if part:
         return None
-    if len(body) > _MAX_LOOKED_THROUGH:
+    if len(body) > _MAX_CHECKED:
         cut = not body[-_MAX_ERROR:].rstrip().endswith(b"}")
         return from_transport(TRUNCATED, _CUT_SHORT) if cut else None
     try:
@@ -69,25 +69,25 @@ def _failure_in(body: bytes, *, part: bool) -> Failure | None:
 
 
 def _check(body: bytes) -> None:
-    """Raise `ValueError` or `RecursionError` where the body is not one JSON value. Nothing in it is decoded."""
+    """Raise `ValueError` or `RecursionError` if the body is not one JSON value. Nothing in it is decoded."""
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
     except ValueError:
-        mended = body
-        for name in _NO_NUMBERS:  # in texts, too, which are not looked at
-            mended = mended.replace(name, b"null")
-        if mended == body:
+        replaced = body
+        for name in _NON_JSON_NUMBERS:  # also within strings, which are not read here
+            replaced = replaced.replace(name, b"null")
+        if replaced == body:
             raise
-        msgspec.json.decode(mended, type=msgspec.Raw)
+        msgspec.json.decode(replaced, type=msgspec.Raw)
 
 
 def _error_in(body: bytes) -> Failure | None:
-    """The failure that an error in a small answer is."""
+    """The failure, if a small body is an error."""
     try:
-        parsed = msgspec.json.decode(_NO_NUMBER.sub(b"0", body))
-        if any(map(parsed.get, _ANSWERS)):
-            parsed["choices"] = None  # as a chat's answer has
+        parsed = msgspec.json.decode(_NON_JSON_NUMBER.sub(b"0", body))
+        if any(map(parsed.get, _ANSWER_FIELDS)):
+            parsed["choices"] = None  # marks it as an answer for `read_error`
         error = read_error(parsed, "")
     except (ValueError, RecursionError):
-        return None  # its outline is sound
+        return None  # `_check` has accepted it
     return from_fault(Fault("provider-error", error[0], 0, 0, error[1])) if error else None

@@ -1,8 +1,8 @@
-"""AttemptControl: the handle on an attempt that is under way. `Attempt` is what is known of it; this acts on it.
+"""AttemptControl: stops, pauses and limits an attempt that is in progress. `Attempt` is its data.
 
-The relay registers itself here while the answer comes. Budgets set a limit on the characters that the model may send,
-and are called when it is reached. The admin page's transcript is kept here, too. Both are looked at when the attempt
-has sent `check_at` characters: so the relay compares one number for each event.
+The relay registers itself here while the answer arrives. A budget sets a limit on the characters that the model may
+send, and its callback is called when the limit is reached. The transcript for the admin page is kept here, too. Both
+need attention only when the attempt has sent `check_at` characters, so the relay compares one number per event.
 """
 
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from typing import Protocol
 
 from penstock.core.events import Ending, Event
 from penstock.core.failure import Failure
-from penstock.gateway.relay.transcript import TURN, Transcript, size_of
+from penstock.gateway.relay.transcript import TRIM_EVERY, Transcript, count_chars
 
 NO_LIMIT = 1 << 60
 
 
 class RunningAnswer(Protocol):
-    """What brings an answer, while it comes: a relay."""
+    """The relay of an answer in progress."""
 
     @property
     def frames(self) -> int:
-        """How many events there were so far."""
+        """How many frames have come so far."""
 
     def stop(self, failure: Failure, ending: Ending) -> None:
-        """End the answer, and tell the client why."""
+        """End the answer and send the client this failure."""
 
-    def halt(self, halted: bool) -> None:
-        """Make the provider wait, or let it go on."""
+    def pause_for_limit(self, paused: bool) -> None:
+        """Pause reading from the provider, or resume it."""
 
 
 class TextCounter(Protocol):
-    """An attempt, as far as its text is counted."""
+    """The part of an attempt that the control reads."""
 
-    said: int
+    output_chars: int
     """Characters that the model has sent so far."""
 
 
@@ -42,33 +42,33 @@ class AttemptControl:
     on_limit: Callable[[], None] | None = None
     """Called once when the limit is reached."""
     running: RunningAnswer | None = None
-    """What brings the answer, while it comes."""
+    """The relay, while the answer arrives."""
     transcript: Transcript | None = None
-    """What was said, where it may be read along."""
+    """The text so far, if the operator allows the admin page to show it."""
     _limit = NO_LIMIT
 
     def __init__(self, attempt: TextCounter) -> None:
         self._attempt = attempt
         self.check_at = NO_LIMIT
-        """When the attempt has sent so many characters, `check` must be called."""
+        """The number of characters at which the relay must call `check`."""
 
     @property
     def limit(self) -> int:
-        """How many characters the attempt may send until `on_limit` is called."""
+        """The number of characters at which `on_limit` is called."""
         return self._limit
 
     @limit.setter
-    def limit(self, said: int) -> None:
-        self._limit = said
-        self.check_at = min(self.check_at, said)
+    def limit(self, output_chars: int) -> None:
+        self._limit = output_chars
+        self.check_at = min(self.check_at, output_chars)
 
     def keep_transcript(self) -> None:
-        """Keep what is said."""
+        """Start to keep the text."""
         self.transcript = Transcript()
-        self.check_at = min(self.check_at, self._attempt.said + TURN)
+        self.check_at = min(self.check_at, self._attempt.output_chars + TRIM_EVERY)
 
     def drop_transcript(self) -> None:
-        """Keep nothing of what was said, nor of what will be."""
+        """Delete the text and keep no more of it."""
         if self.transcript is not None:
             self.transcript.clear()
             self.transcript = None
@@ -76,22 +76,25 @@ class AttemptControl:
 
     @property
     def count_text(self) -> Callable[[list[Event]], int]:
-        """Counts the characters of events, and keeps the text where that is wanted. Ask for it anew after `check`."""
-        return size_of if self.transcript is None else self.transcript.hear
+        """The function that counts the characters of events and keeps their text if needed.
+
+        Read it again after `check`.
+        """
+        return count_chars if self.transcript is None else self.transcript.append
 
     def check(self, soon: Callable[[Callable[[], None]], object]) -> None:
-        """`check_at` is reached: call `on_limit` soon if that is due, and trim the transcript."""
-        said = self._attempt.said
-        if said >= self._limit and self.on_limit is not None:
+        """`check_at` is reached: schedule `on_limit` if its limit is reached, and trim the transcript."""
+        output_chars = self._attempt.output_chars
+        if output_chars >= self._limit and self.on_limit is not None:
             self._limit = NO_LIMIT
             soon(self.on_limit)
         self.check_at = self._limit
         if self.transcript is not None:
-            self.transcript.turn()
-            self.check_at = min(self.check_at, said + TURN)
+            self.transcript.trim()
+            self.check_at = min(self.check_at, output_chars + TRIM_EVERY)
 
     def release(self) -> None:
-        """The attempt has ended: let go of everything that takes part in it."""
+        """The attempt has ended: drop the references to the relay and the budget, and the text."""
         self.running = self.on_limit = None
         if self.transcript is not None:
             self.drop_transcript()

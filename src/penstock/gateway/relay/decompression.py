@@ -1,63 +1,67 @@
-"""Unpacking: bodies that came compressed although nothing compressed was asked for, no further than they are read."""
+"""Decompression of response bodies, which some providers compress although the request does not accept it.
+
+Both ways bound the memory against decompression bombs: `Decompressor` yields small pieces as they are read,
+`decompress` stops at a given size.
+"""
 
 import zlib
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 _GZIP = (16 + zlib.MAX_WBITS,)
-# What is called deflate has a head, or has none.
+# Servers send `deflate` with a zlib header, as RFC 9110 says, or without one.
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
-_PLAIN = ("", "identity")
-# As much as is dealt with at a time of what comes in the clear (`http/client.py`).
-_PIECE = 3_072
+_IDENTITY = ("", "identity")
+# In bytes: about as much as one read of an uncompressed body (`http/client.py`).
+_PIECE_SIZE = 3_072
 
 
 class Decompressed(NamedTuple):
-    """A body in the clear. There is more of a `part`, and should be more of what is `cut`."""
+    """A decompressed body. `part`: it is longer than the size limit. `cut`: the compressed body is truncated."""
 
     data: bytes
     extent: Literal["whole", "part", "cut"]
 
 
-def is_packed(coding: str) -> bool:
-    """Whether a body with this `Content-Encoding` is not in the clear."""
-    return coding.strip().lower() not in _PLAIN
+def is_compressed(coding: str) -> bool:
+    """Whether a body with this `Content-Encoding` is compressed."""
+    return coding.strip().lower() not in _IDENTITY
 
 
-def can_unpack(coding: str) -> bool:
-    """Whether the coding is one that is known here."""
+def can_decompress(coding: str) -> bool:
+    """Whether this module can decompress the coding."""
     return coding.strip().lower() in _WINDOWS
 
 
 class Decompressor:
-    """Unpacks a body as it comes, a little at a time. The coding must be one that can be unpacked."""
+    """Decompresses a body in small pieces as it arrives. The coding must satisfy `can_decompress`."""
 
     def __init__(self, coding: str) -> None:
         self._window = _WINDOWS[coding.strip().lower()][0]
         self._decoder = zlib.decompressobj(self._window)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes hold, piece by piece; raises `zlib.error`."""
+        """Decompress these bytes, piece by piece; raises `zlib.error`."""
         while True:
-            piece = self._decoder.decompress(data, _PIECE)
+            piece = self._decoder.decompress(data, _PIECE_SIZE)
             data = self._decoder.unconsumed_tail
             if piece:
                 yield piece
             elif self._decoder.eof and self._decoder.unused_data:
-                data = self._decoder.unused_data  # what follows is a member of its own
+                data = self._decoder.unused_data  # a gzip body may have several members
                 self._decoder = zlib.decompressobj(self._window)
             elif not data:
                 return
 
 
-def unpacked(body: bytes, coding: str, most: int) -> Decompressed | None:
-    """So much of the body in the clear, or None where it cannot be unpacked: no bomb goes off."""
+def decompress(body: bytes, coding: str, max_size: int) -> Decompressed | None:
+    """At most `max_size` decompressed bytes of the body, or None if it cannot be decompressed."""
     for window in _WINDOWS.get(coding.strip().lower(), ()):
         decoder = zlib.decompressobj(window)
         try:
-            data = decoder.decompress(body, most)
+            data = decoder.decompress(body, max_size)
         except zlib.error:
             continue
-        more = len(data) == most or decoder.unused_data
+        more = len(data) == max_size or decoder.unused_data
         return Decompressed(data, "part" if more else "whole" if decoder.eof else "cut")
     return None

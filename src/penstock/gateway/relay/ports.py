@@ -1,4 +1,4 @@
-"""The two sides of a relay: what an answer comes on, whom it goes to, and how long it may take."""
+"""The ports of a relay: the upstream connection, the client, and the timeouts of an attempt."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -9,82 +9,80 @@ from penstock.http.client import Receiver
 
 
 class Connection(Protocol):
-    """What the answer comes on, as a relay sees it."""
+    """The upstream connection, as a relay uses it."""
 
     on_chunk: Callable[[bytes, bytes], bool] | None
-    """Called in place of the parser with each HTTP chunk that comes alone: its payload, and its bytes as framed.
-    Returns whether it took the chunk. It is set while the answer stands between two chunks."""
+    """Called instead of the HTTP parser with each read that is one HTTP chunk: its payload, and its bytes with framing.
+    Returns whether it handled the chunk. It may be set only while the parser is between two chunks."""
 
     @property
     def aligned_chunks(self) -> Sequence[bytes]:
-        """What is given now, by HTTP chunks, if it came so and the answer stands between two of them."""
+        """The payloads of the current read, if the read was a number of complete HTTP chunks, else nothing."""
 
     def pause(self) -> None:
-        """Read no more until `resume`."""
+        """Stop reading until `resume`."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Read again."""
 
     def abandon(self, receiver: Receiver) -> None:
-        """The receiver wants no more."""
+        """Stop delivering to this receiver. The connection is closed unless the response is complete."""
 
 
 class Client(Protocol):
-    """The client's side of a call, as a relay sees it."""
+    """The client's side of a call, as a relay uses it."""
 
     stream: bool
-    """Whether the client asked for a stream."""
+    """Whether the client requested a stream."""
 
     def begin(self) -> None:
-        """Send the head of a streamed answer, if it was not sent yet."""
+        """Send the head of a streamed answer, if it is not sent yet."""
 
     def write(self, data: bytes, /) -> None:
         """Send bytes of the stream."""
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
-        """What sends bytes of the stream that have the framing of `on_chunk`; None where they cannot go out so."""
+        """The function that sends bytes framed as HTTP chunks already, or None if this connection cannot send them."""
 
     def end(self, data: bytes) -> None:
-        """Send the last bytes of the stream, and end the body."""
+        """Send the last bytes of the stream and end the body."""
 
     def answer(self, body: bytes) -> None:
-        """Send a whole, unstreamed answer."""
+        """Send a complete, unstreamed answer."""
 
 
 class DisconnectedClient:
-    """Where a client was that has left."""
+    """Null object for a client that has disconnected while its answer is drained."""
 
     def __init__(self, *, stream: bool) -> None:
         self.stream = stream
 
     def begin(self) -> None:
-        """Nobody is told."""
+        """No client is connected: do nothing."""
 
     def write(self, data: bytes, /) -> None:
-        """Nobody reads it."""
+        """No client is connected: discard."""
 
     def chunk_writer(self) -> None:
-        """There is none."""
+        """No client is connected: there is no fast path."""
 
     def end(self, data: bytes) -> None:
-        """Nobody waits for it."""
+        """No client is connected: discard."""
 
     def answer(self, body: bytes) -> None:
-        """Nobody waits for it."""
+        """No client is connected: discard."""
 
 
 class AttemptTimeouts(Struct, frozen=True, eq=False, gc=False, kw_only=True):
-    """What an attempt may take: seconds, and bytes of an unstreamed answer.
-
-    `drain_s`: after its client has left; 0 if the provider is not heard out then.
-    """
+    """The timeouts of an attempt in seconds, and the size limit of an unstreamed answer in bytes."""
 
     first_event_s: float
     gap_s: float
     heartbeat_s: float
     total_s: float
-    """For the whole call, from its beginning."""
-    first_look_s: float = 0.0
-    """When anything may be due, if nothing comes: the first event, or a heartbeat."""
+    """For the whole call, from its start."""
+    first_check_s: float = 0.0
+    """The shorter of `first_event_s` and `heartbeat_s`: the timer is set for it first."""
     drain_s: float = 0.0
+    """How long an answer is drained after its client has disconnected; 0: not at all."""
     max_body: int = 32_000_000

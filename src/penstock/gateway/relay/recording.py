@@ -1,7 +1,7 @@
-"""RecordingReceiver: stands between an upstream's connection and the relay, and hands a recorder what passes.
+"""RecordingReceiver: a decorator of the relay that passes the upstream's bytes to a recorder, too.
 
-Only an attempt that is recorded has one, so that the others pay nothing for it. It does no more than note the time and
-put what came where the recorder's own thread will find it.
+Only a recorded attempt has one, so other attempts cost nothing more. It adds a timestamp and appends to the queue of
+the recorder's thread; it does no I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,18 +13,21 @@ from penstock.capture import CaptureEnd, How, Read
 from penstock.core.events import Ending
 from penstock.http.client import Receiver, StaleConnectionError, UpstreamError
 
-# How an answer broke off, as a capture says it.
+# Transport errors, as captures name them.
 _ERRORS: dict[str, How] = {
     "upstream_reset": "reset",
     "upstream_truncated": "closed",
     "upstream_bad_response": "invalid",
 }
-# How Penstock itself ended one that was still under way. Any other ending of it is Penstock's own wish.
+# How Penstock ended an answer in progress, as captures name it. Every other ending is "abandoned".
 _STOPS: dict[Ending, How] = {"timed_out": "timed-out", "cancelled": "cancelled"}
 
 
 class RecordedRequest(Struct, frozen=True, kw_only=True):
-    """What an attempt asks, where its capture goes, and what must not be in it. `omitted`: why the body is not here."""
+    """The request of an attempt, the directory of its capture, and the secrets to redact in it.
+
+    `omitted`: why the body is left out, if it is.
+    """
 
     directory: str
     at: float
@@ -40,7 +43,7 @@ class RecordedRequest(Struct, frozen=True, kw_only=True):
 
 
 class RecordedHead(Struct, frozen=True):
-    """The head of an answer."""
+    """The head of a response."""
 
     at_s: float
     status: int
@@ -48,28 +51,28 @@ class RecordedHead(Struct, frozen=True):
 
 
 class Discarded(Struct, frozen=True):
-    """There is nothing to keep: the upstream has not seen the request, or there was no room."""
+    """The capture is dropped: the upstream has not seen the request, or the queue is full."""
 
 
 Item: TypeAlias = RecordedRequest | RecordedHead | Read | CaptureEnd | Discarded
 
 
 class RecorderPort(Protocol):
-    """Keeps what upstreams send."""
+    """Stores captures of attempts."""
 
-    def record(self, asked: RecordedRequest, receiver: Receiver) -> "RecordingReceiver":
-        """Start to record an attempt whose request is sent now. Never waits and never fails."""
+    def record(self, request: RecordedRequest, receiver: Receiver) -> "RecordingReceiver":
+        """Start to record an attempt whose request is sent now. Never blocks and never raises."""
 
 
 class RecordingReceiver:
-    """A receiver in front of a receiver. `put` returns whether there is room; where there is none, nothing is kept.
+    """Forwards to another receiver and records. `put` returns whether the queue has room; if not, recording stops.
 
-    The clock is not the loop's, which on uvloop ticks in milliseconds.
+    The clock is not the event loop's, because uvloop's has a resolution of one millisecond.
     """
 
     def __init__(
         self,
-        asked: RecordedRequest,
+        request: RecordedRequest,
         receiver: Receiver,
         put: Callable[["RecordingReceiver", Item], bool],
         clock: Callable[[], float],
@@ -80,15 +83,15 @@ class RecordingReceiver:
         self._room = max_bytes
         self._clock = clock
         self._started = clock()
-        self._running = put(self, asked)
+        self._running = put(self, request)
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer."""
+        """Record and forward the head of the response."""
         self._keep(RecordedHead(self._since(), status, dict(headers)))
         self._receiver.on_head(status, headers)
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
-        """A piece of its body."""
+        """Record and forward a piece of the body."""
         if self._running:
             self._room -= len(data)
             if self._room < 0:
@@ -98,12 +101,12 @@ class RecordingReceiver:
         self._receiver.on_data(data, last=last)
 
     def on_end(self) -> None:
-        """The body is complete."""
+        """Record and forward the end of the body."""
         self._close("complete")
         self._receiver.on_end()
 
     def on_error(self, error: UpstreamError) -> None:
-        """The answer broke off."""
+        """Record and forward a transport error. An attempt on a stale connection is not kept: it is retried."""
         if isinstance(error, StaleConnectionError):
             self._keep(Discarded())
             self._running = False
@@ -112,7 +115,7 @@ class RecordingReceiver:
         self._receiver.on_error(error)
 
     def stop(self, ending: Ending) -> None:
-        """The relay has hung up, if the answer was not over anyway."""
+        """The relay has ended the attempt: record how, if the answer has not ended already."""
         self._close(_STOPS.get(ending, "abandoned"))
 
     def _close(self, how: How) -> None:

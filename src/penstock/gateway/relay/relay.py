@@ -1,23 +1,43 @@
-"""Relay: one attempt, from the head of the provider's answer to the last byte for the client.
+"""Relay: one attempt, from the head of the provider's response to the last byte for the client.
 
-No task, no queue and no `await` stand between the two sockets: the upstream's bytes are read, checked and written to
-the client in one call. Three phases:
+There is no task, no queue and no `await` between the two sockets. The upstream connection calls `on_data`, which parses
+the bytes, checks the events and writes them to the client before it returns.
 
-- **waiting**: nothing that the model said has been released. A failure here is an outcome: the next target is tried.
-- **streaming**: from the commit point on, the first event that carries content. A failure here becomes one error frame
-  and a clean end of the body, with no `[DONE]`.
-- **over**.
+**Phases**
 
-A client that leaves ends it; unless its provider is to be heard out for the bill: then it goes on without one.
+| phase | from | a failure in it |
+|---|---|---|
+| `waiting` | the request is sent | is an outcome: the gateway may try the next target, as the client has no bytes |
+| `streaming` | the commit point | becomes one error frame and a clean end of the body, without `[DONE]`: no retry |
+| `over` | the answer has ended or failed | is ignored |
 
-An unstreamed answer is never committed before it is whole: it is a fold over the same events.
+**The commit point** is the first event that carries content: text, reasoning, a refusal, a tool call, audio or an
+image. Until then the relay buffers what it would write (`_uncommitted`), at most `_MAX_UNCOMMITTED` bytes. An
+unstreamed answer is built from the same events and committed only when it is complete.
 
-The relay owns a `Watchdog`, which enforces the time-outs, and, where client and provider speak the same dialect and
-nothing rewrites the stream, a `PassThrough`. With it, healthy bytes are forwarded as they came: after the reader has
-read them (`PassThrough.forwardable`), or, while they come in whole HTTP chunks, without the HTTP parser and the reader:
-first the usual opening (`_take_opening`) and the first text (`_on_first_chunk`), then text (`_on_text_chunk`), then the
-usual ending (`_on_trailer_chunk`). Every other chunk goes to the parser, which stands where it stood. Why that is
-correct: `core/passthrough.py`.
+**Pauses (backpressure).** The relay stops reading from the provider for two reasons, the bits of `Watchdog.paused`:
+
+- `_SLOW_CLIENT`: the client's write buffer is full. The client's side calls `pause` and `resume`.
+- `_LIMIT_CHECK`: the attempt has used what its key's budget reserved, and the request for more is not answered yet. The
+  reservation calls `pause_for_limit`.
+
+Reading resumes when no bit is left. While it is paused only the total timeout runs.
+
+**Disconnects.** A client that disconnects ends the attempt. With the provider setting `abort = "drain"` the relay reads
+the rest of the answer without a client (`drain`), because the provider bills for it and reports the usage at its end.
+
+**Fast path.** The relay owns a `Watchdog`, which enforces the timeouts. It also has a `PassThrough` if the client and
+the provider use the same dialect and nothing rewrites the stream. Then healthy bytes are forwarded as they came, in one
+of two ways:
+
+1. The reader parses the bytes, and the relay forwards them instead of what the writer would make of them
+   (`PassThrough.forwardable`).
+2. While the bytes arrive in whole HTTP chunks, they skip the HTTP parser and the reader, too: first the usual opening
+   (`_take_opening`) and the first text (`_on_first_chunk`), then text (`_on_text_chunk`), then the usual trailer
+   (`_on_trailer_chunk`). A chunk that does not match goes to the HTTP parser, whose state is still right because it is
+   between two chunks.
+
+`core/passthrough.py` explains why this is correct.
 """
 
 import asyncio
@@ -61,51 +81,52 @@ from penstock.gateway.calls.failure import (
     from_transport,
     redacted,
 )
-from penstock.gateway.relay.decompression import Decompressor, can_unpack, is_packed
+from penstock.gateway.relay.decompression import Decompressor, can_decompress, is_compressed
 from penstock.gateway.relay.event_gaps import BOUNDS
 from penstock.gateway.relay.ports import AttemptTimeouts, Client, Connection, DisconnectedClient
 from penstock.gateway.relay.recording import RecordingReceiver
-from penstock.gateway.relay.transcript import SPOKEN
+from penstock.gateway.relay.transcript import TEXT_EVENTS
 from penstock.gateway.relay.watchdog import Watchdog
 from penstock.http.client import LONGEST_READ, UpstreamError
 
 _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
-# What a delta may hold that has no event of its own, but is what the model says: sound, pictures.
-_PARTS = (dict, list)
-# How a connection breaks off in the middle of an answer.
-_CUTS = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
+# The JSON types of delta fields that have no event of their own but are content: audio, images.
+_MEDIA_TYPES = (dict, list)
+# Transport errors that cut an answer short.
+_TRUNCATION_CODES = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE: ErrorCode = "upstream_event_too_large"
-# What comes before the first content: a role, some extras. More bytes than this are an answer without content.
-_MAX_HELD = 65_536
-# Why the provider has to wait: a slow client, or a budget that is being extended. Bits of one number.
-_CLIENT, _LIMIT = 1, 2
+# Before the first content come a role and some extras. With more bytes than this the answer is committed without
+# content.
+_MAX_UNCOMMITTED = 65_536
+# The reasons for a pause, as bits of `Watchdog.paused`.
+_SLOW_CLIENT, _LIMIT_CHECK = 1, 2
 
 
 class Relay:
-    """Takes a provider's answer, as it arrives, and gives it to the client."""
+    """Forwards a provider's answer to the client as it arrives."""
 
     _phase: Literal["waiting", "streaming", "over"] = "waiting"
     _status = 0  # of the answer, once its head has come
-    _held = b""
+    _uncommitted = b""
     _headers: Mapping[str, str] = MappingProxyType({})
-    # Whether the body is not a stream in the clear: an error's, or compressed, or of interest to nobody any more.
-    _odd = False
+    # Whether body bytes must not go to the reader directly: the body is an error or compressed, or the attempt is over.
+    _bypass_reader = False
     _error_body = b""
-    _unpacker: Decompressor | None = None
-    # What is being unpacked, and what is to be done when that is over: the body has ended, or has broken off.
-    _unpacked: Iterator[bytes] | None = None
-    _then: Callable[[], None] | None = None
-    _turn: asyncio.Handle | None = None
+    _decompressor: Decompressor | None = None
+    # Pieces that are still to be decompressed. The end or the failure of the body is handled after the last of them.
+    _decompressed: Iterator[bytes] | None = None
+    _after_decompression: Callable[[], None] | None = None
+    _decompress_handle: asyncio.Handle | None = None
     _connection: Connection | None = None
-    _tape: RecordingReceiver | None = None
-    _pending = 0  # how much is known that is told at the end only
-    _kept = 0  # bytes of an unstreamed answer
+    _recording: RecordingReceiver | None = None
+    _pending = 0  # frames of the trailer so far; they are progress, though their events come at the end only
+    _body_size = 0  # of an unstreamed answer, in bytes
     _answer: Accumulator | None = None
-    # What reads chunks that need no parser, and what sends them on.
+    # On the fast path: reads the payload of a chunk, and writes a framed chunk to the client.
     _feed: Callable[[bytes], int]
     _write_chunk: Callable[[bytes], None]
-    # Called once, where the client has left and the provider was heard out without it.
-    _on_left: Callable[[], None] | None = None
+    # Called once, after the answer was drained without its client.
+    _on_drained: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -113,16 +134,16 @@ class Relay:
         client: Client,
         reader: EventReader,
         writer: StreamWriter,
-        patience: AttemptTimeouts,
+        timeouts: AttemptTimeouts,
         on_outcome: Callable[[Failure | None], None],
     ) -> None:
-        """`on_outcome` is called with None when the answer is committed, or with a failure when the next target may be
-        tried. After the commit it is called once more when the answer ends: with None if it is complete, else with
-        the failure."""
+        """The relay calls `on_outcome` with None when it commits the answer, or with a failure if the gateway may try
+        the next target. After the commit it calls it once more when the answer ends: with None if the answer is
+        complete, else with the failure."""
         attempt, control = call.attempts[-1], call.control
-        assert control is not None  # it was made with the attempt
+        assert control is not None  # created with the attempt
         self._watchdog = watchdog = Watchdog(
-            self, patience, attempt.gaps, call.started + patience.total_s, streamed=client.stream
+            self, timeouts, attempt.gaps, call.started + timeouts.total_s, streamed=client.stream
         )
         self._loop = watchdog.loop
         self._call = call
@@ -133,48 +154,48 @@ class Relay:
         self._client = client
         self._reader = reader
         self._writer = writer
-        self._patience = patience
+        self._timeouts = timeouts
         self._passthrough = _passthrough(reader, writer)
         if not client.stream:
             self._answer = Accumulator()
         self._on_outcome = on_outcome
 
-    def attach(self, connection: Connection, tape: RecordingReceiver | None = None) -> None:
-        """The connection that the answer will come on, and the tape that it passes, if it is recorded."""
+    def attach(self, connection: Connection, recording: RecordingReceiver | None = None) -> None:
+        """Set the connection that the answer arrives on, and the recording receiver in front of the relay, if any."""
         self._attempt.sent = True
         self._connection = connection
-        self._tape = tape
+        self._recording = recording
         if self._watchdog.paused:
             connection.pause()
         self._watchdog.start()
 
-    # What the upstream's connection calls.
+    # Called by the upstream connection.
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the provider's answer."""
+        """Take the head of the provider's response."""
         self._status = self._attempt.status = status
         self._watchdog.seen_head = True
         self._headers = headers
         if status >= 300:
-            self._odd = True  # an error is unpacked when it is whole
+            self._bypass_reader = True  # an error body is decompressed when it is complete
         elif "content-encoding" in headers:
-            self._take_coding(headers["content-encoding"])
+            self._set_coding(headers["content-encoding"])
 
-    def _take_coding(self, coding: str) -> None:
-        if can_unpack(coding):
-            self._odd = True
-            self._unpacker = Decompressor(coding)
-        elif is_packed(coding):
+    def _set_coding(self, coding: str) -> None:
+        if can_decompress(coding):
+            self._bypass_reader = True
+            self._decompressor = Decompressor(coding)
+        elif is_compressed(coding):
             self._fail(
-                from_transport("upstream_bad_response", f"the answer is encoded as {coding}, which was not asked for")
+                from_transport("upstream_bad_response", f"the answer is encoded as {coding}, which was not requested")
             )
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
-        """A piece of its body."""
-        if self._odd:
-            self._on_odd(data)
+        """Take a piece of the body. `last`: the end of the body is in the same read."""
+        if self._bypass_reader:
+            self._on_bypassed(data)
             return
-        if self._answer is not None and not self._keeps(data):
+        if self._answer is not None and not self._fits(data):
             return
         fast = self._passthrough
         if fast is not None and not self._watchdog.seen_event and self._take_opening(fast):
@@ -190,63 +211,68 @@ class Relay:
                 self._call.on_text(events)
             self._skip_parser(fast)
         else:
-            self._take(events, data)
+            self._on_new_events(events, data)
             self._skip_parser(fast)
 
-    def _keeps(self, data: bytes) -> bool:
-        """Whether so much more of an unstreamed answer can be kept until it is whole. If not, it has failed."""
-        self._kept += len(data)
-        if self._kept > self._patience.max_body:
-            message = f"the answer has more than {self._patience.max_body} bytes, and was not to be streamed"
+    def _fits(self, data: bytes) -> bool:
+        """Whether an unstreamed answer with this piece is within the size limit. If not, the attempt fails."""
+        self._body_size += len(data)
+        if self._body_size > self._timeouts.max_body:
+            message = f"the unstreamed answer has more than {self._timeouts.max_body} bytes"
             self._fail(from_transport(_TOO_LARGE, message))
             return False
         return True
 
     def on_end(self) -> None:
-        """The body is complete, as far as HTTP can tell."""
+        """Handle the end of the body. It is complete by its HTTP framing; the reader checks the answer in it."""
         if self._phase == "over":
             return
-        if self._unpacked is not None:
-            self._connection = None  # it may serve another call by now
-            self._then = self.on_end
+        if self._decompressed is not None:
+            self._connection = None  # the pool may use it for another call already
+            self._after_decompression = self.on_end
             return
         if self._status >= 300:
             self._fail(from_status(self._status, self._headers, self._error_body, self._attempt.dialect))
         elif not self._forward_trailer():
-            self._take(self._reader.close())
+            self._on_new_events(self._reader.close())
 
     def on_error(self, error: UpstreamError) -> None:
-        """The connection broke before the body was complete. What the reader has may still be a whole answer."""
+        """Handle a connection that failed before the body was complete. The answer may be complete all the same."""
         if self._phase == "over":
             return
-        if self._unpacked is not None:
+        if self._decompressed is not None:
             self._connection = None
-            self._then = partial(self.on_error, error)
+            self._after_decompression = partial(self.on_error, error)
             return
         if self._status and self._status < 300:
             events = self._reader.close()
             last = events[-1]
             if isinstance(last, End) and last.ending == "completed":
-                self._take(events)
+                self._on_new_events(events)
                 return
             self._call.watch(events)
         if self._status >= 300:
             self._fail(from_status(self._status, self._headers, self._error_body, self._attempt.dialect))
             return
-        ending: Ending = "truncated" if error.code in _CUTS else "failed"
+        ending: Ending = "truncated" if error.code in _TRUNCATION_CODES else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
 
     # The fast path.
 
     def _aligned_chunks(self, fast: PassThrough) -> Sequence[bytes]:
-        """What came now, by HTTP chunks, if the next ones may pass without the parser; nothing if not."""
+        """The payloads of the HTTP chunks of this read if the next chunks may skip the HTTP parser, else nothing."""
         connection = self._connection
-        if connection is None or self._tape is not None or self._answer is not None or self._call.on_text is not None:
+        if (
+            connection is None
+            or self._recording is not None
+            or self._answer is not None
+            or self._call.on_text is not None
+        ):
             return ()
         return connection.aligned_chunks if fast.max_event >= LONGEST_READ else ()
 
     def _take_opening(self, fast: PassThrough) -> bool:
-        """Take the usual opening, and the first text behind it if that has come: each in an HTTP chunk of its own."""
+        """Take the usual opening, and the first text after it if it has come: each in an HTTP chunk of its own."""
         chunks = self._aligned_chunks(fast)
         if not 1 <= len(chunks) <= 2 or self._control.transcript is not None:
             return False
@@ -257,7 +283,7 @@ class Relay:
         self._watchdog.first_event()
         self._call.watch(opening.events)
         self._writer.note(opening.events)
-        self._held = first
+        self._uncommitted = first
         if text:
             self._commit_text(fast, text, opening.chars)
         elif self._connection is not None:
@@ -265,7 +291,7 @@ class Relay:
         return True
 
     def _skip_parser(self, fast: PassThrough) -> None:
-        """What was read last is healthy text: take the next HTTP chunks without the parser, if they can be."""
+        """The last read was healthy text: let the next HTTP chunks skip the parser if possible."""
         connection = self._connection
         if connection is None or fast.template is None or not self._aligned_chunks(fast):
             return
@@ -275,7 +301,7 @@ class Relay:
             self._forward_chunks(fast)
 
     def _forward_chunks(self, fast: PassThrough) -> None:
-        """Forward chunks of text as they are framed, if the client may get them so."""
+        """Forward chunks of text with their HTTP framing, if the client's connection can take them."""
         write, connection, template = self._client.chunk_writer(), self._connection, fast.template
         if write is None or connection is None or template is None:
             return
@@ -285,12 +311,12 @@ class Relay:
         connection.on_chunk = self._on_text_chunk
 
     def _keep_text(self, fast: PassThrough, template: DeltaTemplate) -> None:
-        """Have the pass-through write text into the transcript, if there is one."""
+        """Let the pass-through write text into the transcript, if there is one."""
         transcript = self._control.transcript
         fast.on_text = len if transcript is None else transcript.writer(template.make_event(""))
 
     def _on_first_chunk(self, payload: bytes, _raw: bytes) -> bool:
-        """The first text, if it matches: the answer is committed."""
+        """Take the first text and commit the answer. False if the chunk does not match the template."""
         fast = self._passthrough
         if fast is None or fast.template is None or self._call.on_text is not None:
             return False
@@ -304,59 +330,59 @@ class Relay:
         return True
 
     def _commit_text(self, fast: PassThrough, text: bytes, chars: int) -> None:
-        """The first text, of so many characters: what was held goes out with it."""
+        """Commit the answer: send the buffered opening together with the first text, which has `chars` characters."""
         self._commit()
-        self._client.write(self._held + text)
-        self._held = b""
+        self._client.write(self._uncommitted + text)
+        self._uncommitted = b""
         self._forward_chunks(fast)
         self._count(chars)
 
     def _on_text_chunk(self, payload: bytes, raw: bytes) -> bool:
-        """More text, if it matches.
+        """Forward more text. False if the chunk does not match the template.
 
-        Nearly every event comes here: so what `Watchdog.advance` and `_count` do is written out.
+        Nearly every event takes this path, so `Watchdog.advance` and `_count` are inlined.
         """
         if self._call.on_text is not None:
-            return False  # whoever reads along is told by the slow path
+            return False  # the slow path passes the events to `on_text`
         chars = self._feed(payload)
         if not chars:
             return self._on_trailer_chunk(payload, raw)
         watchdog = self._watchdog
         now = watchdog.loop.time()
-        gap = now - watchdog.progress
-        watchdog.progress = now
+        gap = now - watchdog.last_event_at
+        watchdog.last_event_at = now
         gaps = watchdog.gaps
         gaps.counts[bisect_left(BOUNDS, gap)] += 1
         if gap > gaps.notable_s:
             gaps.note(gap, now - gap - watchdog.started)
         self._write_chunk(raw)
         attempt = self._attempt
-        attempt.said = said = attempt.said + chars
-        if said >= self._control.check_at:
+        attempt.output_chars = output_chars = attempt.output_chars + chars
+        if output_chars >= self._control.check_at:
             self._count(0)
         return True
 
     def _on_trailer_chunk(self, payload: bytes, _raw: bytes) -> bool:
-        """The usual ending behind text, or a part of it."""
+        """Take the usual trailer after the text, or a part of it."""
         fast, connection = self._passthrough, self._connection
         trailer = fast.feed_trailer(payload) if fast is not None else None
         if trailer is None or connection is None:
             return False
-        # No text may follow. What comes behind the usage comes with the end of the body, which is the parser's.
+        # No text may follow. `[DONE]` after the usage comes with the end of the body, which only the parser recognises.
         connection.on_chunk = self._on_trailer_chunk if trailer.tokens is None else None
         self._pending = trailer.frames
         self._watchdog.advance()
         if trailer.done and self._phase != "over":
-            self._watchdog.arm()  # the end is near, or else it is not waited for
+            self._watchdog.arm()  # a shorter timeout applies after `[DONE]`
         return True
 
     def _trailer(self) -> StreamTrailer | None:
-        """The usual ending, if it is whole and may be forwarded."""
+        """The usual trailer, if it is complete and may be forwarded."""
         trailer = self._passthrough.trailer if self._passthrough is not None else None
         return trailer if trailer is not None and trailer.done else None
 
     def _forward_trailer(self) -> bool:
-        """Forward the usual ending as it came, if the client alone is to be told of it."""
+        """Forward the usual trailer as it came, unless `on_text` needs its events. Return whether that was done."""
         trailer, attempt = self._trailer(), self._attempt
         if trailer is None or self._phase != "streaming" or self._call.on_text is not None:
             return False
@@ -371,71 +397,74 @@ class Relay:
         self._client.end(data)
         return True
 
-    # What the client's side calls.
+    # Called by the client's side.
 
-    def pause(self, by: int = _CLIENT) -> None:
-        """The client is slow: the provider must wait."""
+    def pause(self, by: int = _SLOW_CLIENT) -> None:
+        """Stop reading from the provider: the client reads slowly."""
         self._watchdog.paused |= by
         if self._connection is not None:
             self._connection.pause()
 
-    def resume(self, by: int = _CLIENT) -> None:
-        """The client has caught up."""
+    def resume(self, by: int = _SLOW_CLIENT) -> None:
+        """Remove a reason for the pause. Read from the provider again if none is left."""
         watchdog = self._watchdog
         watchdog.paused &= ~by
         if watchdog.paused:
             return
         watchdog.resume()
-        if self._unpacked is not None:
-            self._unpack_soon()
+        if self._decompressed is not None:
+            self._decompress_soon()
         elif self._connection is not None:
             self._connection.resume()
         if self._connection is not None:
             watchdog.arm()
 
     def cancel(self, failure: Failure, ending: Ending = "cancelled") -> None:
-        """Stop: the client has gone, or the gateway is going."""
+        """End the attempt: the client has disconnected, or the gateway shuts down."""
         self._fail(failure, ending=ending)
 
-    def leave(self, on_left: Callable[[], None]) -> bool:
-        """The client has gone. Whether the provider is heard out all the same; `on_left` is called when it has been."""
-        if not self._patience.drain_s or not self._attempt.sent or self._phase == "over":
+    def drain(self, on_drained: Callable[[], None]) -> bool:
+        """The client has disconnected: read the rest of the answer without it, if the provider's settings say so.
+
+        Returns whether the relay does that. If so, it calls `on_drained` at the end.
+        """
+        if not self._timeouts.drain_s or not self._attempt.sent or self._phase == "over":
             return False
-        self._on_left = on_left
+        self._on_drained = on_drained
         self._client = DisconnectedClient(stream=self._client.stream)
-        self._call.strict = False  # no client is there to refuse an answer
+        self._call.strict = False  # without a client there is no answer to refuse
         watchdog = self._watchdog
-        watchdog.until = min(watchdog.until, self._loop.time() + self._patience.drain_s)
+        watchdog.deadline = min(watchdog.deadline, self._loop.time() + self._timeouts.drain_s)
         if self._connection is not None:
             self._connection.on_chunk = None
-        if watchdog.paused & _CLIENT:
+        if watchdog.paused & _SLOW_CLIENT:
             self.resume()
-        watchdog.arm()  # it ends sooner now
+        watchdog.arm()  # the deadline is earlier now
         return True
 
-    # What is called through the attempt's control.
+    # Called through the `AttemptControl`.
 
     @property
     def frames(self) -> int:
-        """How many events there were so far."""
+        """How many frames have come so far."""
         return self._reader.frames
 
     def stop(self, failure: Failure, ending: Ending = "truncated") -> None:
-        """Stop: the gateway, or who runs it, does not want more of it."""
+        """End the attempt with this failure: a limit is reached, or the operator stops the call."""
         self._fail(failure, ending=ending)
 
-    def halt(self, halted: bool) -> None:
-        """Whether the provider must wait until it is known how much more it may say."""
-        if halted:
-            self.pause(_LIMIT)
-        elif self._watchdog.paused & _LIMIT:
-            self.resume(_LIMIT)
+    def pause_for_limit(self, paused: bool) -> None:
+        """Pause, or resume, while the key's account has not decided how much more the attempt may cost."""
+        if paused:
+            self.pause(_LIMIT_CHECK)
+        elif self._watchdog.paused & _LIMIT_CHECK:
+            self.resume(_LIMIT_CHECK)
 
-    # What the watchdog calls.
+    # Called by the watchdog.
 
     @property
     def done(self) -> bool:
-        """Whether the provider has said that nothing more will come."""
+        """Whether the provider has sent its end marker, such as `[DONE]`."""
         return self._reader.done
 
     @property
@@ -444,11 +473,11 @@ class Relay:
         return self._phase == "over"
 
     def time_out(self, failure: Failure) -> None:
-        """The attempt took too long."""
+        """End the attempt: a timeout has passed."""
         self._fail(failure, ending="timed_out")
 
     def send_heartbeat(self) -> None:
-        """Keep the client waiting."""
+        """Send the client a comment, so that no proxy closes the idle connection."""
         self._client.begin()
         self._client.write(self._writer.heartbeat())
 
@@ -456,15 +485,15 @@ class Relay:
 
     def _on_events(self, events: list[Event], *, last: bool) -> None:
         if events:
-            self._take(events)
-        elif not last or not self._reader.done:  # else the end is seen when the bytes are over, which is at once
-            self._see_pending()
+            self._on_new_events(events)
+        elif not last or not self._reader.done:  # else `on_end` follows at once
+            self._check_pending()
             return
         if self._reader.done and not last and self._phase != "over":
-            self._watchdog.arm()  # the end is near, or else it is not waited for
+            self._watchdog.arm()  # a shorter timeout applies after `[DONE]`
 
-    def _see_pending(self) -> None:
-        """No event has come. If more is known of the end, it is coming."""
+    def _check_pending(self) -> None:
+        """Count frames of the trailer as progress. The reader returns their events only at the end."""
         reader = self._reader
         if reader.pending > self._pending:
             self._pending = reader.pending
@@ -472,10 +501,10 @@ class Relay:
         if reader.done and self._phase != "over":
             self._watchdog.arm()
 
-    def _take(self, events: list[Event], data: bytes = b"") -> None:
-        """Take what the provider said; `data` is given if it may go on as it came."""
+    def _on_new_events(self, events: list[Event], data: bytes = b"") -> None:
+        """Handle new events. `data` is their original bytes, if those may be forwarded."""
         kinds = set(map(type, events))
-        if Fault in kinds:  # what stands behind it counts as if it had never come: nothing may depend on how reads fall
+        if Fault in kinds:  # ignore events after it: whether they are in the same read is chance
             events = events[: next(place for place, event in enumerate(events) if type(event) is Fault) + 1]
             kinds = set(map(type, events))
         if kinds != {Repair}:
@@ -485,7 +514,7 @@ class Relay:
                 self._watchdog.first_event()
         if not kinds.isdisjoint(NOTED):
             self._call.watch(events)
-        if not kinds.isdisjoint(SPOKEN):
+        if not kinds.isdisjoint(TEXT_EVENTS):
             self._count(self._count_text(events))
         if self._call.on_text is not None:
             self._call.on_text(events)
@@ -498,17 +527,17 @@ class Relay:
             self._release(events, data)
 
     def _count(self, size: int) -> None:
-        """The model has said so much more. What is due then is done when this read has been dealt with."""
+        """Add to the output's characters. At `check_at` the control's check is due, which acts after this read."""
         attempt, control = self._attempt, self._control
-        attempt.said += size
-        if attempt.said >= control.check_at:
+        attempt.output_chars += size
+        if attempt.output_chars >= control.check_at:
             control.check(self._loop.call_soon)
             self._count_text = control.count_text
             if self._connection is not None:
                 self._connection.on_chunk = None
 
     def _release(self, events: list[Event], data: bytes = b"") -> None:
-        """Give events to the client. They are held until the commit point, which is when the model says something."""
+        """Write events to the client. Before the commit point they are buffered."""
         if self._answer is not None:
             self._answer.extend(events)
             return
@@ -519,27 +548,27 @@ class Relay:
             data = self._writer.write(events)
         if self._writer.losses and (lost := self._note_losses()) is not None:
             if self._phase == "streaming":
-                self._client.write(data)  # what the client's dialect has a place for
+                self._client.write(data)  # the part that the client's dialect can express
             self._fail(lost)
             return
         if self._phase == "waiting":
-            self._held += data
-            if len(self._held) <= _MAX_HELD and not _is_content(events, usual=usual):
+            self._uncommitted += data
+            if len(self._uncommitted) <= _MAX_UNCOMMITTED and not _is_content(events, usual=usual):
                 return
-            data, self._held = self._held, b""
+            data, self._uncommitted = self._uncommitted, b""
             self._commit()
         self._client.write(data)
 
     def _end(self, events: list[Event], end: End) -> None:
-        """The provider's stream is over."""
+        """Handle the end of the provider's stream."""
         if end.ending != "completed":
             message = f"the provider's stream ended before the answer was complete: {end.detail}"
-            # Without the finishes: a client that stops at a finish reason would take the answer for whole.
+            # Without the finishes: a client that stops at a finish reason would regard the answer as complete.
             self._release([event for event in events[:-1] if type(event) is not Finish])
             self._fail(from_transport("upstream_truncated", message), ending="truncated")
             return
         if self._answer is None:
-            data = self._held + self._writer.write_end(self._trailer(), events)
+            data = self._uncommitted + self._writer.write_end(self._trailer(), events)
         else:
             self._answer.extend(events)
             data = self._writer.write_body(self._answer.completion)
@@ -554,8 +583,8 @@ class Relay:
             self._client.answer(data)
 
     def _note_losses(self) -> Failure | None:
-        """Note on the call what the writer could not express since the last time; the failure that it is if the call is
-        strict and a loss changes the meaning."""
+        """Add the writer's new losses to the call. Return a failure if the call is strict and a loss changes the
+        meaning."""
         losses = self._writer.losses[:]
         self._writer.losses.clear()
         self._call.note_losses(losses)
@@ -579,7 +608,7 @@ class Relay:
         failure = redacted(failure, self._attempt.secrets)
         self._attempt.code = failure.code
         self._attempt.answered = self._is_answered(failure, ending)
-        if self._attempt.said and (usage := self._reported()) is not None:
+        if self._attempt.output_chars and (usage := self._reported_usage()) is not None:
             self._attempt.usage = usage
             self._attempt.report_tier(usage.tier)
         self._finish(ending)
@@ -590,15 +619,18 @@ class Relay:
         else:
             self._on_outcome(failure)
 
-    def _reported(self) -> Usage | None:
-        """The usage that was reported before it failed."""
+    def _reported_usage(self) -> Usage | None:
+        """The usage that the provider reported before the failure."""
         failed = self._reader.failed
         if failed is not None:
             return failed.usage.with_total() if failed.usage is not None else None
         return next((event.usage for event in self._reader.close() if type(event) is UsageReport), None)
 
     def _is_answered(self, failure: Failure, ending: Ending) -> bool:
-        """Whether the provider had an answer all the same. An unstreamed one was there before its first byte came."""
+        """Whether the provider had generated an answer despite the failure, and so bills for it.
+
+        An unstreamed answer is complete before its first byte is sent.
+        """
         if not 200 <= self._status < 300:
             return False
         unstreamed = "json" in self._headers.get("content-type", "")
@@ -607,7 +639,7 @@ class Relay:
     def _finish(self, ending: Ending) -> None:
         committed = self._phase == "streaming"
         self._phase = "over"
-        self._odd = True
+        self._bypass_reader = True
         attempt = self._attempt
         attempt.seconds = self._loop.time() - self._watchdog.started
         attempt.ending = ending
@@ -617,19 +649,19 @@ class Relay:
         self._control.release()
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.abandon(self if self._tape is None else self._tape)
-        if self._tape is not None:
-            self._tape.stop(ending)
+            connection.abandon(self if self._recording is None else self._recording)
+        if self._recording is not None:
+            self._recording.stop(ending)
         if committed:
             self._call.ending = self._call.ending or ending
             if ending == "completed":
                 self._on_outcome(None)
-        if self._on_left is not None:
-            self._loop.call_soon(self._on_left)  # when what ends it has been noted
-            self._on_left = None
+        if self._on_drained is not None:
+            self._loop.call_soon(self._on_drained)  # after the caller has set the ending
+            self._on_drained = None
 
-    def _on_odd(self, data: bytes) -> None:
-        """A piece of a body that is not a stream in the clear."""
+    def _on_bypassed(self, data: bytes) -> None:
+        """Take a piece of an error body or a compressed body."""
         if self._phase == "over":
             return
         if self._status >= 300:
@@ -638,60 +670,63 @@ class Relay:
             self._on_encoded(data)
 
     def _on_encoded(self, data: bytes) -> None:
-        """A compressed piece, although none was asked for: unpack it a little at a time, so that no bomb goes off."""
-        assert self._unpacker is not None
-        pieces = self._unpacker.pieces(data)
-        if self._unpacked is None:
-            self._unpacked = pieces
-            self._unpack()
+        """Take a piece of a compressed body, which was not requested.
+
+        It is decompressed in small steps. So a decompression bomb neither fills the memory nor blocks the event loop.
+        """
+        assert self._decompressor is not None
+        pieces = self._decompressor.pieces(data)
+        if self._decompressed is None:
+            self._decompressed = pieces
+            self._decompress_next()
         else:
-            self._unpacked = chain(self._unpacked, pieces)
+            self._decompressed = chain(self._decompressed, pieces)
 
-    def _unpack_soon(self) -> None:
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._unpack)
+    def _decompress_soon(self) -> None:
+        if self._decompress_handle is None:
+            self._decompress_handle = self._loop.call_soon(self._decompress_next)
 
-    def _unpack(self) -> None:
-        """Read the next piece of what is unpacked. The others wait until the loop has served other calls, and until the
-        client takes more; meanwhile nothing more is read from the provider."""
-        self._turn = None
-        if self._unpacked is None or self._watchdog.paused:
+    def _decompress_next(self) -> None:
+        """Decompress and read the next piece. The rest follows after the loop has served other calls and while the
+        client is not slow. Meanwhile nothing more is read from the provider."""
+        self._decompress_handle = None
+        if self._decompressed is None or self._watchdog.paused:
             return
         piece = b""
         try:
-            piece = next(self._unpacked, b"") if self._phase != "over" else b""
-            if piece and (self._answer is None or self._keeps(piece)):
+            piece = next(self._decompressed, b"") if self._phase != "over" else b""
+            if piece and (self._answer is None or self._fits(piece)):
                 self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
             self._fail(from_transport("upstream_bad_response", f"the answer cannot be decompressed: {error}"))
         if piece and self._phase != "over":
             if self._connection is not None:
                 self._connection.pause()
-            self._unpack_soon()
+            self._decompress_soon()
             return
-        self._unpacked = None
+        self._decompressed = None
         if self._connection is not None and not self._watchdog.paused:
             self._connection.resume()
-        then, self._then = self._then, None
+        then, self._after_decompression = self._after_decompression, None
         if then is not None:
             then()
 
 
 def _passthrough(reader: EventReader, writer: StreamWriter) -> PassThrough | None:
-    """The fast path, where client and provider speak the same dialect and nothing rewrites or watches the events."""
+    """The fast path, if client and provider use the same dialect and nothing rewrites or accumulates the events."""
     if not isinstance(reader, StreamReader) or reader.dialect != writer.dialect:
         return None
     return reader.passthrough
 
 
 def _is_content(events: list[Event], *, usual: bool) -> bool:
-    """Whether the model says something in these events. Where they are the usual ones, only text is that."""
-    return not _CONTENT.isdisjoint(map(type, events)) or (not usual and any(map(_holds_parts, events)))
+    """Whether these events have content. Those of a forwardable read (`usual`) cannot have audio or images."""
+    return not _CONTENT.isdisjoint(map(type, events)) or (not usual and any(map(_has_media, events)))
 
 
-def _holds_parts(event: Event) -> bool:
+def _has_media(event: Event) -> bool:
     return (
         isinstance(event, Extra)
         and event.place == "delta"
-        and any(part and isinstance(part, _PARTS) for part in event.fields.values())
+        and any(part and isinstance(part, _MEDIA_TYPES) for part in event.fields.values())
     )

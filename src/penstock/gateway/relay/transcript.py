@@ -1,9 +1,11 @@
-"""Transcript: what a model has said so far, for whoever begins to read along. Only where that is allowed is there one.
+"""Transcript: the last text of an answer in progress, for an operator who opens the call on the admin page.
 
-It is written as the answer is counted, which must cost next to nothing: to write into a buffer says how much was
-written, and so takes the place of counting. What each choice says is kept in blocks of one kind, in the order in which
-they were begun. Of all that was said the last `MOST` characters are kept: each time when `TURN` more were said, the
-relay has them turned (`AttemptControl.check_at`), and what is too much is dropped.
+It exists only if the configuration allows that page to show texts.
+
+It is written while the answer is counted, which must cost next to nothing. `StringIO.write` returns the number of
+characters written, so writing replaces counting. Each choice's text is kept in blocks of one kind, in the order of
+their starts. The last `MAX_CHARS` characters are kept: after every `TRIM_EVERY` characters the relay calls `trim`
+(`AttemptControl.check_at`).
 """
 
 from collections.abc import Callable
@@ -14,13 +16,13 @@ from msgspec import Struct
 
 from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 
-MOST = 65_536
-TURN = 8_192
-# More blocks are a stream that changes its mind with every word. Then half of them go.
-_MOST_BLOCKS = 256
+MAX_CHARS = 65_536
+TRIM_EVERY = 8_192
+# More blocks come of a stream that changes its kind with every word. Then the older half is dropped.
+_MAX_BLOCKS = 256
 
-_SPOKEN = (TextDelta, ReasoningDelta, RefusalDelta)
-# Where in an event it stands what the model says. What is said aloud is an extra.
+_TEXT_DELTAS = (TextDelta, ReasoningDelta, RefusalDelta)
+# The field of each event that has the text. Transcripts of audio are in an `Extra`.
 _TEXT_FIELDS: dict[type[Event], str] = {
     TextDelta: "text",
     ReasoningDelta: "text",
@@ -28,22 +30,22 @@ _TEXT_FIELDS: dict[type[Event], str] = {
     ToolCallStart: "name",
     ToolCallDelta: "arguments",
 }
-SPOKEN = frozenset((*_TEXT_FIELDS, Extra))
-"""The events in which the model may say something."""
+TEXT_EVENTS = frozenset((*_TEXT_FIELDS, Extra))
+"""The events that may have text."""
 
 Kind: TypeAlias = Literal["text", "reasoning", "tool"]
 
 
 class TranscriptPart(Struct, frozen=True):
-    """Something that the model says."""
+    """A text of one kind in one choice."""
 
     text: str
     kind: Kind
     choice: int
 
 
-def piece_of(event: Event) -> TranscriptPart | None:
-    """What the model says in this event, if it does."""
+def part_of(event: Event) -> TranscriptPart | None:
+    """The text of an event, or None if it has none."""
     match event:
         case TextDelta(choice=choice, text=text) | RefusalDelta(choice=choice, text=text):
             return TranscriptPart(text, "text", choice)
@@ -52,72 +54,75 @@ def piece_of(event: Event) -> TranscriptPart | None:
         case ToolCallStart(choice=choice, name=text) | ToolCallDelta(choice=choice, arguments=text):
             return TranscriptPart(text, "tool", choice)
         case Extra("delta", {"audio": {"transcript": str(text)}}, int(choice)) if text:
-            return TranscriptPart(text, "text", choice)  # what is heard
+            return TranscriptPart(text, "text", choice)  # the transcript of spoken audio
         case _:
             return None
 
 
-def size_of(events: list[Event]) -> int:
-    """How many characters the model says in these events."""
+def count_chars(events: list[Event]) -> int:
+    """The number of characters of text in these events."""
     size = 0
     for event in events:
         name = _TEXT_FIELDS.get(type(event))
         if name is not None:
             size += len(getattr(event, name))
-        elif type(event) is Extra and (piece := piece_of(event)) is not None:
-            size += len(piece.text)
+        elif type(event) is Extra and (part := part_of(event)) is not None:
+            size += len(part.text)
     return size
 
 
 class Transcript:
-    """Of one attempt."""
+    """The transcript of one attempt."""
 
     __slots__ = ("_blocks", "_choice", "_open", "_type", "_write")
 
     def __init__(self) -> None:
         self._blocks: list[_TranscriptBlock] = []
         self._open: dict[int, _TranscriptBlock] = {}  # by choice
-        # What the last event was, and where the next one of its like goes.
+        # Type and choice of the last event, and the `write` method for the next event of that type and choice.
         self._type: type[Event] | None = None
         self._choice = 0
         self._write: Callable[[str], int] = len
 
-    def hear(self, events: list[Event]) -> int:
-        """Take down what the model says in these events; returns how many characters that are."""
+    def append(self, events: list[Event]) -> int:
+        """Append the text of these events; return its number of characters."""
         size = 0
         for event in events:
-            if type(event) is self._type and isinstance(event, _SPOKEN) and event.choice == self._choice:
+            if type(event) is self._type and isinstance(event, _TEXT_DELTAS) and event.choice == self._choice:
                 size += self._write(event.text)  # nearly always
-            elif (piece := piece_of(event)) is not None:
-                size += self.writer(event)(piece.text)
+            elif (part := part_of(event)) is not None:
+                size += self.writer(event)(part.text)
         return size
 
     def writer(self, event: Event) -> Callable[[str], int]:
-        """What takes down texts like that of this event, until another is asked for. It returns their length."""
-        piece = piece_of(event)
-        if piece is None:
+        """The function that appends texts of this event's kind and choice and returns their length.
+
+        It is valid until the next call of `writer`, `trim` or `clear`.
+        """
+        part = part_of(event)
+        if part is None:
             return len
-        block = self._open.get(piece.choice)
-        if block is None or block.kind != piece.kind:
-            if len(self._blocks) >= _MOST_BLOCKS:
-                self.turn()
-                del self._blocks[: _MOST_BLOCKS // 2]
+        block = self._open.get(part.choice)
+        if block is None or block.kind != part.kind:
+            if len(self._blocks) >= _MAX_BLOCKS:
+                self.trim()
+                del self._blocks[: _MAX_BLOCKS // 2]
             if block is not None:
                 block.close()
-            block = self._open[piece.choice] = _TranscriptBlock(piece.kind, piece.choice)
+            block = self._open[part.choice] = _TranscriptBlock(part.kind, part.choice)
             self._blocks.append(block)
         assert block.buffer is not None
-        self._type, self._choice, self._write = type(event), piece.choice, block.buffer.write
+        self._type, self._choice, self._write = type(event), part.choice, block.buffer.write
         return self._write
 
-    def turn(self) -> None:
-        """Drop what is too much. Who has a writer must ask for another one."""
+    def trim(self) -> None:
+        """Drop the oldest characters beyond `MAX_CHARS`. Writers become invalid."""
         blocks = self._blocks
         for block in self._open.values():
             block.close()
         self._open.clear()
         self._type = None
-        excess = sum(len(block.text) for block in blocks) - MOST
+        excess = sum(len(block.text) for block in blocks) - MAX_CHARS
         while excess > 0:
             excess -= len(blocks[0].text)
             if excess >= 0:
@@ -126,18 +131,18 @@ class Transcript:
                 blocks[0].text = blocks[0].text[excess:]
 
     def clear(self) -> None:
-        """Drop everything. Who has a writer must ask for another one."""
+        """Drop everything. Writers become invalid."""
         self._blocks.clear()
         self._open.clear()
         self._type = None
 
-    def told(self) -> list[TranscriptPart]:
-        """What is kept."""
-        return [TranscriptPart(block.said, block.kind, block.choice) for block in self._blocks]
+    def parts(self) -> list[TranscriptPart]:
+        """The text that is kept, in order."""
+        return [TranscriptPart(block.content, block.kind, block.choice) for block in self._blocks]
 
 
 class _TranscriptBlock:
-    """What one choice says of one kind: in the buffer while it may go on."""
+    """Consecutive text of one kind in one choice. It is in the buffer while it may grow, then in `text`."""
 
     __slots__ = ("buffer", "choice", "kind", "text")
 
@@ -148,10 +153,10 @@ class _TranscriptBlock:
         self.buffer: StringIO | None = StringIO()
 
     @property
-    def said(self) -> str:
-        """All of it."""
+    def content(self) -> str:
+        """All of its text."""
         return self.text if self.buffer is None else self.buffer.getvalue()
 
     def close(self) -> None:
-        """It does not go on."""
-        self.text, self.buffer = self.said, None
+        """Move the text out of the buffer: no more is appended."""
+        self.text, self.buffer = self.content, None

@@ -34,10 +34,10 @@ class Responder(Protocol):
     def cancel(self, failure: Failure) -> None:
         """Cancel the attempt."""
 
-    def leave(self, on_left: Callable[[], None]) -> bool:
+    def drain(self, on_drained: Callable[[], None]) -> bool:
         """The client has disconnected. Returns whether the response is still read to its end.
 
-        If so, `on_left` is called then.
+        If so, `on_drained` is called then.
         """
 
 
@@ -118,7 +118,7 @@ class CallSession:
             self.call.status = 499
         if self.attempts is not None:
             self.attempts.stop()
-        if self._responder is None or not self._responder.leave(self._settle):
+        if self._responder is None or not self._responder.drain(self._settle):
             self._stop(_GONE)
             self._settle()
 

@@ -143,11 +143,11 @@ def _of_attempt(entry: Entry, attempt: Attempt, tried: AttemptEntry) -> dict[str
 
 def _content(call: Call, attempt: Attempt) -> dict[str, Attribute]:
     """The messages of the request and of the answer, if `[telemetry] content` is set."""
-    if attempt.heard is None:
+    if attempt.answer is None:
         return {}
     messages = {
         named.INPUT_MESSAGES: messages_in(call.request),
-        named.OUTPUT_MESSAGES: messages_out(attempt.heard.completion),
+        named.OUTPUT_MESSAGES: messages_out(attempt.answer.completion),
     }
     return {name: text for name, text in messages.items() if text}
 

@@ -12,7 +12,7 @@ import msgspec
 from penstock.core.events import Event
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.calls.call import Call
-from penstock.gateway.relay.transcript import TranscriptPart, piece_of
+from penstock.gateway.relay.transcript import TranscriptPart, part_of
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import STREAM_HEADERS
 
@@ -43,8 +43,8 @@ class TextStreams:
         exchange.start(200, STREAM_HEADERS | headers)
         attempt = call.attempts[-1] if call.attempts else None
         transcript = call.control.transcript if call.control is not None else None
-        kept = transcript.told() if transcript is not None else []
-        missed = (attempt.said if attempt is not None else 0) - sum(len(part.text) for part in kept)
+        kept = transcript.parts() if transcript is not None else []
+        missed = (attempt.output_chars if attempt is not None else 0) - sum(len(part.text) for part in kept)
         reader.send(frame("joined", {"missed": missed}) + _frames(kept))
         call.on_text = lambda events: self._on_text(call, events)
         if self._heartbeat is None:
@@ -68,7 +68,7 @@ class TextStreams:
             self._heartbeat.cancel()
 
     def _on_text(self, call: Call, events: list[Event]) -> None:
-        data = _frames([part for event in events if (part := piece_of(event)) is not None])
+        data = _frames([part for event in events if (part := part_of(event)) is not None])
         if data:
             for reader in list(self._readers.get(call.id, ())):
                 if not reader.send(data):
