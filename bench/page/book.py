@@ -16,7 +16,7 @@ def make(folder: Path, calls: int) -> None:
     """A book of so many calls until now, with its keys."""
     book = open_book(LedgerSettings(folder=str(folder)), {})
     try:
-        book.put_keys(_keys())
+        book.change_keys(lambda _: _keys())
         batch: list[Entry] = []
         for entry in entries(calls, time.time_ns() // 1_000_000):
             batch.append(entry)

@@ -73,6 +73,6 @@ KEYS = (
 def fill(folder: Path) -> None:
     """Book the calls in the folder."""
     book = SqliteBook.open(folder / "ledger.db")
-    book.put_keys(KEYS)
+    book.change_keys(lambda _: KEYS)
     book.append(CALLS)
     book.close()

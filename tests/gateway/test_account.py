@@ -132,7 +132,7 @@ def test_a_running_stream_is_stopped_by_its_budget_only() -> None:
     granted(extend(account, limited, "a", 100, 50, NOW + 61_000))
     assert (account.tokens, account.owed) == (40, {"2026-11": 100})
     denial = denied(extend(account, limited, "a", 101, 50, NOW + 61_000))
-    assert (denial.limit, account.held["a"].cost) == ("budget", 100)
+    assert (denial.limit, account.holds["a"].cost) == ("budget", 100)
     settle(account, "a", 100, 40, NOW + 62_000)
     assert account.tokens == 40, "what left the window cannot be given back to another second"
 
@@ -195,7 +195,7 @@ def test_seeding_takes_over_what_the_ledger_has() -> None:
         granted(ask(account, limited, id, 10))
     settle(account, "a", 8, 0, NOW)
     seed(account, span("month", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
-    assert (account.spent, set(account.held)) == ({"2026-11": 13}, {"b", "c"})
+    assert (account.spent, set(account.holds)) == ({"2026-11": 13}, {"b", "c"})
     before = copy.deepcopy(account)
     settle(account, "a", 8, 0, NOW)
     book(account, ["a"], NOW)
@@ -293,7 +293,6 @@ def test_one_process_keeps_its_accounts_itself() -> None:
     accounts.release(limited.id, "c")
     accounts.reserve(limited, Reservation("d", 6, 0, NOW, NOW + LONG), answers.append)
     assert isinstance(answers.pop(), Grant)
-    accounts.forget(limited.id)
     accounts.close()
 
 

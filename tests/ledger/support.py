@@ -58,7 +58,7 @@ def wait_for_key(gateway: Gateway, secret: str) -> None:
 def put_key(folder: Path, key: Key) -> None:
     """Keep a key, as it is now."""
     with closing(open_book(LedgerSettings(folder=str(folder)), {})) as book:
-        book.put_keys([key])
+        book.change_keys(lambda _: [key])
 
 
 def ask(gateway: Gateway, secret: str, model: str, *, stream: bool, **fields: object) -> Response:

@@ -71,7 +71,7 @@ def let_go_of(gateway: Gateway, key: str) -> None:
         return  # the account of one worker is told first
     deadline = time.monotonic() + 10.0
     with closing(SqliteAccounts(gateway.book.folder, 10.0)) as accounts:
-        while (found := accounts.load(key)) is None or msgspec.msgpack.decode(found[1], type=Account).held:
+        while (found := accounts.load(key)) is None or msgspec.msgpack.decode(found[1], type=Account).holds:
             assert time.monotonic() < deadline, "something is held although all is over"
             time.sleep(0.01)
 

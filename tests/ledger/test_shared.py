@@ -45,7 +45,7 @@ class Pair:
             budget=budget,
             period="total",
         )
-        self.book.put_keys([key])
+        self.book.change_keys(lambda _: [key])
         for gateway in self.gateways:
             wait_for_key(gateway, secret)
         return key, secret

@@ -194,7 +194,7 @@ def test_g10_when_the_disk_is_full_calls_wait_and_nothing_is_lost(small_disk: Pa
             filler = small_disk / "filler"
             fill_disk(filler)
             answers = [first, *fill(gateway, model)]
-            gateway.says("make room on its disk")
+            gateway.says("free space on its disk")
             assert ready(gateway) == 503
             filler.unlink()
             until(lambda: ready(gateway) == 200)
@@ -269,7 +269,7 @@ def foreign(book: Path) -> None:
 
 
 UNUSABLE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no database": (broken, "is no SQLite database"),
+    "no database": (broken, "is not a SQLite database"),
     "damaged": (damaged, "is damaged"),
     "a newer version's": (newer, "newer version of Penstock"),
     "somebody else's": (foreign, "holds something else"),

@@ -184,8 +184,12 @@ def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -
 def test_what_is_left_of_a_budget_is_told(tmp_path: Path, upstream: Upstream) -> None:
     secret = "sk-of-somebody-who-may-spend"
     book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(tmp_path / "state")})
-    book.put_keys(
-        [Key(id="key_a", name="", digest=digest_of(secret), hint="", created_ms=1, budget=110_000_000, period="month")]
+    book.change_keys(
+        lambda _: [
+            Key(
+                id="key_a", name="", digest=digest_of(secret), hint="", created_ms=1, budget=110_000_000, period="month"
+            )
+        ]
     )
     book.close()
     upstream.play(whole(), "good")

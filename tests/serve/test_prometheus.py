@@ -59,8 +59,8 @@ def upstream() -> Iterator[Upstream]:
 def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[AdminClient]:
     folder = tmp_path_factory.mktemp("scraped")
     book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(folder / "state")})
-    book.put_keys(
-        [Key(id="key_a", name="", digest=digest_of(KEY), hint="", created_ms=1, budget=10**9, period="month")]
+    book.change_keys(
+        lambda _: [Key(id="key_a", name="", digest=digest_of(KEY), hint="", created_ms=1, budget=10**9, period="month")]
     )
     book.close()
     with Collector(status=400) as collector:  # which takes nothing

@@ -8,7 +8,7 @@ from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import Account
 from penstock.stores.accounts.client import SharedAccountClient
-from penstock.stores.accounts.storage import Found, StorageError
+from penstock.stores.accounts.storage import StorageError, StoredValue
 
 NOW = 1_794_700_800_000  # 2026-11-15
 KEY = "key_1"
@@ -43,12 +43,12 @@ class Door:
     def pause(self) -> None:
         """Called before anything is done, for those who want something else to happen then."""
 
-    def load(self, key_id: str) -> Found:
+    def load(self, key_id: str) -> StoredValue:
         self.pause()
         self._pass()
         return self.shelf.lies.get(key_id)
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, Found]:
+    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         self.pause()
         if self.shut and not self.swallowing:
             raise StorageError("shut")

@@ -43,7 +43,7 @@ def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
     process.recover()
     account = shelf.account()
     assert account
-    held = {id: hold.cost for id, hold in account.held.items()}
+    held = {id: hold.cost for id, hold in account.holds.items()}
     assert held == {"others": 500, "mine": 20, "0": 5, "1": 25, "2": 25, "3": 25, "6": 40}
     assert process.degraded == ""
 
@@ -96,7 +96,7 @@ def test_what_ended_while_alone_is_held_no_longer() -> None:
     process.recover()
     account = shelf.account()
     assert account
-    assert (account.held, account.open) == ({}, 0)
+    assert (account.holds, account.open) == ({}, 0)
 
 
 def test_a_call_that_was_denied_alone_is_not_held_though_the_storage_had_granted_it() -> None:
@@ -107,12 +107,12 @@ def test_a_call_that_was_denied_alone_is_not_held_though_the_storage_had_granted
     assert isinstance(ask(process, "b", 900), Denial)
     account = shelf.account()
     assert account
-    assert set(account.held) == {"a", "b"}
+    assert set(account.holds) == {"a", "b"}
     door.shut = door.swallowing = False
     process.recover()
     account = shelf.account()
     assert account
-    assert set(account.held) == {"a"}
+    assert set(account.holds) == {"a"}
 
 
 def test_what_another_let_go_of_too_early_is_put_back() -> None:
@@ -123,7 +123,7 @@ def test_what_another_let_go_of_too_early_is_put_back() -> None:
     ahead.apply(KEY, [Reserve(LIMITED, Reservation("b", 10, 0, LASTS + 1, LASTS + 2))])
     account = shelf.account()
     assert account
-    assert set(account.held) == {"b"}, "its clock is an hour ahead"
+    assert set(account.holds) == {"b"}, "its clock is an hour ahead"
     process.apply(KEY, [Settle("a", 7, 0, NOW), Booked("a", NOW)])
     account = shelf.account()
     assert account
@@ -182,10 +182,10 @@ def test_calls_that_take_long_are_put_back_without_being_heard_of() -> None:
     process, door = participant(shelf, ledger)
     ask(process, "a", 10)
     shelf.lies.clear()
-    process.watch()
+    process.refresh()
     account = shelf.account()
     assert account
-    assert set(account.held) == {"a"}
+    assert set(account.holds) == {"a"}
     door.shut = True
-    process.watch()
+    process.refresh()
     assert process.degraded == "shelf"

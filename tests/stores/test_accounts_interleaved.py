@@ -117,7 +117,7 @@ class World:
             door.shut = door.swallowing = False
             if process.degraded:
                 process.recover()
-            process.watch()
+            process.refresh()
         account = self.shelf.account()
         assert account
         return account
@@ -148,7 +148,7 @@ def test_in_every_order_each_call_counts_once(swallowing: bool) -> None:
     for world, choices in worlds(swallowing):
         account = world.account()
         assert account.spent == {MONTH: 70}, choices
-        assert {id: hold.cost for id, hold in account.held.items()} == {"open": 100, "other": 100, "b": 100}, choices
+        assert {id: hold.cost for id, hold in account.holds.items()} == {"open": 100, "other": 100, "b": 100}, choices
         assert account.owed == {MONTH: 300}, choices
         orders += 1
         seeded += "a" in account.seed_ids

@@ -144,7 +144,7 @@ class Calm(RuleBasedStateMachine):
             assert account.spent[MONTH] + account.owed.get(MONTH, 0) == self.exposed() <= BUDGET
             assert account.open == self.under_way()
             # An operation that came twice makes the account stale; what the ledger has is then taken from there.
-            assert set(running) <= set(account.held) <= {*waiting, *running}
+            assert set(running) <= set(account.holds) <= {*waiting, *running}
 
 
 class Storm(Calm):
@@ -214,15 +214,15 @@ class Storm(Calm):
             while process.unbooked:
                 self.book(who)
         for process in self.processes:
-            process.accounts.watch()
+            process.accounts.refresh()
             now = self.ledger.now
             process.accounts.apply(KEY, [Reserve(LIMITED, Reservation("x", BUDGET * 9, 0, now, now))])
         account = self.shelf.account()
         assert account
         late = [id for id in {*self.orphans, *self.ghosts} if id in self.ledger.entries]
         mine = {id: call.held for process in self.processes for id, call in process.calls.items()}
-        assert set(mine) <= set(account.held) <= {*mine, *self.orphans, *self.ghosts}
-        assert all(account.held[id].cost == held for id, held in mine.items())
+        assert set(mine) <= set(account.holds) <= {*mine, *self.orphans, *self.ghosts}
+        assert all(account.holds[id].cost == held for id, held in mine.items())
         # An orphan that is in the ledger, and that nobody has booked since, may be in the sum, held, or yet unseen.
         unseen = sum(self.ledger.entries[id][0] for id in late)
         assert self.ledger.total - unseen <= account.spent[MONTH] <= self.ledger.total
@@ -245,7 +245,7 @@ class Storm(Calm):
         self.settle_down()
         account = self.shelf.account()
         assert account
-        assert (account.spent[MONTH], account.held, account.open) == (self.ledger.total, {}, 0)
+        assert (account.spent[MONTH], account.holds, account.open) == (self.ledger.total, {}, 0)
 
 
 QUICK = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))

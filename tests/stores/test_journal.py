@@ -87,7 +87,7 @@ def test_behind_its_end_nothing_is_written_to_what_has_its_files_numbers(tmp_pat
         journal.opened(entry("open"))
         journal.marked({"open": (1, 1)})
         journal.settled(entry("open"))
-        assert (journal.sound, journal.has_room) == (False, False)
+        assert (journal.intact, journal.has_room) == (False, False)
         journal.booked(["open"])
         for number in range(200):  # more than there is room for
             journal.settled(entry(f"settled-{number}"))
@@ -122,7 +122,7 @@ def test_nothing_is_lost_however_often_it_turns_over(steps: list[str], room: int
                 journal.booked(booked)
             elif step == "mark":
                 journal.marked(dict.fromkeys(opened, (1, 1)))
-        assert journal.sound
+        assert journal.intact
         assert journal.waiting == len(settled)
         # As if it had died: its files stay, its locks go.
         for file in journal._files:
@@ -142,7 +142,7 @@ def test_it_says_when_there_is_no_more_room(tmp_path: Path) -> None:
     assert 2 <= count <= 8
     for number in range(count):
         journal.settled(entry(f"call-{number}"))
-    assert journal.sound
+    assert journal.intact
     journal.booked(f"call-{number}" for number in range(count))
     assert journal.has_room
 
@@ -181,7 +181,7 @@ def test_a_full_disk_behind_its_room_loses_nothing_that_was_kept(tmp_path: Path)
         size = max(path.stat().st_size for path in tmp_path.iterdir())
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         number = 0
-        while journal.sound and number < 10_000:
+        while journal.intact and number < 10_000:
             journal.settled(entry(f"call-{number}"))
             number += 1
         for late in range(number, number + 20):

@@ -35,7 +35,7 @@ LATER = (*MIGRATIONS, _another)
 def test_a_migration_keeps_what_is_there(place: Place) -> None:
     book = place.open()
     book.append([FULL])
-    book.put_keys([KEY])
+    book.change_keys(lambda _: [KEY])
     book.close()
     book = place.open(migrations=LATER)
     assert book.database.fetch("SELECT added FROM calls") == [(7,)]
@@ -243,7 +243,7 @@ def test_keys_of_the_first_versions_can_be_rotated_and_keep_what_replaced_them(p
     assert book.keys() == [key]
     assert (key.digest, key.previous, key.previous_until_ms) == (digest_of(secret), FIRST_KEY.digest, 1_090)
     assert (key.revoked_ms, key.unusable(98)) == (98, FIRST_KEY.unusable(98))
-    book.put_keys([PLAIN_KEY])
+    book.change_keys(lambda _: [PLAIN_KEY])
     assert book.database.fetch("SELECT id, replaced_by FROM keys ORDER BY id") == [
         ("key_abc", "key_def"),
         ("key_def", ""),

@@ -33,7 +33,7 @@ def account(server: RedisServer) -> Account:
 
 def assert_exact(server: RedisServer, books: Books) -> None:
     found = account(server)
-    assert (found.spent, found.held, found.open) == ({"total": books.total}, {}, 0)
+    assert (found.spent, found.holds, found.open) == ({"total": books.total}, {}, 0)
     assert books.total > 0
 
 

@@ -31,7 +31,7 @@ def test_a_full_disk_is_said_and_booking_goes_on_once_there_is_room(tmp_path: Pa
     pages = book.database.fetch("PRAGMA page_count")[0][0]
     book.database.fetch(f"PRAGMA max_page_count = {pages}")
     for _ in range(2):
-        with pytest.raises(BookError, match="make room on its disk") as caught:
+        with pytest.raises(BookError, match="free space on its disk") as caught:
             book.append(BATCH)
         assert not isinstance(caught.value, BookUnusableError)
     assert ids(book) == ["call_1"]
@@ -118,7 +118,7 @@ def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
 def test_what_is_no_database_is_left_alone(tmp_path: Path, readonly: bool) -> None:
     path = tmp_path / "ledger.db"
     path.write_text("Dear diary, " * 1000)
-    with pytest.raises(BookUnusableError, match="is no SQLite database: move it away"):
+    with pytest.raises(BookUnusableError, match="is not a SQLite database: move it away"):
         SqliteBook.open(path, readonly=readonly)
     assert path.read_text() == "Dear diary, " * 1000
 
@@ -203,7 +203,7 @@ def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> Non
     book_elsewhere = (
         "import sys; from pathlib import Path; from penstock.stores.book.sqlite import SqliteBook\n"
         "from tests.stores.entries import KEY\n"
-        "book = SqliteBook.open(Path(sys.argv[1])); book.put_keys([KEY]); book.close()"
+        "book = SqliteBook.open(Path(sys.argv[1])); book.change_keys(lambda _: [KEY]); book.close()"
     )
     versions = []
     for _ in range(2):

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from penstock.gateway.limits.account import Account
-from penstock.stores.accounts.sqlite import FILE, SqliteAccounts, begin
+from penstock.stores.accounts.sqlite import FILE, SqliteAccounts, remove_old
 from penstock.stores.accounts.storage import StorageError
 from tests.promptness import in_time, prompt
 from tests.stores.conftest import Books, Peer
@@ -92,7 +92,7 @@ def test_four_processes_admit_no_more_than_the_budget(tmp_path: Path, peers: Pee
         peer.do(do="finish", cost=7)
         peer.calm()
     found = account(tmp_path)
-    assert (found.spent, found.held, books.total) == ({"total": 70}, {}, 70)
+    assert (found.spent, found.holds, books.total) == ({"total": 70}, {}, 70)
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
@@ -111,8 +111,8 @@ def test_others_go_on_when_a_process_is_killed(tmp_path: Path, peers: Peers, boo
     with closing(sqlite3.connect(tmp_path / FILE)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     found = account(tmp_path)
-    left = {id: hold for id, hold in found.held.items() if id.startswith("p0-")}
-    assert found.held == left, "what the victim held is held until it expires"
+    left = {id: hold for id, hold in found.holds.items() if id.startswith("p0-")}
+    assert found.holds == left, "what the victim held is held until it expires"
     assert sum(hold.cost == 100 for hold in left.values()) == 3
     held = sum(hold.cost for id, hold in left.items() if not hold.open)
     assert found.spent["total"] <= books.total <= found.spent["total"] + held + 4 * 7
@@ -156,7 +156,7 @@ def test_a_version_is_replaced_once(tmp_path: Path) -> None:
     assert other.swap("a", None, b"2", b"two") == (False, (b"1", b"one"))
     assert other.swap("a", b"1", b"2", b"two") == (True, None)
     assert storage.swap("a", b"1", b"3", b"three") == (False, (b"2", b"two"))
-    begin(tmp_path)
+    remove_old(tmp_path)
     assert storage.swap("a", b"2", b"3", b"three") == (False, None), "the file it had is another's no longer"
     assert storage.swap("a", None, b"3", b"three") == (True, None)
     assert other.load("a") == (b"3", b"three")

@@ -182,7 +182,7 @@ def test_all_that_is_looked_at_together_is_of_one_moment(place: Place) -> None:
         assert reader.fetch("SELECT COUNT(*) FROM calls") == before
         return before
 
-    assert one.database.look(look) == [(0,)]
+    assert one.database.read(look) == [(0,)]
     assert one.usage(Filter(), [])[0].calls == 1
     one.close()
     other.close()
@@ -197,17 +197,17 @@ def test_names_as_long_as_they_may_be_are_summed_up(book: Book) -> None:
 
 
 @pytest.mark.slow
-def test_the_scribe_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
+def test_the_writer_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
     place, said = SqlitePlace(tmp_path), list[str]()
 
     async def run() -> None:
-        scribe = BookWriter(place.open, lambda _booked: None, lambda _keys: None, said.append)
-        scribe.start((), 10)
-        scribe.put(calls(2_100))
+        writer = BookWriter(place.open, lambda _booked: None, lambda _keys: None, said.append)
+        writer.start((), 10)
+        writer.put(calls(2_100))
         try:
             wait(place)
         finally:
-            scribe.close(5)
+            writer.close(5)
 
     asyncio.run(run())
     assert place_of(place) == 2_000

@@ -72,7 +72,7 @@ class Bookkeeping:
             self._on_keys,
             warn,
             # Other machines spend too. Without Redis, only the book shows it.
-            again_s=_REFRESH_S if settings.postgres is not None and settings.redis is None else None,
+            reread_s=_REFRESH_S if settings.postgres is not None and settings.redis is None else None,
         )
         self.ledger.scribe = self._book_writer
         self.use(config)
@@ -81,7 +81,7 @@ class Bookkeeping:
         adopted: list[Entry] = []
         for left in recover(folder):
             adopted += self.ledger.adopt(left.settled, left.open, left.last_ms)
-            if not self._journal.sound:
+            if not self._journal.intact:
                 break  # calls that do not fit into our journal stay in theirs until the next start
         self.orphans = [entry for entry in adopted if entry.outcome == "orphaned"]
         try:
@@ -142,7 +142,7 @@ class Bookkeeping:
 
     def holds(self) -> dict[str, int]:
         """The amount reserved for calls in progress, in nanodollars, by id of each key with a budget."""
-        return {key.id: self._accounts.held(key) for key in self._stored if key.budget is not None}
+        return {key.id: self._accounts.reserved(key) for key in self._stored if key.budget is not None}
 
     def budgets(self) -> dict[str, float]:
         """The remaining part of its budget, by id of each usable key."""

@@ -31,7 +31,7 @@ from penstock.serve.bookkeeping import check, shared_storage
 from penstock.serve.loop import NOTICE, run_loop
 from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
-from penstock.stores.accounts.sqlite import begin
+from penstock.stores.accounts.sqlite import remove_old
 from penstock.stores.book.open import has_living_key, state_folder
 from penstock.stores.state_lock import claim
 from penstock.upstream.local.model import ModelFolder
@@ -80,7 +80,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
             listeners = _Listeners((host, port), endpoint)
             return run_loop(_serve(config, load, environment, home, listeners, lambda bound: ready(bound, *admin)))
         if config.ledger.enabled:
-            begin(state_folder(config.ledger, environment))
+            remove_old(state_folder(config.ledger, environment))
         try:
             reserved = _reserve(host, port)
         except OSError as error:

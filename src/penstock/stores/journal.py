@@ -1,15 +1,19 @@
-"""Journal: what the book does not hold yet, where `kill -9` cannot take it away.
+"""Journal: a write-ahead journal of the calls that are not in the book yet. It survives `kill -9`.
 
-Before a provider is asked, the call is in the journal as *open*; before its client sees the end, it is there as
-*settled*; once the book holds it, it is forgotten. Each is one write into the page cache, which a dead process does not
-take with it: no request ever waits for the disk. What a gateway that died has left is read by the next one.
+A call is written as *open* before its provider is called, and as *settled* before its client sees the end of the
+answer. Once the book has the call, its record is no longer needed. Each record is one write into the page cache, which
+survives the death of the process (not of the machine), so no request ever waits for the disk. The next gateway reads
+the journals of one that has died (`recover`). A file lock shows whether the process of a journal is alive.
 
-There are two files, whose blocks are taken beforehand, so that a full disk cannot stop what they have room for. Records
-are appended to one of them; when it is full, those still needed are written to the other, and it goes on there. So the
-room that a journal needs is that of the calls under way, and of those that the book could not take.
+A journal has two files, whose blocks are allocated in advance, so that a full disk cannot stop it within its capacity.
+Records are appended to one file. When it is full, the records that are still needed are copied to the other file, which
+is then used. So the capacity is needed only for the running calls, and for those that the book could not take.
 
-    file     a number (8 bytes): of two files the one with the higher number is in use; then records
-    record   length (4 bytes), CRC-32 (4 bytes), then so many bytes of JSON; a length of zero ends them
+    file     a number (8 bytes): of the two files, the one with the higher number is in use; then records
+    record   length (4 bytes), CRC-32 (4 bytes), then that many bytes of JSON; a length of zero ends the records
+
+The copy is safe at any moment of a kill: the number of the other file is written last. A record that was cut off has a
+wrong CRC, and reading stops before it.
 """
 
 import fcntl
@@ -35,26 +39,26 @@ _HALVES = ("a", "b")
 _NUMBER = struct.Struct("<Q")
 _RECORD = struct.Struct("<II")
 _END = bytes(_RECORD.size)
-# Where a file was; no file ever has this number.
+# In place of a closed file descriptor; no file ever has this number.
 _NO_FILE = -1
-# What the end of a call under way will need.
-_ROOM_FOR_AN_END = 512
+# The space that is reserved for the end of each running call.
+_MAX_END_SIZE = 512
 
 
 class OpenCall(Struct, frozen=True, tag="open"):
-    """A call that is under way: what its entry would be, if nothing more were heard of it."""
+    """A running call: the entry that is booked if the process dies now."""
 
     entry: Entry
 
 
 class Progress(Struct, frozen=True, tag="mark"):
-    """How far calls under way have come: events, and characters of the answer."""
+    """The progress of running calls: events, and characters of the answer."""
 
     reached: dict[str, tuple[int, int]]
 
 
 class SettledCall(Struct, frozen=True, tag="settled"):
-    """A call that is over."""
+    """A call that has ended."""
 
     entry: Entry
 
@@ -63,22 +67,22 @@ Record: TypeAlias = OpenCall | Progress | SettledCall
 
 
 class LeftoverCalls(Struct, frozen=True):
-    """What a gateway has left behind: calls that it had settled; and calls that it had not, with how far they came."""
+    """The calls in the journal of a dead gateway: those that it had settled, and the open ones with their progress."""
 
     settled: list[Entry]
     open: list[tuple[Entry, tuple[int, int]]]
     last_ms: int
-    """When it wrote for the last time, since 1970."""
+    """The time of its last write, since 1970."""
 
 
 class Journal:
-    """The journal of one process. Belongs to its event loop."""
+    """The journal of one process. Used in its event loop only."""
 
     def __init__(self, folder: Path, room: int) -> None:
-        """Make one with room for so many bytes; raises `BookError` where the disk has none."""
+        """Make a journal with space for `room` bytes of needed records; raises `BookError` if the disk is full."""
         self._room = room
-        capacity = room + room // 2  # so that it turns over seldom, even when all that it has room for is needed
-        self._last = capacity - len(_END)  # where the last record may end
+        capacity = room + room // 2  # so that files are switched seldom, even when all records are needed
+        self._last = capacity - len(_END)  # the last record must end before this offset
         self._live: dict[str, bytes] = {}
         self._live_size = 0
         self._open: set[str] = set()
@@ -99,54 +103,54 @@ class Journal:
             raise BookError(
                 f"no journal can be kept in {folder}: {error.strerror}; set folder in [ledger], or PENSTOCK_STATE"
             ) from error
-        self.sound = True
-        """Whether all that it was given is in its files."""
+        self.intact = True
+        """Whether all records have been written to its files."""
 
     @property
     def has_room(self) -> bool:
-        """Whether one more call may begin: there is room for all ends that are still to come."""
-        return self.sound and self._live_size + (len(self._open) + 1) * _ROOM_FOR_AN_END <= self._room
+        """Whether one more call may start: there is space for the ends of all running calls and of this one."""
+        return self.intact and self._live_size + (len(self._open) + 1) * _MAX_END_SIZE <= self._room
 
     @property
     def waiting(self) -> int:
-        """How many calls are over that the book does not hold yet."""
+        """The number of ended calls that are not in the book yet."""
         return len(self._live) - len(self._open)
 
     def opened(self, entry: Entry) -> None:
-        """A call is under way, or has come to its next attempt."""
+        """Record a call that starts, or starts its next attempt."""
         self._open.add(entry.id)
         self._write(OpenCall(entry), entry.id)
 
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
-        """Calls under way have come so far."""
+        """Record the progress of running calls."""
         self._write(Progress(dict(reached)))
 
     def settled(self, entry: Entry) -> None:
-        """A call is over."""
+        """Record the end of a call."""
         self._open.discard(entry.id)
         self._write(SettledCall(entry), entry.id)
 
     def booked(self, ids: Iterable[str]) -> None:
-        """The book holds these calls."""
+        """Drop the records of calls that are in the book now."""
         self._live_size -= sum(map(len, map(self._live.pop, ids, repeat(b""))))
-        if not self.sound:
-            self._turn_over()  # there may be room now
+        if not self.intact:
+            self._switch_files()  # there may be space now
 
     def close(self) -> None:
-        """Let go; where nothing is left to be booked, nothing is left behind."""
+        """Close the files; remove them if no call is left to be booked."""
         for path in self._paths:
             if not self._live:
-                with suppress(OSError):  # nothing is lost with it
+                with suppress(OSError):  # a file that stays has no needed records
                     path.unlink()
         for file in self._files:
             if file != _NO_FILE:
                 os.close(file)
-        # The numbers of files that are closed are given to others. Whatever comes now is refused by the system.
+        # The kernel reuses the numbers of closed descriptors. With -1, a later write fails, and hits no other file.
         self._files = [_NO_FILE, _NO_FILE]
         self._file = _NO_FILE
 
     def _write(self, record: Record, id: str = "") -> None:
-        """Append a record. That of a call is what is still needed of it, in place of the one before."""
+        """Append a record. The record of a call replaces the earlier one, which is no longer needed."""
         data = self._encode(record)
         framed = _RECORD.pack(len(data), zlib.crc32(data)) + data
         size, at = len(framed), self._at
@@ -155,27 +159,27 @@ class Journal:
             self._live_size += size - len(live.get(id, b""))
             live[id] = framed
         if at + size > self._last:
-            self._turn_over()
+            self._switch_files()
             return
         self._at = at + size
         try:
             if os.pwrite(self._file, framed + _END, at) != size + len(_END):
-                self.sound = False
+                self.intact = False
         except OSError:
-            self.sound = False  # the book will get it all the same, unless the process dies first
+            self.intact = False  # the call is still in memory, and is booked unless the process dies first
 
-    def _turn_over(self) -> None:
-        """Go on in the other file, with what is still needed. It is the one in use once its number says so.
+    def _switch_files(self) -> None:
+        """Copy the needed records to the other file and use it. Writing its number last makes the switch atomic.
 
-        Where it cannot be written, the one in use stays, with all that is in it.
+        If it cannot be written, the current file stays in use, with all its records.
         """
         other = self._files[1] if self._file == self._files[0] else self._files[0]
         data = b"".join((*self._live.values(), _END))
         try:
-            self.sound = os.pwrite(other, data, _NUMBER.size) == len(data)
+            self.intact = os.pwrite(other, data, _NUMBER.size) == len(data)
         except OSError:
-            self.sound = False
-        if self.sound:
+            self.intact = False
+        if self.intact:
             self._file = other
             self._at = _NUMBER.size + len(data) - len(_END)
             self._number += 1
@@ -183,27 +187,27 @@ class Journal:
 
 
 def recover(folder: Path) -> Iterator[LeftoverCalls]:
-    """What dead gateways have left. Their journals are gone once the caller asks for the next one, or for the end."""
+    """Read the journals of dead gateways. Each is removed when the caller continues the iteration after it."""
     for first in sorted(folder.glob(f"*-{_HALVES[0]}{SUFFIX}")):
         paths = [first, first.with_name(first.name.replace(f"-{_HALVES[0]}{SUFFIX}", f"-{_HALVES[1]}{SUFFIX}"))]
-        with ExitStack() as held:
+        with ExitStack() as open_files:
             contents = []
             for path in paths:
                 try:
-                    file = held.enter_context(path.open("rb"))
+                    file = open_files.enter_context(path.open("rb"))
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except FileNotFoundError:
                     continue
                 except BlockingIOError:
-                    break  # its process is alive
+                    break  # locked: its process is alive
                 contents.append((file.read(), os.fstat(file.fileno()).st_mtime_ns // 1_000_000))
             else:
-                yield _left(*max(contents, key=lambda found: _number(found[0]), default=(b"", 0)))
+                yield _read_leftovers(*max(contents, key=lambda content: _number(content[0]), default=(b"", 0)))
                 for path in paths:
                     path.unlink(missing_ok=True)
 
 
-def _left(content: bytes, last_ms: int) -> LeftoverCalls:
+def _read_leftovers(content: bytes, last_ms: int) -> LeftoverCalls:
     decoder: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
     settled: dict[str, Entry] = {}
     opened: dict[str, Entry] = {}
@@ -232,15 +236,15 @@ def _number(content: bytes) -> int:
 
 
 def _make(path: Path, size: int) -> int:
-    """A file with room for so many bytes, locked before anybody else can see it by its name."""
-    made = path.with_suffix(".new")
-    file = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    """Make a preallocated file, and lock it before it appears under its final name."""
+    temporary = path.with_suffix(".new")
+    file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         allocate(file, size)
-        made.rename(path)
+        temporary.rename(path)
     except OSError:
         os.close(file)
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return file

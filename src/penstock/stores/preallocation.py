@@ -1,23 +1,23 @@
-"""Allocation: gives a file its room on the disk, so that a later write into it cannot find the disk full."""
+"""Preallocation: reserves the disk blocks of a file, so that a later write into it cannot fail with a full disk."""
 
 import errno
 import os
 
 _BLOCK = 65_536
-# A file system that cannot allocate, where the C library does not do it in its place.
-_UNABLE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+# The errors of a file system that cannot preallocate, where the C library does not emulate it.
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 def allocate(file: int, size: int) -> None:
-    """Make a file at least so long, with all its blocks taken. What is in it stays.
+    """Extend a file to at least this size, with all blocks allocated. Its content stays.
 
-    macOS has no `posix_fallocate`: there zeros are written behind what the file holds.
+    macOS has no `posix_fallocate`: there zeros are written after the content of the file.
     """
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, size)
         except OSError as error:
-            if error.errno not in _UNABLE:
+            if error.errno not in _UNSUPPORTED:
                 raise
         else:
             return

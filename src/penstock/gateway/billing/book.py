@@ -146,9 +146,6 @@ class Book(Protocol):
     def keys_version(self) -> int:
         """A number that changes with every change of keys; cheap to ask."""
 
-    def put_keys(self, keys: Iterable[Key]) -> None:
-        """Keep keys, in place of those with the same ids, all or none."""
-
     def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
         """Keep the keys that `change` makes of all keys, while nobody else changes any. It may be asked twice."""
 

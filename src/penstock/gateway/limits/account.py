@@ -55,13 +55,13 @@ class Account(Struct, array_like=True):
     generation: str = ""
     spent: dict[str, int] = field(default_factory=dict)
     """By period: those that it was seeded with."""
-    held: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
     minute: dict[int, list[int]] = field(default_factory=dict)
     """By second: requests, tokens, and the time of the newest of them."""
     seed_ids: set[str] = field(default_factory=set)
     seeded: int = 0
     stale: bool = False
-    # Sums over `held` and `minute`, and the earliest time at which something in them has to go.
+    # Sums over `holds` and `minute`, and the earliest time at which something in them has to go.
     owed: dict[str, int] = field(default_factory=dict)
     open: int = 0
     requests: int = 0
@@ -76,7 +76,7 @@ class Account(Struct, array_like=True):
 def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
     """The call is over, and this is what it took. Tokens it did not need are given back to when it was admitted."""
     touch(account, now)
-    hold = account.held.get(id)
+    hold = account.holds.get(id)
     if hold is None or not hold.open:
         return
     surplus = hold.tokens - tokens
@@ -90,7 +90,7 @@ def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
 def release(account: Account, id: str, now: int) -> None:
     """The call took nothing. It still counts as a request."""
     touch(account, now)
-    hold = account.held.get(id)
+    hold = account.holds.get(id)
     if hold is not None and hold.open:
         _give_back(account, hold, hold.tokens)
         _drop(account, id)
@@ -101,7 +101,7 @@ def book(account: Account, ids: Iterable[str], now: int) -> None:
     or so late that the account may have been seeded with it under no name.
     """
     for id in ids:
-        hold = account.held.get(id)
+        hold = account.holds.get(id)
         if hold is not None:
             _drop(account, id)
             if hold.period in account.spent:
@@ -125,7 +125,7 @@ def left_of_budget(account: Account, key: Key, now: int) -> float | None:
     return max(0.0, 1 - (account.spent[label] + account.owed.get(label, 0)) / key.budget)
 
 
-def held_in(account: Account, key: Key, now: int) -> int:
+def reserved_cost(account: Account, key: Key, now: int) -> int:
     """What is held for calls in a key's present period, in nanodollars."""
     return account.owed.get(span(key.period, now).label, 0)
 
@@ -135,7 +135,7 @@ def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None
     account.stale = False
     account.seeded = now
     account.seed_ids = set(spent.recent)
-    for id, hold in list(account.held.items()):
+    for id, hold in list(account.holds.items()):
         if id in spent.recent:
             _drop(account, id)
         elif hold.period != period.label and hold.second in period:
@@ -150,7 +150,7 @@ def rehold(account: Account, holds: Mapping[str, Hold]) -> None:
     for id, hold in holds.items():
         if id in account.seed_ids:
             continue
-        if id not in account.held:
+        if id not in account.holds:
             count(account, hold.second * 1000, 1, hold.tokens)
         put(account, id, hold)
 
@@ -158,7 +158,7 @@ def rehold(account: Account, holds: Mapping[str, Hold]) -> None:
 def unhold(account: Account, ids: Iterable[str]) -> None:
     """Forget holds without a trace: the account is about to be seeded from a ledger that has them."""
     for id in ids:
-        if id in account.held:
+        if id in account.holds:
             _drop(account, id)
 
 
@@ -177,10 +177,10 @@ def touch(account: Account, now: int) -> None:
             account.tokens -= tokens
         account.leaving = min((bucket[2] for bucket in account.minute.values()), default=now) + MINUTE_MS
     if now >= account.expiry and not account.lasting:
-        for id in [id for id, hold in account.held.items() if hold.until < now]:
+        for id in [id for id, hold in account.holds.items() if hold.until < now]:
             account.stale = True
             _drop(account, id)
-        account.expiry = min((hold.until + 1 for hold in account.held.values()), default=now + DAY_MS)
+        account.expiry = min((hold.until + 1 for hold in account.holds.values()), default=now + DAY_MS)
     if account.seed_ids and now > account.seeded + SEED_IDS_MS:
         account.seed_ids = set()
 
@@ -188,19 +188,19 @@ def touch(account: Account, now: int) -> None:
 def put(account: Account, id: str, hold: Hold) -> None:
     """Hold this for a call, in place of what was held for it."""
     _drop(account, id)
-    account.held[id] = hold
+    account.holds[id] = hold
     account.owed[hold.period] = account.owed.get(hold.period, 0) + hold.cost
     account.open += hold.open
     account.expiry = min(account.expiry, hold.until + 1)
 
 
 def _drop(account: Account, id: str) -> None:
-    hold = account.held.pop(id, None)
+    hold = account.holds.pop(id, None)
     if hold is None:
         return
     account.open -= hold.open
     owed = account.owed[hold.period] - hold.cost
-    if owed or any(other.period == hold.period for other in account.held.values()):
+    if owed or any(other.period == hold.period for other in account.holds.values()):
         account.owed[hold.period] = owed
     else:
         del account.owed[hold.period]

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import Account, book, held_in, left_of_budget, release, seed, settle
+from penstock.gateway.limits.account import Account, book, left_of_budget, release, reserved_cost, seed, settle
 from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
 from penstock.gateway.limits.period import span
 
@@ -48,11 +48,8 @@ class Accounts(Protocol):
     def left(self, key: Key) -> float | None:
         """Which part of a key's budget is left, as far as this process has seen; None where it has not."""
 
-    def held(self, key: Key) -> int:
+    def reserved(self, key: Key) -> int:
         """What is held for calls of a key in its present period, in nanodollars, as far as this process has seen."""
-
-    def forget(self, key_id: str) -> None:
-        """The key is gone."""
 
     def close(self) -> None:
         """Let go of everything."""
@@ -105,14 +102,10 @@ class LocalAccounts:
         account = self._accounts.get(key.id)
         return left_of_budget(account, key, self._clock()) if account is not None else None
 
-    def held(self, key: Key) -> int:
+    def reserved(self, key: Key) -> int:
         """See `Accounts`."""
         account = self._accounts.get(key.id)
-        return held_in(account, key, self._clock()) if account is not None else 0
-
-    def forget(self, key_id: str) -> None:
-        """See `Accounts`."""
-        self._accounts.pop(key_id, None)
+        return reserved_cost(account, key, self._clock()) if account is not None else 0
 
     def close(self) -> None:
         """See `Accounts`."""

@@ -71,7 +71,7 @@ def reserve(account: Account, key: Key, demand: Reservation) -> Answer:
     """Admit a call and hold what it may cost, or say which limit forbids it."""
     now = demand.now
     touch(account, now)
-    if demand.id in account.held or demand.id in account.seed_ids:
+    if demand.id in account.holds or demand.id in account.seed_ids:
         return _grant(account, key, now, demand.id)
     period = span(key.period, now)
     demand = _with_less(account, key, demand, period)
@@ -96,7 +96,7 @@ def extend(account: Account, key: Key, id: str, cost: int, tokens: int, now: int
     Only the budget can forbid it: tokens are counted, and no more.
     """
     touch(account, now)
-    hold = account.held.get(id)
+    hold = account.holds.get(id)
     if hold is None or not hold.open:
         return _grant(account, key, now, id)
     more = max(0, cost - hold.cost)
@@ -160,7 +160,7 @@ def _over_budget(account: Account, key: Key, demand: Reservation, period: Budget
     what = f"this key's budget of {dollars(key.budget)} for {period.label}"
     needs = f"this call may cost up to {dollars(demand.cost)}"
     # What is over, and not booked yet, is as good as spent: nobody gets it back.
-    over = sum(hold.cost for hold in account.held.values() if not hold.open and hold.period == period.label)
+    over = sum(hold.cost for hold in account.holds.values() if not hold.open and hold.period == period.label)
     if demand.cost <= key.budget - spent - over:
         message = f"{what} is held by calls that are still running, and {needs}: try again when they are over"
         return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=_SOON_S)
@@ -218,7 +218,7 @@ def _try_again(wait: float | None) -> str:
 
 def _grant(account: Account, key: Key, now: int, id: str) -> Grant:
     requests, tokens = key.requests_per_minute, key.tokens_per_minute
-    hold = account.held.get(id)
+    hold = account.holds.get(id)
     reset = min(MINUTE_MS, max(0, account.newest + MINUTE_MS - now)) / 1000
     return Grant(
         None if requests is None else Gauge(requests, max(0, requests - account.requests), reset),

@@ -1,21 +1,29 @@
-"""SharedAccountClient: how one of several processes changes shared accounts. `shared_accounts.py` runs it in a thread.
+"""SharedAccountClient: one of several processes that change shared accounts. `shared_accounts.py` runs it in a thread.
 
-It loads an account, does what is to be done, and swaps it in; if another process was faster, it begins again with what
-that one left. It remembers its own holds (`AccountView.mine`) until they are booked, because a storage may lose them:
+An account is changed by compare-and-set (optimistic concurrency): the client loads the account with its version,
+applies the operations to its copy, and swaps the copy in if the storage still has that version. If another process was
+faster, the client applies the operations again to what that process wrote. Every operation is idempotent
+(`gateway/limits/account.py`), so an operation whose result was lost can be applied again.
 
-| what it finds | what it does |
+The storage may lose accounts: it is a cache, and the ledger is the source of truth. So the client keeps its own holds
+(`AccountView.own_holds`) until they are booked, and repairs the account:
+
+| the client finds | it does |
 |---|---|
-| no account | makes one, seeded from the ledger, with its own holds |
-| an account of another generation: somebody made it anew | puts its own holds back, but not those in the seed |
-| an account that is stale, or of a period that it has no sum of | asks the ledger for the sum |
-| the storage fails | goes on alone, see below; then asks the ledger for the sum, and puts its own holds back |
+| no account | makes one with a new random `generation`, seeded from the ledger, with its own holds |
+| an account of another generation: another process made it | restores its own holds, except those in the seed |
+| an account that is stale, or has no sum for the current period | reads the sum from the ledger |
+| the storage fails | continues offline, see below; afterwards reads the sum and restores its own holds |
 
-The ledger is asked between loading and swapping. So a call that is booked meanwhile is either in the sum, by its name
-too; or it is booked after the swap, and its hold is there. No call counts twice, and none is lost.
+Why no call counts twice and none is lost: the ledger is read between load and swap. A call that is booked meanwhile is
+either in the sum that was read, and then its id is in the seed as well, so that its hold is dropped; or it is booked
+after the swap, and then its hold is in the account.
 
-*Alone*, it has the last it saw of the account, with the sum that the ledger knows, and takes no more than a share of
-what is left there of each limit. What it does goes into an account of its own. Calls that are booked meanwhile are in
-the ledger, which is asked afterwards.
+*Offline* means that the storage does not answer. The client then has the account as it was last seen, with the sum from
+the ledger. Other processes may be offline too, so it admits no more than its share (`local_share` in the configuration)
+of what is left of each limit; with shares that add up to one, the processes together do not exceed it. Its operations
+go to a separate account, `OfflineState.own`. Calls that are booked in the meantime are in the ledger, which is read
+when the storage answers again.
 """
 
 import random
@@ -33,25 +41,25 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import SEED_IDS_MS, Account, Hold, rehold, seed, touch, unhold, wants_seed
 from penstock.gateway.limits.admission import Answer, Denial, portion
 from penstock.gateway.limits.period import span
-from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, perform
-from penstock.stores.accounts.storage import Found, Storage, StorageError
+from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, apply_operation
+from penstock.stores.accounts.storage import Storage, StorageError, StoredValue
 
-# Asks the ledger for a key's sum since a time, and for the ids of its calls that ended after another: `Book.spent`.
+# Reads from the ledger a key's sum since a time, and the ids of its calls that ended after another time: `Book.spent`.
 Seed: TypeAlias = Callable[[Key, int, int], Spent]
 
-# Each try fails only because another process got its own done. After the first few, they make room for one another.
-_TRIES = 200
-_PATIENT_TRIES = 3
-_ROOM_S = 0.002
-# How long a ledger that does not answer is left alone.
-_LEDGER_AGAIN_MS = 1000
-_WAIT_S = 5.0
-# So many accounts are looked at in one go: each takes a tenth of a millisecond, and calls wait meanwhile.
-_MOST_WATCHED = 200
+# A try fails only because another process has succeeded. After the first few, each process waits a random time.
+_MAX_TRIES = 200
+_IMMEDIATE_TRIES = 3
+_MAX_BACKOFF_S = 0.002
+# How long the client waits before it reads a ledger again that has failed.
+_LEDGER_RETRY_MS = 1000
+_RETRY_AFTER_S = 5.0
+# The most accounts that one `refresh` loads: each takes a tenth of a millisecond, and calls wait for it.
+_MAX_REFRESHED = 200
 
 
 class OfflineState(Struct):
-    """What a process goes by while it cannot reach the storage: the last it saw, and what it did since."""
+    """An account while the storage cannot be reached: as it was last seen, and this process's operations since."""
 
     base: Account
     own: Account
@@ -61,36 +69,36 @@ class AccountView(Struct):
     """What this process knows of one account."""
 
     key: Key | None = None
-    found: Found = None
+    stored: StoredValue = None
     generation: str = ""
-    mine: dict[str, Hold] = field(default_factory=dict)
+    own_holds: dict[str, Hold] = field(default_factory=dict)
     """Holds of this process that are not booked yet."""
-    doubtful: set[str] = field(default_factory=set)
-    """Calls that may be held in the storage since an outage. They have no place there unless they are in `mine`."""
+    unconfirmed: set[str] = field(default_factory=set)
+    """Calls that may have a hold in the storage since an outage. It is removed unless it is in `own_holds`."""
     outage: int = 0
-    """The last outage after which it was put right."""
-    alone: OfflineState | None = None
+    """The number of the last outage after which this account was repaired."""
+    offline: OfflineState | None = None
 
 
 class SharedAccountClient:
-    """Does operations on shared accounts, and goes on without the storage if it must."""
+    """Applies operations to shared accounts, and continues offline when the storage fails."""
 
-    def __init__(self, storage: Storage, ask: Seed, share: float, clock: Callable[[], int]) -> None:
+    def __init__(self, storage: Storage, fetch_spent: Seed, share: float, clock: Callable[[], int]) -> None:
         self._storage = storage
-        self._ask = ask
+        self._fetch_spent = fetch_spent
         self._share = share
         self._clock = clock
         self._views: dict[str, AccountView] = {}
-        # Keys in whose account something was held when it was seen last; first who was not looked at for longest.
+        # The keys whose account had holds when it was last seen; the least recently refreshed first.
         self._holding: dict[str, None] = {}
         self._outages = 0
-        self._ledger_again = 0
+        self._ledger_retry_at = 0
         self.degraded = ""
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Account).decode
 
     def apply(self, key_id: str, operations: Sequence[Operation]) -> list[Answer | None]:
-        """Do these, in their order, and say what came of each."""
+        """Apply the operations in order; returns the answer to each."""
         view = self._views.get(key_id)
         if view is None:
             view = self._views[key_id] = AccountView(outage=self._outages)
@@ -99,189 +107,184 @@ class SharedAccountClient:
                 view.key = operation.key
         if not self.degraded:
             try:
-                return self._together(key_id, view, operations)
+                return self._apply_shared(key_id, view, operations)
             except StorageError:
-                view.doubtful.update(operation.id for operation in operations if isinstance(operation, Reserve))
-                self._lose()
-        return self._go_alone(view, operations)
+                view.unconfirmed.update(operation.id for operation in operations if isinstance(operation, Reserve))
+                self._lose_storage()
+        return self._apply_offline(view, operations)
 
     def recover(self) -> None:
-        """The storage answers again: put back what it may have lost. If it fails once more, nothing is lost by that."""
+        """Restore what the storage may have lost, now that it answers again. It is safe if the storage fails again."""
         self.degraded = ""
         for key_id, view in list(self._views.items()):
-            if not self.degraded and view.outage != self._outages and (view.mine or view.doubtful):
+            if not self.degraded and view.outage != self._outages and (view.own_holds or view.unconfirmed):
                 self.apply(key_id, ())
 
     @property
     def holding(self) -> bool:
-        """Whether something was held in an account when it was seen last."""
+        """Whether any account had holds when it was last seen."""
         return bool(self._holding)
 
-    def watch(self) -> None:
-        """Look again at accounts in which something is held: others may have let go of it, for `seen` to tell; and the
-        storage may have lost what is held here for calls that take long, which the others need to know of.
+    def refresh(self) -> None:
+        """Load the accounts with holds again. Other processes may have released some, which `last_seen` reports; and
+        the storage may have lost holds of this process's long calls, which the other processes must respect.
         """
-        for key_id in list(self._holding)[:_MOST_WATCHED]:
+        for key_id in list(self._holding)[:_MAX_REFRESHED]:
             if self.degraded:
                 return
             view = self._views[key_id]
             try:
-                found = self._storage.load(key_id)
+                stored = self._storage.load(key_id)
             except StorageError:
-                self._lose()
+                self._lose_storage()
                 return
-            if found is None or view.found is None or found[0] != view.found[0]:
-                account = self._read(found)
-                if view.mine and (account is None or account.generation != view.generation):
+            if stored is None or view.stored is None or stored[0] != view.stored[0]:
+                account = self._decode_account(stored)
+                if view.own_holds and (account is None or account.generation != view.generation):
                     self.apply(key_id, ())
                     continue
-                view.found = found
-                self._note(key_id, account)
+                view.stored = stored
+                self._update_holding(key_id, account)
             else:
-                self._holding[key_id] = self._holding.pop(key_id)  # the others are next
+                self._holding[key_id] = self._holding.pop(key_id)  # to the end: the other accounts are next
 
     def check(self) -> None:
-        """Find out whether the storage answers, while no call would tell."""
+        """Check whether the storage answers, also while there are no calls."""
         if not self.degraded:
             try:
                 self._storage.load("")
             except StorageError:
-                self._lose()
+                self._lose_storage()
 
-    def seen(self, key_id: str) -> Account | None:
-        """The account as it was when it was used last. May be asked from any thread."""
+    def last_seen(self, key_id: str) -> Account | None:
+        """The account as it was last loaded or written. May be called from any thread."""
         view = self._views.get(key_id)
-        return self._read(view.found) if view is not None else None
+        return self._decode_account(view.stored) if view is not None else None
 
-    def forget(self, key_id: str) -> None:
-        """The key is gone."""
-        self._views.pop(key_id, None)
-        self._holding.pop(key_id, None)
-
-    def _lose(self) -> None:
-        """The storage does not answer."""
+    def _lose_storage(self) -> None:
+        """Note that the storage does not answer: from now on, operations are applied offline."""
         self._outages += 1
         self.degraded = self._storage.name
 
-    def _note(self, key_id: str, account: Account | None) -> None:
-        """This account was seen."""
+    def _update_holding(self, key_id: str, account: Account | None) -> None:
+        """Note whether the account has holds, for `refresh`."""
         self._holding.pop(key_id, None)
-        if account is not None and account.held:
+        if account is not None and account.holds:
             self._holding[key_id] = None
 
-    def _together(self, key_id: str, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
-        found = view.found or self._storage.load(key_id)
-        for tried in range(_TRIES):
-            account = self._read(found)
+    def _apply_shared(self, key_id: str, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
+        stored = view.stored or self._storage.load(key_id)
+        for attempt in range(_MAX_TRIES):
+            account = self._decode_account(stored)
             if account is None:
                 if view.key is None:
-                    return [None] * len(operations)  # whoever needs the account will seed it
+                    return [None] * len(operations)  # the next reservation will seed the account
                 account = Account(generation=secrets.token_hex(8))
-            mine, answers = self._attempt(view, account, operations)
+            own_holds, answers = self._try_operations(view, account, operations)
             version, data = secrets.token_bytes(8), self._encode(account)
-            swapped, found = self._storage.swap(key_id, found[0] if found else None, version, data)
+            swapped, stored = self._storage.swap(key_id, stored[0] if stored else None, version, data)
             if swapped:
-                view.found, view.generation, view.mine = (version, data), account.generation, mine
-                view.outage, view.alone = self._outages, None
-                view.doubtful.clear()
-                self._note(key_id, account)
+                view.stored, view.generation, view.own_holds = (version, data), account.generation, own_holds
+                view.outage, view.offline = self._outages, None
+                view.unconfirmed.clear()
+                self._update_holding(key_id, account)
                 return answers
-            if tried >= _PATIENT_TRIES:
-                time.sleep(random.random() * _ROOM_S)
-        raise StorageError("others were faster each time")
+            if attempt >= _IMMEDIATE_TRIES:
+                time.sleep(random.random() * _MAX_BACKOFF_S)
+        raise StorageError("other processes were faster at every try")
 
-    def _read(self, found: Found) -> Account | None:
-        """The account, unless there is none, or one that another version wrote."""
-        if found is None:
+    def _decode_account(self, stored: StoredValue) -> Account | None:
+        """The account; None if there is none, or if another version of Penstock has written it."""
+        if stored is None:
             return None
         try:
-            return self._decode(found[1])
+            return self._decode(stored[1])
         except msgspec.MsgspecError:
             return None
 
-    def _attempt(
+    def _try_operations(
         self, view: AccountView, account: Account, operations: Sequence[Operation]
     ) -> tuple[dict[str, Hold], list[Answer | None]]:
-        suspect = view.outage != self._outages
-        lost = suspect or account.generation != view.generation
+        after_outage = view.outage != self._outages
+        restore = after_outage or account.generation != view.generation
         touch(account, self._clock())
-        if suspect:
-            unhold(account, view.doubtful - view.mine.keys())
+        if after_outage:
+            unhold(account, view.unconfirmed - view.own_holds.keys())
             account.stale = True
         missing = self._seed(account, view.key)
-        if lost:
-            rehold(account, view.mine)
-        mine = dict(view.mine)
+        if restore:
+            rehold(account, view.own_holds)
+        own_holds = dict(view.own_holds)
         answers: list[Answer | None] = []
         for operation in operations:
             id = operation.id
-            if id in mine and id not in account.held:
-                rehold(account, {id: mine[id]})
+            if id in own_holds and id not in account.holds:
+                rehold(account, {id: own_holds[id]})
             if missing is not None and isinstance(operation, Reserve):
                 answers.append(missing)
                 continue
-            answers.append(perform(account, operation))
-            _remember(mine, id, account)
-        return mine, answers
+            answers.append(apply_operation(account, operation))
+            _remember(own_holds, id, account)
+        return own_holds, answers
 
     def _seed(self, account: Account, key: Key | None) -> Denial | None:
-        """Ask the ledger, if need be. The denial is for those who want to spend what nobody knows the rest of."""
+        """Seed the account from the ledger if it needs it. Returns a denial if the sum is unknown, for reservations."""
         now = self._clock()
         if key is None or not wants_seed(account, key, now):
             return None
         period = span(key.period, now)
-        if now >= self._ledger_again:
+        if now >= self._ledger_retry_at:
             try:
-                seed(account, period, self._ask(key, period.since, now - SEED_IDS_MS), now)
+                seed(account, period, self._fetch_spent(key, period.since, now - SEED_IDS_MS), now)
             except BookError:
-                self._ledger_again = now + _LEDGER_AGAIN_MS
+                self._ledger_retry_at = now + _LEDGER_RETRY_MS
         if period.label in account.spent:
             return None
-        message = "the ledger does not say what is left of this key's budget: try again in a few seconds"
-        return Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_WAIT_S)
+        message = "the rest of this key's budget cannot be read from the ledger: try again in a few seconds"
+        return Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_RETRY_AFTER_S)
 
-    def _go_alone(self, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
-        if view.alone is None:
-            seen = self._read(view.found)
-            base = seen if seen is not None else Account()
-            base.stale = True  # others have spent since: the ledger knows what, if it can be asked
+    def _apply_offline(self, view: AccountView, operations: Sequence[Operation]) -> list[Answer | None]:
+        if view.offline is None:
+            last_seen = self._decode_account(view.stored)
+            base = last_seen if last_seen is not None else Account()
+            base.stale = True  # other processes have spent since: the ledger has the sum, if it answers
             self._seed(base, view.key)
-            if seen is None:
-                rehold(base, view.mine)
-            view.alone, view.found = OfflineState(base, Account()), None
-        return [self._do_alone(view, view.alone, operation) for operation in operations]
+            if last_seen is None:
+                rehold(base, view.own_holds)
+            view.offline, view.stored = OfflineState(base, Account()), None
+        return [self._apply_one_offline(view, view.offline, operation) for operation in operations]
 
-    def _do_alone(self, view: AccountView, alone: OfflineState, operation: Operation) -> Answer | None:
+    def _apply_one_offline(self, view: AccountView, offline: OfflineState, operation: Operation) -> Answer | None:
         id, answer = operation.id, None
-        account = alone.base if id in alone.base.held else alone.own
-        if isinstance(operation, Reserve) and account is alone.own:
-            missing = self._seed(alone.base, operation.key)
+        account = offline.base if id in offline.base.holds else offline.own
+        if isinstance(operation, Reserve) and account is offline.own:
+            missing = self._seed(offline.base, operation.key)
             if missing is not None:
                 return missing
             key, now = operation.key, operation.demand.now
-            alone.own.spent.setdefault(span(key.period, now).label, 0)
-            answer = perform(alone.own, operation, portion(alone.base, key, self._share, now))
+            offline.own.spent.setdefault(span(key.period, now).label, 0)
+            answer = apply_operation(offline.own, operation, portion(offline.base, key, self._share, now))
             if isinstance(answer, Denial):
-                answer = self._explained(answer)
-        elif isinstance(operation, Extend) and account is alone.own:
+                answer = self._explain_offline(answer)
+        elif isinstance(operation, Extend) and account is offline.own:
             key, now = operation.key, operation.now
-            answer = perform(alone.own, operation, portion(alone.base, key, self._share, now))
+            answer = apply_operation(offline.own, operation, portion(offline.base, key, self._share, now))
         else:
-            answer = perform(account, operation)
-        if isinstance(operation, Booked | Release) and account is alone.base:
-            view.doubtful.add(id)
-        _remember(view.mine, id, account)
+            answer = apply_operation(account, operation)
+        if isinstance(operation, Booked | Release) and account is offline.base:
+            view.unconfirmed.add(id)
+        _remember(view.own_holds, id, account)
         return answer
 
-    def _explained(self, denial: Denial) -> Denial:
-        message = "the gateway cannot reach what it shares this key's limits through, and may use only a part of them"
-        wait = _WAIT_S if denial.retry_after_s is None else min(denial.retry_after_s, _WAIT_S)
+    def _explain_offline(self, denial: Denial) -> Denial:
+        message = "the gateway cannot reach the store of this key's limits, and may use only a share of them"
+        wait = _RETRY_AFTER_S if denial.retry_after_s is None else min(denial.retry_after_s, _RETRY_AFTER_S)
         return structs.replace(denial, message=f"{message}: try again in a few seconds", retry_after_s=wait)
 
 
-def _remember(mine: dict[str, Hold], id: str, account: Account) -> None:
-    hold = account.held.get(id)
+def _remember(own_holds: dict[str, Hold], id: str, account: Account) -> None:
+    hold = account.holds.get(id)
     if hold is not None:
-        mine[id] = hold
+        own_holds[id] = hold
     else:
-        mine.pop(id, None)
+        own_holds.pop(id, None)

@@ -1,4 +1,4 @@
-"""Operation: what is to be done to an account, as a value, so that it can wait, and be done once more."""
+"""Operation: a change of an account, as a value, so that it can be queued and applied again after a conflict."""
 
 from typing import TypeAlias
 
@@ -17,12 +17,12 @@ class Reserve(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The call's."""
+        """The id of the call."""
         return self.demand.id
 
 
 class Extend(Struct, frozen=True):
-    """Hold this much in all for a running call."""
+    """Raise the hold of a running call to this total."""
 
     key: Key
     id: str
@@ -32,7 +32,7 @@ class Extend(Struct, frozen=True):
 
 
 class Settle(Struct, frozen=True):
-    """A call is over."""
+    """Record the final cost of a call that has ended."""
 
     id: str
     cost: int
@@ -41,21 +41,21 @@ class Settle(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """A call is over, and took nothing."""
+    """Remove the hold of a call that has ended without cost."""
 
     id: str
     now: int
 
 
 class Booked(Struct, frozen=True):
-    """A call is in the ledger."""
+    """Turn a hold into spending: the call's entry is in the ledger."""
 
     id: str
     now: int
 
 
 class Invalidate(Struct, frozen=True):
-    """The key is new, or has changed."""
+    """Mark the account as stale, because the key is new or has changed: it is seeded again."""
 
     key: Key
     id: str = ""
@@ -64,13 +64,13 @@ class Invalidate(Struct, frozen=True):
 Operation: TypeAlias = Reserve | Extend | Settle | Release | Booked | Invalidate
 
 
-def perform(account: Account, operation: Operation, key: Key | None = None) -> Answer | None:
-    """Do it. `key` has the limits to go by, if they are not those of the operation's own key."""
+def apply_operation(account: Account, operation: Operation, key: Key | None = None) -> Answer | None:
+    """Apply an operation to an account. `key` has other limits than the operation's own key, if it is given."""
     match operation:
         case Reserve():
             return reserve(account, key or operation.key, operation.demand)
-        case Extend(own, id, cost, tokens, now):
-            return extend(account, key or own, id, cost, tokens, now)
+        case Extend(own_key, id, cost, tokens, now):
+            return extend(account, key or own_key, id, cost, tokens, now)
         case Settle(id, cost, tokens, now):
             settle(account, id, cost, tokens, now)
         case Release(id, now):

@@ -1,6 +1,7 @@
-"""Accounts in Redis or Valkey, for several machines. It is never the book: what it loses is seeded from the ledger.
+"""Accounts in Redis or Valkey, for several machines. It is only a cache: what it loses is seeded from the ledger.
 
-An account is one string: eight bytes of its version, then its data. A script swaps it, so that one message does.
+An account is one string: eight bytes of its version, then its data. A Lua script does the compare-and-set in one round
+trip.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ from contextlib import suppress
 
 from penstock.errors import ConfigError, Problem
 from penstock.providers.secret import Secret
-from penstock.stores.accounts.storage import Found, StorageError
+from penstock.stores.accounts.storage import StorageError, StoredValue
 
 try:
     import redis
@@ -24,19 +25,19 @@ else:
 INSTALL = "pip install 'penstock[redis]'"
 PREFIX = "penstock:account:1:"
 _VERSION_BYTES = 8
-# On a local network an answer takes less than one millisecond.
+# On a local network a reply takes less than one millisecond.
 _TIMEOUT_S = 0.025
-# A connection that was idle for so long may have been closed by whatever lies between.
+# A connection that was idle for this long may have been closed by a firewall or proxy.
 _IDLE_S = 5.0
-# What nobody has touched for so long is of no use: it can be seeded at any time.
-_KEPT_MS = 86_400_000
+# An account that no process has written for this long expires: it can be seeded again at any time.
+_EXPIRES_MS = 86_400_000
 _SWAP = """
-local found = redis.call('GET', KEYS[1])
-if (found or ''):sub(1, 8) == ARGV[1] then
+local current = redis.call('GET', KEYS[1])
+if (current or ''):sub(1, 8) == ARGV[1] then
     redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
     return 1
 end
-return found
+return current
 """
 _SWAP_SHA = hashlib.sha1(_SWAP.encode(), usedforsecurity=False).hexdigest()
 
@@ -56,47 +57,47 @@ class RedisAccounts:
                 socket_connect_timeout=timeout_s,
                 retry=Retry(NoBackoff(), 0),
             )
-        except Exception as error:  # noqa: BLE001 - whatever it says may quote the password
+        except Exception as error:  # noqa: BLE001 - its message may quote the password
             kind = type(error).__name__
-            message = f"this is no URL of a Redis ({kind}): write redis://host:port, rediss:// for TLS, or unix://path"
+            message = f"this is not a Redis URL ({kind}): write redis://host:port, rediss:// for TLS, or unix://path"
             raise _problem(message) from None
         self._execute: Callable[..., object] = self._redis.execute_command
         self._used = time.monotonic()
 
-    def load(self, key_id: str) -> Found:
+    def load(self, key_id: str) -> StoredValue:
         """See `Storage`."""
-        return _taken_apart(self._ask_again("GET", PREFIX + key_id))
+        return _split_version(self._execute_with_retry("GET", PREFIX + key_id))
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, Found]:
+    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         """See `Storage`."""
         if time.monotonic() - self._used > _IDLE_S:
-            self._ask_again("PING")
-        arguments = (1, PREFIX + key_id, expected or b"", version + data, _KEPT_MS)
+            self._execute_with_retry("PING")
+        arguments = (1, PREFIX + key_id, expected or b"", version + data, _EXPIRES_MS)
         try:
-            answer = self._ask("EVALSHA", _SWAP_SHA, *arguments)
+            answer = self._command("EVALSHA", _SWAP_SHA, *arguments)
         except redis.exceptions.NoScriptError:
-            answer = self._ask("EVAL", _SWAP, *arguments)
-        return (True, None) if answer == 1 else (False, _taken_apart(answer))
+            answer = self._command("EVAL", _SWAP, *arguments)
+        return (True, None) if answer == 1 else (False, _split_version(answer))
 
     def probe(self) -> None:
-        """See `Storage`. Asks whether it can be written to, which a replica or a full one cannot."""
-        self._ask("SET", PREFIX + "probe", b"", "PX", 1000)
+        """See `Storage`. Writes a value, which fails on a replica or when the memory is full."""
+        self._command("SET", PREFIX + "probe", b"", "PX", 1000)
 
     def close(self) -> None:
         """See `Storage`."""
         with suppress(redis.exceptions.RedisError, OSError):
             self._redis.close()
 
-    def _ask_again(self, *command: object) -> object:
-        """Ask, and once more where the connection turns out to be closed: for what may be done twice."""
+    def _execute_with_retry(self, *command: object) -> object:
+        """Run an idempotent command; retry it once if the connection was closed."""
         try:
             return self._execute(*command)
         except redis.exceptions.RedisError as error:
             if isinstance(error, redis.exceptions.TimeoutError):
                 raise _failed(error) from None
-        return self._ask(*command)
+        return self._command(*command)
 
-    def _ask(self, *command: object) -> object:
+    def _command(self, *command: object) -> object:
         try:
             answer = self._execute(*command)
         except redis.exceptions.NoScriptError:
@@ -108,11 +109,11 @@ class RedisAccounts:
 
 
 def _failed(error: Exception) -> StorageError:
-    # The client's own words may have the address, and with it a password.
-    return StorageError(f"Redis does not do it: {type(error).__name__}")
+    # The client's own message is not quoted: it may have the address, and with it a password.
+    return StorageError(f"Redis failed: {type(error).__name__}")
 
 
-def _taken_apart(value: object) -> Found:
+def _split_version(value: object) -> StoredValue:
     if not isinstance(value, bytes):
         return None
     return value[:_VERSION_BYTES], value[_VERSION_BYTES:]

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import held_in, left_of_budget
+from penstock.gateway.limits.account import left_of_budget, reserved_cost
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
 from penstock.stores.accounts.client import Seed, SharedAccountClient
@@ -25,34 +25,28 @@ from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Oper
 from penstock.stores.accounts.storage import Storage, StorageError
 
 _RETRY_S = 2.0
-# Where something is held, accounts are looked at so often: what is told of holds is no older.
-_WATCH_S = 0.25
-# Where nothing is, it is found out so often whether the storage answers.
+# How often accounts with holds are loaded again: the reserved sums that are reported are no older than this.
+_REFRESH_S = 0.25
+# How often the storage is checked while there are no holds.
 _CHECK_S = 5.0
-_WAIT_S = 5.0
+_RETRY_AFTER_S = 5.0
 _CLOSE_WITHIN_S = 2.0
 
 Then: TypeAlias = Callable[[Answer], None]
 
 
 class _Task(Struct, frozen=True):
-    """An operation that waits."""
+    """A queued operation, and the callback for its answer."""
 
     key_id: str
     operation: Operation
     then: Then | None = None
 
 
-class _Forget(Struct, frozen=True):
-    """A key that is gone."""
-
-    key_id: str
-
-
 class _Probed(Struct, frozen=True):
-    """Whether the storage answers again."""
+    """The result of a probe: whether the storage answers again."""
 
-    well: bool
+    answers: bool
 
 
 class SharedAccounts:
@@ -61,7 +55,7 @@ class SharedAccounts:
     def __init__(
         self,
         storage: Storage,
-        ask: Seed,
+        fetch_spent: Seed,
         share: float,
         clock: Callable[[], int] = now_ms,
         retry_s: float = _RETRY_S,
@@ -70,16 +64,16 @@ class SharedAccounts:
         self._clock = clock
         self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
-        self._participant = SharedAccountClient(storage, ask, share, clock)
-        self._queue: SimpleQueue[_Task | _Forget | _Probed | None] = SimpleQueue()
+        self._client = SharedAccountClient(storage, fetch_spent, share, clock)
+        self._queue: SimpleQueue[_Task | _Probed | None] = SimpleQueue()
         self._probing: threading.Timer | None = None
         self.on_change: Callable[[str, bool], None] | None = None
-        """Told in the event loop that the storage of this name stopped answering (False), or answers again (True)."""
-        self._lost = False
+        """Called in the event loop with the storage's name when it stops answering (False) or answers again (True)."""
+        self._storage_lost = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-accounts")
         self._thread.start()
 
-    # What the loop's thread calls.
+    # Called in the event loop's thread.
 
     @property
     def store(self) -> str:
@@ -89,7 +83,7 @@ class SharedAccounts:
     @property
     def degraded(self) -> str:
         """See `Accounts`."""
-        return self._participant.degraded
+        return self._client.degraded
 
     def reserve(self, key: Key, demand: Reservation, then: Then) -> None:
         """See `Accounts`."""
@@ -113,96 +107,87 @@ class SharedAccounts:
         for key_id, id in calls:
             self._queue.put(_Task(key_id, Booked(id, now)))
 
-    def seed(self, key: Key, spent: Spent) -> None:  # noqa: ARG002 - the ledger is asked while nobody else can write
-        """See `Accounts`. The ledger is asked again when the account is used next."""
+    def seed(self, key: Key, spent: Spent) -> None:  # noqa: ARG002 - the client reads the sum between load and swap
+        """See `Accounts`. The client reads the ledger again when the account is used next."""
         self._queue.put(_Task(key.id, Invalidate(key)))
 
     def left(self, key: Key) -> float | None:
         """See `Accounts`."""
-        account = self._participant.seen(key.id)
+        account = self._client.last_seen(key.id)
         return left_of_budget(account, key, self._clock()) if account is not None else None
 
-    def held(self, key: Key) -> int:
+    def reserved(self, key: Key) -> int:
         """See `Accounts`."""
-        account = self._participant.seen(key.id)
-        return held_in(account, key, self._clock()) if account is not None else 0
-
-    def forget(self, key_id: str) -> None:
-        """See `Accounts`."""
-        self._queue.put(_Forget(key_id))
+        account = self._client.last_seen(key.id)
+        return reserved_cost(account, key, self._clock()) if account is not None else 0
 
     def close(self) -> None:
-        """See `Accounts`. What waits is done first, if that does not take long."""
+        """See `Accounts`. Applies the queued operations first, within a time limit."""
         self._queue.put(None)
         self._thread.join(_CLOSE_WITHIN_S)
 
-    # What the thread does.
+    # Called in the client's thread.
 
     def _run(self) -> None:
-        going, watched, checked = True, time.monotonic(), 0.0
-        while going:
-            items: list[_Task | _Forget | _Probed | None] = []
+        running, refreshed, checked = True, time.monotonic(), 0.0
+        while running:
+            items: list[_Task | _Probed | None] = []
             with suppress(Empty):
-                items.append(self._queue.get(timeout=_WATCH_S if self._participant.holding else _CHECK_S))
+                items.append(self._queue.get(timeout=_REFRESH_S if self._client.holding else _CHECK_S))
                 while True:
                     items.append(self._queue.get_nowait())
-            going = None not in items
-            self._do([item for item in items if item is not None])
+            running = None not in items
+            self._process([item for item in items if item is not None])
             now = time.monotonic()
-            if now - watched >= _WATCH_S:
-                self._participant.watch()
-                watched = now
+            if now - refreshed >= _REFRESH_S:
+                self._client.refresh()
+                refreshed = now
             if now - checked >= _CHECK_S:
-                self._participant.check()
+                self._client.check()
                 checked = now
-            self._tell_change()
-            if self._participant.degraded and self._probing is None and going:
+            self._report_change()
+            if self._client.degraded and self._probing is None and running:
                 self._probe_later()
         if self._probing is not None:
             self._probing.cancel()
             self._probing.join()
         self._storage.close()
 
-    def _do(self, items: list[_Task | _Forget | _Probed]) -> None:
-        waiting: dict[str, list[_Task]] = {}
-        gone: list[str] = []
+    def _process(self, items: list[_Task | _Probed]) -> None:
+        by_key: dict[str, list[_Task]] = {}
         for item in items:
             match item:
                 case _Task():
-                    waiting.setdefault(item.key_id, []).append(item)
-                case _Forget(key_id):
-                    gone.append(key_id)
-                case _Probed(well):
+                    by_key.setdefault(item.key_id, []).append(item)
+                case _Probed(succeeded):
                     self._probing = None
-                    if well:
-                        self._participant.recover()
-        for key_id, tasks in waiting.items():
+                    if succeeded:
+                        self._client.recover()
+        for key_id, tasks in by_key.items():
             answers = self._apply(key_id, tasks)
-            told = [
+            results = [
                 (task.then, answer)
                 for task, answer in zip(tasks, answers, strict=True)
                 if task.then is not None and answer is not None
             ]
-            if told:
-                with suppress(RuntimeError):  # the loop is closed: nobody waits
-                    self._loop.call_soon_threadsafe(_tell, told)
-        for key_id in gone:
-            self._participant.forget(key_id)
+            if results:
+                with suppress(RuntimeError):  # the loop is closed: no call waits for an answer
+                    self._loop.call_soon_threadsafe(_call_back, results)
 
     def _apply(self, key_id: str, tasks: list[_Task]) -> Sequence[Answer | None]:
         try:
-            return self._participant.apply(key_id, [task.operation for task in tasks])
-        except Exception as error:  # noqa: BLE001 - whatever it is: somebody waits for an answer
-            message = f"the gateway could not tell this key's limits ({type(error).__name__}): try again later"
-            denial = Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_WAIT_S)
+            return self._client.apply(key_id, [task.operation for task in tasks])
+        except Exception as error:  # noqa: BLE001 - a call waits for an answer, whatever the error is
+            message = f"the gateway could not check this key's limits ({type(error).__name__}): try again later"
+            denial = Denial(limit="ledger", code="ledger_unavailable", message=message, retry_after_s=_RETRY_AFTER_S)
             return [denial] * len(tasks)
 
-    def _tell_change(self) -> None:
-        lost = bool(self._participant.degraded)
-        if lost != self._lost and self.on_change is not None:
-            self._lost = lost
+    def _report_change(self) -> None:
+        storage_lost = bool(self._client.degraded)
+        if storage_lost != self._storage_lost and self.on_change is not None:
+            self._storage_lost = storage_lost
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self.on_change, self._storage.name, not lost)
+                self._loop.call_soon_threadsafe(self.on_change, self._storage.name, not storage_lost)
 
     def _probe_later(self) -> None:
         self._probing = threading.Timer(self._retry_s, self._probe)
@@ -218,6 +203,6 @@ class SharedAccounts:
             self._queue.put(_Probed(True))
 
 
-def _tell(told: list[tuple[Then, Answer]]) -> None:
-    for then, answer in told:
+def _call_back(results: list[tuple[Then, Answer]]) -> None:
+    for then, answer in results:
         then(answer)

@@ -1,8 +1,8 @@
-"""Accounts in a small database of their own, for several processes on one machine.
+"""Accounts in a small SQLite database of their own, for several processes on one machine.
 
-Nothing in it has to last: accounts are seeded from the ledger. So it never waits for the disk, and whoever starts the
-processes begins with none (`begin`). A file that is damaged is replaced by the first who finds out; the others see that
-theirs is no longer the one that lies there.
+The database is only a cache: accounts are seeded from the ledger. So it never waits for the disk (`synchronous=OFF`),
+and the parent process removes it before it starts the workers (`remove_old`). The first process that finds the file
+damaged replaces it; the others notice by its inode that the file at the path is another one.
 """
 
 import os
@@ -12,25 +12,25 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from penstock.stores.accounts.storage import Found, StorageError
+from penstock.stores.accounts.storage import StorageError, StoredValue
 from penstock.stores.book.sqlite import make_file
 
 FILE = "accounts.db"
-# Writing takes a fraction of a millisecond; but a busy system may let a process wait in the middle of it, and all the
-# others with it. Whoever gives up has but a share of each limit for seconds, which is worse than to wait for one.
+# A write takes a fraction of a millisecond, but a busy system may suspend a process in the middle of it, and all others
+# wait for its lock. A process that gives up has only its share of each limit for seconds, which is worse than waiting.
 _TIMEOUT_S = 1.0
-_MOMENT_S = 0.002
+_POLL_S = 0.002
 _SCHEMA = "CREATE TABLE IF NOT EXISTS accounts (key TEXT PRIMARY KEY, version BLOB, data BLOB) WITHOUT ROWID"
 _LOAD = "SELECT version, data FROM accounts WHERE key = ?"
 _INSERT = "INSERT INTO accounts (version, data, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _UPDATE = "UPDATE accounts SET version = ?, data = ? WHERE key = ? AND version = ?"
 
 
-def begin(folder: str | Path) -> None:
-    """Remove what an earlier run left. For whoever starts the processes, before they start."""
-    for ending in ("-wal", "-shm", ""):
+def remove_old(folder: str | Path) -> None:
+    """Remove the database of an earlier run. The parent process calls it before it starts the workers."""
+    for suffix in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, FILE + ending))
+            os.unlink(os.path.join(folder, FILE + suffix))
 
 
 class SqliteAccounts:
@@ -45,18 +45,18 @@ class SqliteAccounts:
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
 
-    def load(self, key_id: str) -> Found:
+    def load(self, key_id: str) -> StoredValue:
         """See `Storage`."""
         try:
             return self._load(self._open(), key_id)
         except (sqlite3.Error, OSError) as error:
             raise self._failed(error) from None
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, Found]:
+    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         """See `Storage`."""
         try:
             connection = self._open()
-            # Each statement is a transaction: while it runs, nobody else writes.
+            # Each statement is a transaction of its own, so it is a compare-and-set: no other process writes meanwhile.
             if expected is None:
                 changed = self._execute(connection, _INSERT, (version, data, key_id)).rowcount
             else:
@@ -73,7 +73,7 @@ class SqliteAccounts:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
-                begin(self._folder)
+                remove_old(self._folder)
                 self._check()
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{self._path}: {error}") from None
@@ -87,15 +87,15 @@ class SqliteAccounts:
 
     def _check(self) -> None:
         with closing(self._connect()) as connection:
-            found = self._execute(connection, "PRAGMA quick_check(1)").fetchone()
-            if found != ("ok",):
-                raise sqlite3.DatabaseError("it is damaged")
+            result = self._execute(connection, "PRAGMA quick_check(1)").fetchone()
+            if result != ("ok",):
+                raise sqlite3.DatabaseError("the file is damaged")
             self._execute(connection, "BEGIN IMMEDIATE")
             self._execute(connection, "COMMIT")
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None and _inode(self._path) != self._inode:
-            self.close()  # somebody put another in its place
+            self.close()  # another process has replaced the file
         if self._connection is None:
             self._connection = self._connect()
             self._inode = _inode(self._path)
@@ -105,7 +105,7 @@ class SqliteAccounts:
         make_file(self._path)
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            self._execute(connection, "PRAGMA synchronous=OFF")  # first, so that the next does not wait for the disk
+            self._execute(connection, "PRAGMA synchronous=OFF")  # first: otherwise the next one waits for the disk
             self._execute(connection, "PRAGMA journal_mode=WAL")
             self._execute(connection, _SCHEMA)
         except sqlite3.Error:
@@ -114,21 +114,21 @@ class SqliteAccounts:
         return connection
 
     def _execute(self, connection: sqlite3.Connection, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        """Run a statement as soon as no other process is in the way.
+        """Run a statement as soon as no other process has the lock.
 
-        SQLite's own way is to look in ever longer steps, so that who has waited long comes too late again and again;
-        and it does not wait at all for those who switch to WAL at the same moment.
+        SQLite's own busy handler polls at growing intervals, so that a process that has waited long is overtaken again
+        and again; and it does not wait at all while another process switches to WAL.
         """
-        until = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self._timeout_s
         while True:
             try:
                 return connection.execute(sql, parameters)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
-            time.sleep(random.random() * _MOMENT_S)
+            time.sleep(random.random() * _POLL_S)
 
-    def _load(self, connection: sqlite3.Connection, key_id: str) -> Found:
+    def _load(self, connection: sqlite3.Connection, key_id: str) -> StoredValue:
         row: tuple[bytes, bytes] | None = self._execute(connection, _LOAD, (key_id,)).fetchone()
         return row
 

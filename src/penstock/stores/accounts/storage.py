@@ -1,34 +1,34 @@
-"""Storage: where accounts lie that several processes share. `sqlite_accounts.py` and `redis_accounts.py` are two.
+"""Storage: the interface of a store for shared accounts. `accounts/sqlite.py` and `accounts/redis.py` implement it.
 
-It knows nothing of accounts: it keeps bytes, and changes them only for those who have seen the latest. Every method
-blocks, but not for long: what does not answer in time raises `StorageError`, after which nobody knows what happened.
+A storage knows nothing of accounts: it stores bytes, and replaces them by compare-and-set only. Every method blocks,
+but not for long: without an answer in time it raises `StorageError`, and it is unknown whether the change was made.
 """
 
 from typing import Protocol, TypeAlias
 
-# What lies there: a name of this very version, which never comes again, and the bytes; None if there is nothing.
-Found: TypeAlias = tuple[bytes, bytes] | None
+# A version, which is unique and never used again, and the bytes; None if nothing is stored.
+StoredValue: TypeAlias = tuple[bytes, bytes] | None
 
 
 class StorageError(Exception):
-    """The storage cannot do it now. The message has no secret."""
+    """The storage has failed. The message has no secrets."""
 
 
 class Storage(Protocol):
-    """Bytes by the ids of keys."""
+    """Stores bytes by the id of a key."""
 
     @property
     def name(self) -> str:
-        """What people call it, in a word."""
+        """A short name for people."""
 
-    def load(self, key_id: str) -> Found:
-        """What lies there now."""
+    def load(self, key_id: str) -> StoredValue:
+        """The current value."""
 
-    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, Found]:
-        """Put this in place of the version that is expected, None for nothing; if another lies there, say which."""
+    def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
+        """Compare-and-set: replace the `expected` version (None: no value); if another is stored, return that one."""
 
     def probe(self) -> None:
-        """Raise `StorageError` unless it can be used again. Called from another thread than the others."""
+        """Raise `StorageError` unless the storage can be used again. Called from another thread than the others."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""

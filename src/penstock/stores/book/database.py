@@ -1,6 +1,6 @@
-"""Database: the little that the ledger asks of SQLite and PostgreSQL alike, so that both are asked in the same words.
+"""Database: the small interface over SQLite and PostgreSQL, so that the ledger's SQL is the same for both.
 
-SQL has `?` for each parameter. Text, whole numbers and None are all that goes in and comes out.
+SQL has `?` for each parameter. Values are text, integers and None only.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,61 +12,61 @@ T = TypeVar("T")
 
 
 def insertion(table: str, columns: Sequence[str]) -> str:
-    """A statement that inserts a row, unless its id is there already."""
+    """A statement that inserts a row unless its id exists."""
     marks = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
 
 
 class SqlDialect(Protocol):
-    """What the two databases have different words for. Each is put into the SQL of the schema by its name."""
+    """The SQL that differs between the two databases. The schema inserts it where it is needed."""
 
     serial: str
-    """A number that grows from row to row, and is the table's key."""
+    """The type of an auto-increment primary key."""
     clustered: str
-    """A table that lies in the order of its key."""
+    """The option of a table that is stored in the order of its primary key."""
     tables: str
-    """Asks for the names of all tables."""
+    """A query for the names of all tables."""
 
-    def refuse(self, table: str, *, but: str) -> tuple[str, ...]:
-        """Statements that make a table refuse changes, and removals but of rows of which `but` is true."""
+    def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
+        """Statements that make a table reject updates, and deletions except of rows for which `unless` is true."""
 
-    def removed(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
-        """Statements that have others run whenever rows of a table were removed."""
+    def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
+        """Statements that create a trigger, which runs the given statements after rows of a table are deleted."""
 
 
 class Queryable(Protocol):
-    """Who can be asked."""
+    """Runs queries."""
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        """Run one statement; the rows that it gives."""
+        """Run one statement; returns its rows."""
 
 
 class Transaction(Queryable, Protocol):
-    """Statements that take effect together, or not at all."""
+    """An open transaction."""
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
-        """Run a statement once for each row of parameters; all rows that they give."""
+        """Run a statement once for each row of parameters; returns all rows."""
 
     def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
-        """Insert rows, but none whose id is there already; the ids and places of those that were not."""
+        """Insert the rows whose id does not exist; returns the ids and places of the inserted ones."""
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement once for each row of parameters."""
 
 
 class Database(Queryable, Protocol):
-    """An open database. What it cannot do it says as `BookError`. What one statement reads is one snapshot."""
+    """An open database. Failures raise `BookError`. Each statement reads one snapshot."""
 
     name: str
-    """As people are told; never has a password in it."""
-    words: SqlDialect
+    """A name for people, without a password."""
+    dialect: SqlDialect
     readonly: bool
 
-    def look(self, work: Callable[[Queryable], T]) -> T:
-        """Do work that only reads, all of it in one snapshot. It may be done anew after a loss."""
+    def read(self, work: Callable[[Queryable], T]) -> T:
+        """Run read-only work in one snapshot. It may be run again after a lost connection."""
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Do work in a transaction, durably. Writers wait for each other; work may be done anew after a loss."""
+        """Run work in a durable transaction. Writers are serialised; work may be run again after a lost connection."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the database."""

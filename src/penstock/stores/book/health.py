@@ -1,10 +1,10 @@
-"""ModelHealth: how providers' models have answered over time, as SQL. The database counts; only its counts come back.
+"""The SQL for `ModelHealth`: outcomes, latencies and repairs of providers' models over time.
 
-Attempts are of the time in which their call was made. Repairs are counted for a call: they are its last attempt's.
-Percentiles are those of `bins.py`.
+The database aggregates, and returns only counts. An attempt belongs to the time of its call. The repairs of a call are
+counted for its last attempt. Percentiles are those of `time_histogram.py`.
 
-What was summed up (`summary.py`) is taken from there, as far as the parts of the time that was asked for are made of
-whole slots; the rest is counted.
+The whole slots of the requested time range are read from the summary (`summary.py`); the rest is counted from the
+calls.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from penstock.stores.book.summary import (
     GAP,
     NO_BIN,
     REPAIR,
-    StaleRange,
+    TimeRange,
     counted,
 )
 from penstock.stores.book.time_histogram import COLUMNS, TimeHistogram
@@ -29,7 +29,7 @@ _GAP_NAMES = f"SELECT number FROM summed_names WHERE what = '{GAP}'"
 
 
 def _slots(table: str, columns: str) -> str:
-    """Of slots of two widths, those of the wider one in the middle. Gaps are not told by time: all are in bucket 0."""
+    """Slots of two widths, with the wide ones in the middle. Gaps have no buckets: all are in bucket 0."""
     return " UNION ALL ".join(
         f"SELECT name, CASE WHEN name IN ({_GAP_NAMES}) THEN 0 ELSE slot * {width} / ? END AS bucket, {columns} "
         f"FROM {table} WHERE width = {width} AND slot >= ? AND slot < ?"
@@ -49,7 +49,7 @@ SELECT n.provider, n.model, n.what, s.* FROM (
     FROM ({_slots("summed_times", ", ".join(("least", "most", *COLUMNS)))}) p GROUP BY name, bucket
 ) s JOIN summed_names n ON n.number = s.name
 """
-# Numbers stand first in what is grouped by: they are sorted faster than names.
+# Numbers come first in GROUP BY: they are sorted faster than names.
 _COUNTED = f"""
 WITH chosen AS ({COUNTED})
 SELECT provider, model, what, at_ms / ?, bin, SUM(count), SUM(estimated), MIN(least), MAX(most)
@@ -58,38 +58,38 @@ FROM ({ANSWERS}) a GROUP BY 4, 5, 3, 2, 1
 
 
 def health(reader: Queryable, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
-    """How each provider's models have answered in a time, in the order of their names. Reads more than once."""
-    asked = StaleRange(since_ms, until_ms)
-    fine = StaleRange(until_ms, until_ms) if bucket_ms % FINE_MS else asked.whole(FINE_MS)
-    coarse = StaleRange(fine.until, fine.until) if bucket_ms % COARSE_MS else fine.whole(COARSE_MS)
+    """The health of each provider's models in a time range, sorted by name. Runs several queries."""
+    requested = TimeRange(since_ms, until_ms)
+    fine = TimeRange(until_ms, until_ms) if bucket_ms % FINE_MS else requested.whole(FINE_MS)
+    coarse = TimeRange(fine.until, fine.until) if bucket_ms % COARSE_MS else fine.whole(COARSE_MS)
     slots: list[Value] = []
     for part, width_ms in (
-        (StaleRange(fine.since, coarse.since), FINE_MS),
+        (TimeRange(fine.since, coarse.since), FINE_MS),
         (coarse, COARSE_MS),
-        (StaleRange(coarse.until, fine.until), FINE_MS),
+        (TimeRange(coarse.until, fine.until), FINE_MS),
     ):
         slots += (bucket_ms, *part.slots(width_ms))
-    gathered: dict[tuple[Value, Value], _HealthSums] = {}
+    sums: dict[tuple[Value, Value], _HealthSums] = {}
 
-    def of(row: Row) -> _HealthSums:
-        return gathered.setdefault((row[0], row[1]), _HealthSums())
+    def sums_of(row: Row) -> _HealthSums:
+        return sums.setdefault((row[0], row[1]), _HealthSums())
 
     for row in reader.fetch(_SUMMED, slots):
-        of(row).answered(str(row[2]), *_numbers(row[3:6]))
+        sums_of(row).answered(str(row[2]), *_numbers(row[3:6]))
     for row in reader.fetch(_SUMMED_TIMES, slots):
         bucket, least, most, *bins = _numbers(row[3:-1])
-        of(row).times(str(row[2]), bucket).add(least, most, bins)
-    for row in reader.fetch(_COUNTED, (*counted(asked, fine), bucket_ms)):
+        sums_of(row).times(str(row[2]), bucket).add(least, most, bins)
+    for row in reader.fetch(_COUNTED, (*counted(requested, fine), bucket_ms)):
         bucket, bin, count, estimated, least, most = _numbers(row[3:])
-        of(row).answered(str(row[2]), bucket, count, estimated)
+        sums_of(row).answered(str(row[2]), bucket, count, estimated)
         if bin != NO_BIN:
-            of(row).times(str(row[2]), bucket).add_one(least, most, bin, count)
-    names = sorted(gathered, key=lambda name: [*map(str, name)])
-    return [gathered[name].told(str(name[0]), str(name[1]), bucket_ms) for name in names]
+            sums_of(row).times(str(row[2]), bucket).add_one(least, most, bin, count)
+    names = sorted(sums, key=lambda name: [*map(str, name)])
+    return [sums[name].to_health(str(name[0]), str(name[1]), bucket_ms) for name in names]
 
 
 class _Counts:
-    """What was counted: outcomes, times to the first event by their bins, repairs, answers without usage."""
+    """Counts: outcomes, times to the first event, repairs, answers without usage."""
 
     def __init__(self) -> None:
         self.outcomes: defaultdict[str, int] = defaultdict(int)
@@ -98,7 +98,7 @@ class _Counts:
         self.usage_missing = 0
 
     def add(self, what: str, count: int, estimated: int) -> None:
-        """An outcome, or a repair, was met so often."""
+        """Add a count of an outcome or of a repair."""
         if what.startswith(REPAIR):
             self.repairs[what.removeprefix(REPAIR)] += count
         else:
@@ -106,35 +106,35 @@ class _Counts:
             self.usage_missing += estimated
 
     def merge(self, other: "_Counts") -> None:
-        """Count those too."""
-        for mine, others in ((self.outcomes, other.outcomes), (self.repairs, other.repairs)):
-            for name, count in others.items():
-                mine[name] += count
+        """Add other counts."""
+        for total, added in ((self.outcomes, other.outcomes), (self.repairs, other.repairs)):
+            for name, count in added.items():
+                total[name] += count
         self.first_events.merge(other.first_events)
         self.usage_missing += other.usage_missing
 
 
 class _HealthSums:
-    """What was counted of one model of a provider."""
+    """The counts of one model of a provider."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, _Counts] = {}
         self._gaps = TimeHistogram()
 
     def answered(self, what: str, bucket: int, count: int, estimated: int) -> None:
-        """So many attempts were alike."""
+        """Add a count of attempts with the same outcome, or of a repair."""
         if what != GAP:
             self._bucket(bucket).add(what, count, estimated)
 
     def times(self, what: str, bucket: int) -> TimeHistogram:
-        """Where such times are counted. Gaps are not told by time."""
+        """The histogram for such durations. Gaps have no buckets."""
         return self._gaps if what == GAP else self._bucket(bucket).first_events
 
     def _bucket(self, number: int) -> _Counts:
         return self._buckets.setdefault(number, _Counts())
 
-    def told(self, provider: str, model: str, bucket_ms: int) -> ModelHealth:
-        """All of it."""
+    def to_health(self, provider: str, model: str, bucket_ms: int) -> ModelHealth:
+        """The health of the model, with its totals and its buckets."""
         total = _Counts()
         for counts in self._buckets.values():
             total.merge(counts)

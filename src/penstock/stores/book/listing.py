@@ -1,9 +1,8 @@
-"""Listing: entries in the order in which they are listed, a page at a time, as SQL.
+"""Listing: the SQL that lists entries, newest first, one page at a time.
 
-A page of a hundred is never the fruit of a search through all calls. Each column that one may filter by has an index
-in the order of the list. Providers, repairs, losses and tags have theirs in `call_traits`, up to the place to which
-calls are summed up (`summary.py`); the few calls behind that are looked at one by one. Of several conditions, the
-rarest leads.
+No page needs a scan of all calls. Each column that can be filtered by has an index in the order of the list. For
+providers, repairs, losses and tags that index is `call_traits`, for calls up to the place to which they are summed up
+(`summary.py`); the few later calls are scanned. Of several conditions, the rarest one drives the query.
 """
 
 from typing import NamedTuple
@@ -22,7 +21,7 @@ _ENTRIES = (
     f"SELECT {_FOUND} FROM (SELECT * FROM calls c {{where}} ORDER BY {{order}} LIMIT {{limit}}) c "
     "LEFT JOIN attempts a ON a.call = c.place ORDER BY {order}, a.number"
 )
-# The join is written as one that SQLite does not turn round; the plus keeps it from going through all calls by time.
+# CROSS JOIN keeps SQLite from reordering the join. The plus keeps it from scanning all calls by the index on time.
 _BY_TRAIT = f"""
 SELECT {_FOUND} FROM (
     SELECT * FROM (
@@ -37,12 +36,12 @@ SELECT {_FOUND} FROM (
     ORDER BY at_ms DESC, place DESC LIMIT {{limit}}
 ) p JOIN calls c ON c.place = p.place LEFT JOIN attempts a ON a.call = c.place ORDER BY {NEWEST_FIRST}, a.number
 """
-# Of two that are more frequent than that, either may lead.
+# Conditions that match more calls than this are not compared any further: any of them may drive the query.
 _ENOUGH = 10_000
 
 
 class PageStart(NamedTuple):
-    """Where a page goes on: behind this call."""
+    """The position of a page: it starts after this call."""
 
     at_ms: Value
     place: int
@@ -54,14 +53,14 @@ def in_order(selection: Selection, order: str, limit: int) -> tuple[str, list[Va
 
 
 def newest(reader: Queryable, wanted: Filter, before: PageStart | None, limit: int) -> tuple[str, list[Value]]:
-    """A query of the newest entries that are meant, and its parameters."""
+    """A query of the newest entries that match a filter, and its parameters."""
     lead = _lead(reader, wanted, before)
     if lead is None or not lead.trait:
         selection = Selection(wanted, lead=lead)
         if before is not None:
             selection.add("(c.at_ms, c.place) < (?, ?)", *before)
         return in_order(selection, NEWEST_FIRST, limit)
-    summed, since = Selection(wanted, at="t.at_ms", lead=lead), Selection(wanted, at="+c.at_ms", behind=SUMMED)
+    summed, since = Selection(wanted, at="t.at_ms", lead=lead), Selection(wanted, at="+c.at_ms", after=SUMMED)
     summed.add("t.kind = ? AND t.name = ? AND c.place = t.call", *lead)
     if before is not None:
         summed.add("(t.at_ms, t.call) < (?, ?)", *before)
@@ -71,15 +70,15 @@ def newest(reader: Queryable, wanted: Filter, before: PageStart | None, limit: i
 
 
 def _lead(reader: Queryable, wanted: Filter, before: PageStart | None) -> Lead | None:
-    """The rarest condition; None where there is none."""
-    found = leads(wanted)
-    if len(found) < 2:
-        return found[0] if found else None
-    return min(found, key=lambda lead: _frequency(reader, lead, wanted, before))
+    """The rarest condition; None if there are no conditions."""
+    conditions = leads(wanted)
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return min(conditions, key=lambda lead: _frequency(reader, lead, wanted, before))
 
 
 def _frequency(reader: Queryable, lead: Lead, wanted: Filter, before: PageStart | None) -> int:
-    """How many calls it has in the time that is meant, as far as it matters."""
+    """How many calls match the condition within the filter's time range, counted up to a limit."""
     timed = Selection(Filter(since_ms=wanted.since_ms, until_ms=wanted.until_ms))
     if before is not None:
         timed.add("c.at_ms <= ?", before.at_ms)

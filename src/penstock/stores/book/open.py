@@ -1,4 +1,4 @@
-"""Opens the book that the configuration means: a file in the folder for state, or a database of PostgreSQL."""
+"""Opens the book that is configured: a file in the state folder, or a PostgreSQL database."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ FILE = "ledger.db"
 
 
 def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, readonly: bool = False) -> Book:
-    """The book. `readonly` only looks at one that is there; else it is made where it is missing."""
+    """Open the book. `readonly` opens an existing one only; otherwise it is created if it is missing."""
     if not settings.enabled:
         raise BookError("no ledger is kept: the configuration has enabled = false in [ledger]")
     if settings.postgres is not None:
@@ -30,7 +30,7 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
 
 
 def has_living_key(settings: LedgerSettings, environment: Mapping[str, str], now_ms: float) -> bool:
-    """Whether the book has a key that opens something. Raises `BookError` where that cannot be told."""
+    """Whether the book has a usable key. Raises `BookError` if the book cannot be read."""
     if settings.postgres is None and not (state_folder(settings, environment) / FILE).exists():
         return False
     book = open_book(settings, environment, readonly=True)
@@ -42,15 +42,15 @@ def has_living_key(settings: LedgerSettings, environment: Mapping[str, str], now
 
 
 def state_folder(settings: LedgerSettings, environment: Mapping[str, str]) -> Path:
-    """Where this machine keeps what must not be lost: as configured, as $PENSTOCK_STATE says, or where others do."""
+    """The folder for persistent state: as configured, `PENSTOCK_STATE`, or by the XDG base directory specification."""
     if named := settings.folder or environment.get("PENSTOCK_STATE"):
         return Path(named).expanduser()
     shared = environment.get("XDG_STATE_HOME", "")
-    # One that is relative is to be ignored, by the specification that it is from.
+    # The XDG specification requires that a relative path is ignored.
     if Path(shared).is_absolute():
         return Path(shared) / "penstock"
     try:
         home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
     except RuntimeError:
-        raise BookError("nobody's home: set folder in [ledger], or PENSTOCK_STATE") from None
+        raise BookError("this user has no home folder: set folder in [ledger], or PENSTOCK_STATE") from None
     return home / ".local" / "state" / "penstock"

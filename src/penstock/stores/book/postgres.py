@@ -1,14 +1,15 @@
-"""PostgresBook: the ledger in PostgreSQL, for gateways on several machines. Its tables lie in the schema `penstock`.
+"""PostgresBook: the ledger in PostgreSQL, for gateways on several machines. Its tables are in the schema `penstock`.
 
-Writers take turns: an advisory lock goes with each transaction, so that places are visible in their order, and whoever
-follows the book misses nothing. A connection that is lost is made anew by the next use. If it turns out lost in the
-middle of one, that is tried again at once on a new one: everything that is written may be written twice.
+Writers are serialised by an advisory lock in each transaction, so that places become visible in their order and a
+reader that follows the book misses no entry. The next use reconnects after a lost connection. If the connection is lost
+during a use, that use is retried at once on a new connection: all writes are idempotent.
 
-The driver, asyncpg, is asynchronous, and a book blocks: it has an event loop that runs only while it is asked.
+The driver, asyncpg, is asynchronous, and the interface of a book is blocking: the book has its own event loop, which
+runs only during a call.
 
-Ctrl-C raises no exception inside asyncio or asyncpg, which cannot recover from one at every line. It cancels what is
-waited for, and KeyboardInterrupt is raised once the loop has stopped. `asyncio.Runner.run` does not suffice: it forgets
-a SIGINT that comes while it starts, and then raises CancelledError.
+Ctrl-C raises no exception inside asyncio or asyncpg, which cannot recover from one at every line. It cancels the task
+that is running, and KeyboardInterrupt is raised once the loop has stopped. `asyncio.Runner.run` is not enough: it loses
+a SIGINT that arrives while it starts, and then raises CancelledError.
 """
 
 import asyncio
@@ -29,30 +30,30 @@ from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.book.sql_book import SqlBook
 
 SCHEMA = "penstock"
-# Any number will do, as long as every version of Penstock takes the same.
-_TURN = f"SELECT pg_advisory_xact_lock({0x70656E73746F636B})"
-_LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# An arbitrary number, the same in every version of Penstock.
+_WRITER_LOCK = f"SELECT pg_advisory_xact_lock({0x70656E73746F636B})"
+_READ_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _TRIES = 3
-# Hosts with their ports, and the name of a database.
-_CLEAR = re.compile(r"(?:(?:[\w.-]+|\[[0-9a-f:]+\])(?::\d+)?,?)+(?:/[\w.-]*)?", re.IGNORECASE | re.ASCII)
+# Hosts with their ports, and the name of a database: an address that cannot hold a part of a password.
+_PLAIN_ADDRESS = re.compile(r"(?:(?:[\w.-]+|\[[0-9a-f:]+\])(?::\d+)?,?)+(?:/[\w.-]*)?", re.IGNORECASE | re.ASCII)
 R = TypeVar("R")
 
 
 class PostgresDialect:
-    """PostgreSQL's own words."""
+    """The SQL that is specific to PostgreSQL."""
 
     serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
     clustered = ""
     tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
-    def refuse(self, table: str, *, but: str) -> tuple[str, ...]:
+    def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
         """Two triggers, and the function that both call."""
         return (
             f"""
             CREATE FUNCTION {table}_refuse() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
             BEGIN
                 IF TG_OP = 'DELETE' THEN
-                    IF {but} THEN
+                    IF {unless} THEN
                         RETURN OLD;
                     END IF;
                 END IF;
@@ -70,7 +71,7 @@ class PostgresDialect:
             """,
         )
 
-    def removed(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
+    def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
         """A trigger, and the function that it calls."""
         return (
             f"""
@@ -89,16 +90,16 @@ class PostgresDialect:
 
 
 class PostgresDatabase:
-    """One connection at a time, made when it is needed."""
+    """A database with one connection at a time, opened when it is needed."""
 
     def __init__(self, url: Secret, *, readonly: bool = False, timeout_s: float = 15.0) -> None:
-        self.name, self._passwords = _described(url.reveal())
-        self.words: SqlDialect = PostgresDialect()
+        self.name, self._passwords = _describe(url.reveal())
+        self.dialect: SqlDialect = PostgresDialect()
         self.readonly = readonly
         self._url = url
         self._timeout_s = timeout_s
         self._driver = _driver()
-        # The last two: its URL cannot be read, or the server hung up in the middle of a word.
+        # ValueError: the URL cannot be parsed. EOFError: the server closed the connection in the middle of a message.
         self._failures: tuple[type[Exception], ...] = (
             self._driver.PostgresError,
             self._driver.InterfaceError,
@@ -109,7 +110,7 @@ class PostgresDatabase:
         )
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
-        self._task: asyncio.Task[Any] | None = None  # what is waited for
+        self._task: asyncio.Task[Any] | None = None  # the running task
         self._interrupted = False
         self._connection: Any = None
 
@@ -117,17 +118,17 @@ class PostgresDatabase:
         """Run one statement."""
         return self._use(lambda connection: _PostgresTransaction(connection, self._run).fetch(sql, parameters))
 
-    def look(self, work: Callable[[Queryable], T]) -> T:
-        """Do work in one snapshot."""
-        return self._use(lambda connection: self._transact(connection, work, _LOOK))
+    def read(self, work: Callable[[Queryable], T]) -> T:
+        """Run read-only work in one snapshot."""
+        return self._use(lambda connection: self._transact(connection, work, _READ_SNAPSHOT))
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Do work in a transaction."""
-        return self._use(lambda connection: self._transact(connection, work, "BEGIN", _TURN))
+        """Run work in a transaction."""
+        return self._use(lambda connection: self._transact(connection, work, "BEGIN", _WRITER_LOCK))
 
     def close(self) -> None:
-        """Let go of it."""
-        with self._holding_interrupts():
+        """Close the connection and the event loop."""
+        with self._deferred_interrupts():
             try:
                 self._drop()
             finally:
@@ -144,27 +145,27 @@ class PostgresDatabase:
             try:
                 self._run(connection.execute("ROLLBACK"))
             except self._failures:
-                self._drop()  # the reason why it came to this is what counts
+                self._drop()  # the original error is raised, not this one
             raise
         return done
 
     def _use(self, use: Callable[[Any], R]) -> R:
-        """Use the connection, and again if it was lost since it was last used, or if another writer got in the way."""
-        with self._holding_interrupts():
+        """Use the connection; retry if a reused connection was lost, or after a conflict with another writer."""
+        with self._deferred_interrupts():
             return self._try(use)
 
     def _try(self, use: Callable[[Any], R]) -> R:
         for tries_left in reversed(range(_TRIES)):
-            known = self._connection is not None and not self._connection.is_closed()
+            reused = self._connection is not None and not self._connection.is_closed()
             try:
                 return use(self._connected())
             except self._failures as error:
-                lost = self._lost(error)
+                lost = self._is_lost(error)
                 if lost:
                     self._drop()
-                if tries_left and ((lost and known) or self._in_the_way(error)):
+                if tries_left and ((lost and reused) or self._is_conflict(error)):
                     continue
-                # Without its cause, which may know the URL.
+                # Without its cause, which may contain the URL.
                 raise BookError(f"{self.name}: {self._reason(error)}") from None
         raise AssertionError("the last try returns or raises")
 
@@ -180,7 +181,7 @@ class PostgresDatabase:
         try:
             await connection.execute(f"SET search_path TO {SCHEMA}")
             await connection.execute(f"SET statement_timeout TO {round(self._timeout_s * 1000)}")
-            # Whoever books an entry is told so once it would outlive the server.
+            # A commit returns only when it is durable on the server.
             await connection.execute("SET synchronous_commit TO on")
             if self.readonly:
                 await connection.execute("SET default_transaction_read_only TO on")
@@ -190,7 +191,7 @@ class PostgresDatabase:
         return connection
 
     def _drop(self) -> None:
-        """Let go of the connection, whatever state it is in."""
+        """Close the connection, whatever its state."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(*self._failures):
@@ -207,10 +208,10 @@ class PostgresDatabase:
             self._task = None
 
     @contextlib.contextmanager
-    def _holding_interrupts(self) -> Iterator[None]:
-        """Have Ctrl-C cancel what is waited for, and raise KeyboardInterrupt at the end, whatever came of it.
+    def _deferred_interrupts(self) -> Iterator[None]:
+        """Make Ctrl-C cancel the running task, and raise KeyboardInterrupt at the end, whatever the task's result.
 
-        Only where Ctrl-C would raise one: in the main thread, unless the program handles SIGINT in a way of its own.
+        Only where Ctrl-C would raise it: in the main thread, unless the program has its own handler for SIGINT.
         """
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -230,20 +231,20 @@ class PostgresDatabase:
     def _on_interrupt(self, *_: object) -> None:
         self._interrupted = True
         if self._task is not None:
-            self._loop.call_soon_threadsafe(self._task.cancel)  # from outside, so that the loop wakes up
+            self._loop.call_soon_threadsafe(self._task.cancel)  # threadsafe, so that the loop wakes up
 
     def _abandon(self) -> None:
         """Close the connection without waiting; the server rolls back.
 
-        A connection that was being made may leave a future that has failed. asyncio would log that.
+        A connection that was being opened may leave a failed future, which asyncio would log.
         """
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
         self._loop.set_exception_handler(lambda *_: None)
 
-    def _lost(self, error: Exception) -> bool:
-        """Whether the connection is of no use any more."""
+    def _is_lost(self, error: Exception) -> bool:
+        """Whether the connection cannot be used any more."""
         driver = self._driver
         gone = (
             driver.PostgresConnectionError,
@@ -252,10 +253,12 @@ class PostgresDatabase:
             OSError,
             EOFError,
         )
-        canceled = isinstance(error, driver.QueryCanceledError)  # by the statement's time-out: nothing is lost
+        canceled = isinstance(
+            error, driver.QueryCanceledError
+        )  # by the statement timeout: the connection is still good
         return not canceled and isinstance(error, gone)
 
-    def _in_the_way(self, error: Exception) -> bool:
+    def _is_conflict(self, error: Exception) -> bool:
         driver = self._driver
         return isinstance(
             error,
@@ -267,7 +270,7 @@ class PostgresDatabase:
         )
 
     def _reason(self, error: Exception) -> str:
-        """One line, without a password."""
+        """The error in one line, without a password."""
         if isinstance(error, self._driver.PostgresError):
             reason = str(error.args[0] if error.args else error)
         elif isinstance(error, TimeoutError):
@@ -284,24 +287,24 @@ class PostgresDatabase:
 
 
 class _PostgresTransaction:
-    """Statements on one connection."""
+    """Runs statements on one connection."""
 
     def __init__(self, connection: Any, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._connection = connection
         self._run = run
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
-        return [_row(record) for record in self._run(self._connection.fetch(_numbered(sql), *parameters))]
+        return [_row(record) for record in self._run(self._connection.fetch(_numbered_parameters(sql), *parameters))]
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
-        return [_row(record) for record in self._run(self._connection.fetchmany(_numbered(sql), rows))]
+        return [_row(record) for record in self._run(self._connection.fetchmany(_numbered_parameters(sql), rows))]
 
     def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
         return self.fetch_each(f"{insertion(table, columns)} RETURNING id, place", rows)
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         if rows:
-            self._run(self._connection.executemany(_numbered(sql), rows))
+            self._run(self._connection.executemany(_numbered_parameters(sql), rows))
 
 
 class PostgresBook(SqlBook):
@@ -316,7 +319,7 @@ class PostgresBook(SqlBook):
         timeout_s: float = 15.0,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> "PostgresBook":
-        """Connect, and make the tables where they are missing, unless `readonly`."""
+        """Connect, and create missing tables unless `readonly`."""
         database = PostgresDatabase(url, readonly=readonly, timeout_s=timeout_s)
         try:
             if not readonly:
@@ -329,7 +332,7 @@ class PostgresBook(SqlBook):
 
 
 def _make_schema(transaction: Transaction) -> None:
-    """Only where it is missing: who may use a schema may not always make one."""
+    """Create the schema if it is missing: a user with rights on the schema may have no right to create one."""
     if transaction.fetch(f"SELECT to_regnamespace('{SCHEMA}')::text") == [(None,)]:
         transaction.fetch(f"CREATE SCHEMA {SCHEMA}")
 
@@ -341,29 +344,29 @@ def _driver() -> Any:
         raise BookError("a ledger in PostgreSQL needs its driver: pip install 'penstock[postgres]'") from None
 
 
-def _described(url: str) -> tuple[str, tuple[str, ...]]:
-    """What people are told of a URL, and the passwords in it, as they are and as they are written.
+def _describe(url: str) -> tuple[str, tuple[str, ...]]:
+    """A description of a URL for people, and the passwords in it, decoded and percent-encoded.
 
-    Its host and database are told only where nothing of them can be a part of a password that was not escaped.
+    The description has the host and the database only if they cannot contain a part of an unescaped password.
     """
     try:
         parts = urlsplit(url)
         user, _, hosts = parts.netloc.rpartition("@")
-        written = [user.partition(":")[2], *parse_qs(parts.query).get("password", [])]
+        passwords_in_url = [user.partition(":")[2], *parse_qs(parts.query).get("password", [])]
     except ValueError:
         return "PostgreSQL", ()
-    passwords = {password for each in written for password in (each, unquote(each)) if password}
-    place = f"{hosts}{parts.path}"
-    clear = hosts and _CLEAR.fullmatch(place) and url.count("@") == parts.netloc.count("@")
-    return f"PostgreSQL at {place}" if clear else "PostgreSQL", tuple(passwords)
+    passwords = {password for each in passwords_in_url for password in (each, unquote(each)) if password}
+    address = f"{hosts}{parts.path}"
+    plain = hosts and _PLAIN_ADDRESS.fullmatch(address) and url.count("@") == parts.netloc.count("@")
+    return f"PostgreSQL at {address}" if plain else "PostgreSQL", tuple(passwords)
 
 
-def _numbered(sql: str) -> str:
-    """The SQL with `$1`, `$2` … for its marks."""
+def _numbered_parameters(sql: str) -> str:
+    """The SQL with `$1`, `$2` … in place of its `?`."""
     first, *rest = sql.split("?")
     return first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))
 
 
 def _row(record: Sequence[Value | Decimal]) -> Row:
-    """Sums of whole numbers come as decimals."""
+    """Convert a record to a row: PostgreSQL returns sums of integers as decimals."""
     return tuple(int(value) if isinstance(value, Decimal) else value for value in record)

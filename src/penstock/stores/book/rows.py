@@ -1,8 +1,8 @@
-"""Rows: an entry or a key as the values of its columns, and back.
+"""Rows: converts entries and keys to the values of their columns, and back.
 
-What cannot be stored is made so that it can, rather than lost with all that is booked along with it. Text has no NUL,
-no halves of characters, and at most 512 characters (PostgreSQL's indexes take no more than 2,704 bytes); the name of a
-tag has 64. Numbers are at most 10¹⁵, so that sums of thousands of calls are within 64 bits.
+A value that cannot be stored is changed, because otherwise it would be lost with its whole batch. Text has no NUL, no
+lone surrogates, and at most 512 characters (an index entry of PostgreSQL is limited to 2,704 bytes); the name of a tag
+has at most 64. Numbers are limited to `LARGEST`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def _columns(names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-# Texts stand together, and so do numbers: they are looked at together.
+# Texts are adjacent, and so are numbers, because `_texts` and `_numbers` check them together.
 CALL = _columns(
     "id key surface model code end_user at_ms settled_ms status duration_ms input output cached cache_write reasoning"
     " cost unpriced approximate stream outcome measure first_event_ms repairs losses tags"
@@ -94,7 +94,7 @@ def tags(entry: Entry) -> dict[str, str]:
 
 
 def read_entries(rows: Sequence[Row]) -> list[tuple[int, Entry]]:
-    """Entries of rows of a place, the columns of `CALL` and those of `ATTEMPT`; one's rows stand together."""
+    """Read entries from rows of a place, the columns of `CALL` and of `ATTEMPT`; the rows of an entry are adjacent."""
     return [(cast(int, place), _read_entry(list(group))) for place, group in groupby(rows, lambda row: row[0])]
 
 
@@ -180,7 +180,7 @@ def key_row(key: Key) -> Row:
 
 
 def read_key(values: Row) -> Key:
-    """The key that such columns mean."""
+    """Read a key from the columns of `KEY`."""
     row = dict(zip(KEY, values, strict=True))
     return Key(
         id=cast(str, row["id"]),
@@ -205,7 +205,7 @@ def read_key(values: Row) -> Key:
 
 
 def text(value: str, *, most: int = LONGEST) -> str:
-    """Text that both databases take."""
+    """Change a text so that both databases accept it."""
     if len(value) <= most and value.isascii() and value.isprintable():
         return value
     cut = value if len(value) <= most else value[: most - 1] + "…"
@@ -213,12 +213,12 @@ def text(value: str, *, most: int = LONGEST) -> str:
 
 
 def number(value: int) -> int:
-    """A number that both databases take."""
+    """Limit a number to what both databases accept."""
     return value if 0 <= value <= LARGEST else max(-LARGEST, min(int(value), LARGEST))
 
 
 def _texts(*values: str) -> tuple[str, ...]:
-    """The same of each. Of nearly all it is seen at once that they are right as they are."""
+    """`text` of each value. One check of all together is enough for nearly all rows, and faster."""
     together = "".join(values)
     if len(together) <= LONGEST and together.isascii() and together.isprintable():
         return values
@@ -226,7 +226,7 @@ def _texts(*values: str) -> tuple[str, ...]:
 
 
 def _numbers(*values: int) -> tuple[int, ...]:
-    """The same of each, seen at once."""
+    """`number` of each value, with one check of all together."""
     return values if min(values) >= 0 and max(values) <= LARGEST else tuple(map(number, values))
 
 
@@ -244,7 +244,7 @@ def has_loss(code: str) -> str:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    """How often each code occurred."""
+    """The counts of codes as JSON."""
     return _json({text(code): number(count) for code, count in counts.items()}) if counts else "{}"
 
 

@@ -1,21 +1,22 @@
-"""Schema: the ledger's tables, and how a book of an earlier version becomes one of this.
+"""Schema: the ledger's tables, and the migrations from earlier versions.
 
-    calls         one row for each call, with the sums of its attempts; `place` is the order of booking
-    attempts      one row for each attempt
-    call_tags     the tags of calls once more, to look calls up by
-    call_repairs  and their repairs
+    calls         one row per call, with the sums of its attempts; `place` is the order of booking
+    attempts      one row per attempt
+    call_tags     the tags of calls again, one row each, for filters
+    call_repairs  the repairs of calls again, one row each
     keys          the clients' keys
-    meta          numbers: the version of the `schema`, of the `keys`, from when on calls are `kept`, and up to which
-                  place they are `summed`
-    summed_…      sums of calls, and `call_traits`, by which they are found: `summary.py`, and nothing else, writes them
+    meta          numbers: the version of the `schema`; the version of the `keys`; the time since which calls are
+                  `kept`; the place up to which calls are `summed`
+    summed_…      sums of calls, and `call_traits`, an index of calls: only `summary.py` writes them
 
 Rules:
 
-1. Calls, and what belongs to them, are never changed. The database itself refuses it, whoever asks. They are removed
-   only where they are older than `kept`, which is 0 until somebody decides otherwise; what belongs to them goes along.
-2. A migration that was released is never changed; another one follows it.
-3. Each runs in a transaction of its own, together with the version that it leads to: a process that dies in the middle
-   has done nothing. Writers wait for each other, and look at the version once they are alone.
+1. Calls and their rows in other tables are append-only. Triggers in the database reject updates from any program. Calls
+   can be deleted only if they are older than `kept`, which is 0 unless an operator sets it; their other rows are
+   deleted with them.
+2. A released migration is never changed; a change is a new migration.
+3. Each migration runs in one transaction together with the update of the schema version, so a process that dies in the
+   middle changes nothing. Writers are serialised, and read the version inside the transaction.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +29,13 @@ from penstock.stores.book.summary import SUMMED, note_losses
 Migration: TypeAlias = Callable[[SqlDialect], Sequence[str]]
 
 
-def _first(words: SqlDialect) -> Sequence[str]:
+def _first(dialect: SqlDialect) -> Sequence[str]:
     return (
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
         "INSERT INTO meta (name, value) VALUES ('schema', 0), ('keys', 0), ('kept', 0)",
         f"""
         CREATE TABLE calls (
-            place {words.serial},
+            place {dialect.serial},
             id TEXT NOT NULL UNIQUE,
             at_ms BIGINT NOT NULL,
             settled_ms BIGINT NOT NULL,
@@ -60,7 +61,7 @@ def _first(words: SqlDialect) -> Sequence[str]:
             end_user TEXT NOT NULL
         )
         """,
-        # Each is in the order in which entries are listed, within what they may be filtered by.
+        # Each index is for one filter, in the order in which entries are listed.
         "CREATE INDEX calls_by_time ON calls (at_ms, place)",
         "CREATE INDEX calls_by_key ON calls (key, at_ms, place, cost)",
         "CREATE INDEX calls_by_model ON calls (model, at_ms, place)",
@@ -88,7 +89,7 @@ def _first(words: SqlDialect) -> Sequence[str]:
             duration_ms BIGINT NOT NULL,
             events BIGINT NOT NULL,
             PRIMARY KEY (call, number)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         "CREATE INDEX attempts_by_provider ON attempts (provider, call)",
         f"""
@@ -97,7 +98,7 @@ def _first(words: SqlDialect) -> Sequence[str]:
             name TEXT NOT NULL,
             value TEXT NOT NULL,
             PRIMARY KEY (call, name)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         "CREATE INDEX call_tags_by_name ON call_tags (name, value, call)",
         f"""
@@ -106,7 +107,7 @@ def _first(words: SqlDialect) -> Sequence[str]:
             code TEXT NOT NULL,
             count BIGINT NOT NULL,
             PRIMARY KEY (call, code)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         "CREATE INDEX call_repairs_by_code ON call_repairs (code, call)",
         """
@@ -128,25 +129,25 @@ def _first(words: SqlDialect) -> Sequence[str]:
             replaced_by TEXT NOT NULL
         )
         """,
-        *words.refuse("calls", but="OLD.settled_ms < (SELECT value FROM meta WHERE name = 'kept')"),
+        *dialect.protect("calls", unless="OLD.settled_ms < (SELECT value FROM meta WHERE name = 'kept')"),
         *(
             statement
             for table in ("attempts", "call_tags", "call_repairs")
-            for statement in words.refuse(table, but="NOT EXISTS (SELECT 1 FROM calls WHERE place = OLD.call)")
+            for statement in dialect.protect(table, unless="NOT EXISTS (SELECT 1 FROM calls WHERE place = OLD.call)")
         ),
     )
 
 
-def _second(_words: SqlDialect) -> Sequence[str]:
-    """How long an attempt's events let wait for one another."""
+def _second(_dialect: SqlDialect) -> Sequence[str]:
+    """Add the gaps between consecutive events of an attempt."""
     return (
         "ALTER TABLE attempts ADD COLUMN longest_gap_ms BIGINT NOT NULL DEFAULT 0",
         "ALTER TABLE attempts ADD COLUMN stalls TEXT NOT NULL DEFAULT '[]'",
     )
 
 
-def _third(_words: SqlDialect) -> Sequence[str]:
-    """A rotated key has another secret, and is no longer another key: `replaced_by` is left to those that were."""
+def _third(_dialect: SqlDialect) -> Sequence[str]:
+    """Make rotation keep the key and change its secret. `replaced_by` remains for keys that were rotated before."""
     return (
         "ALTER TABLE keys ADD COLUMN rotated_ms BIGINT",
         "ALTER TABLE keys ADD COLUMN previous TEXT NOT NULL DEFAULT ''",
@@ -154,14 +155,14 @@ def _third(_words: SqlDialect) -> Sequence[str]:
     )
 
 
-def _fourth(words: SqlDialect) -> Sequence[str]:
-    """Sums, and traits in the order of time, in place of three indexes. They are empty: the scribe fills them."""
-    bins = ", ".join(f"b{number} BIGINT NOT NULL" for number in range(83))  # as many as `bins.py` has
+def _fourth(dialect: SqlDialect) -> Sequence[str]:
+    """Add sums, and traits in the order of time, in place of three indexes. `BookWriter` fills the empty tables."""
+    bins = ", ".join(f"b{number} BIGINT NOT NULL" for number in range(83))  # as many as `time_histogram.py` has
     return (
         "INSERT INTO meta (name, value) VALUES ('summed', 0)",
         f"""
         CREATE TABLE summed_names (
-            number {words.serial},
+            number {dialect.serial},
             provider TEXT NOT NULL,
             model TEXT NOT NULL,
             what TEXT NOT NULL
@@ -177,7 +178,7 @@ def _fourth(words: SqlDialect) -> Sequence[str]:
             count BIGINT NOT NULL,
             estimated BIGINT NOT NULL,
             PRIMARY KEY (width, slot, name)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         f"""
         CREATE TABLE summed_times (
@@ -188,7 +189,7 @@ def _fourth(words: SqlDialect) -> Sequence[str]:
             most BIGINT NOT NULL,
             {bins},
             PRIMARY KEY (width, slot, name)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         f"""
         CREATE TABLE summed_usage (
@@ -205,7 +206,7 @@ def _fourth(words: SqlDialect) -> Sequence[str]:
             unpriced BIGINT NOT NULL,
             estimated BIGINT NOT NULL,
             PRIMARY KEY (kind, hour, name)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         f"""
         CREATE TABLE call_traits (
@@ -214,15 +215,15 @@ def _fourth(words: SqlDialect) -> Sequence[str]:
             at_ms BIGINT NOT NULL,
             call BIGINT NOT NULL,
             PRIMARY KEY (kind, name, at_ms, call)
-        ) {words.clustered}
+        ) {dialect.clustered}
         """,
         "DROP INDEX IF EXISTS attempts_by_provider",
         "DROP INDEX IF EXISTS call_tags_by_name",
         "DROP INDEX IF EXISTS call_repairs_by_code",
-        *words.removed(
+        *dialect.on_delete(
             "calls",
             (
-                "UPDATE meta SET value = 0 WHERE name = 'summed'",  # first: whoever sums up holds it
+                "UPDATE meta SET value = 0 WHERE name = 'summed'",  # first: `sum_up` locks this row
                 "DELETE FROM summed_answers",
                 "DELETE FROM summed_times",
                 "DELETE FROM summed_names",
@@ -233,10 +234,10 @@ def _fourth(words: SqlDialect) -> Sequence[str]:
     )
 
 
-def _fifth(_words: SqlDialect) -> Sequence[str]:
-    """What a cost depends on besides: audio, cache writes for an hour, the service tier; and whether it is approximate.
+def _fifth(_dialect: SqlDialect) -> Sequence[str]:
+    """Add further factors of a cost: audio, one-hour cache writes, the service tier; and whether it is approximate.
 
-    Of calls that were booked before, these are unknown, and 0.
+    For calls that were booked before, these are unknown, and 0.
     """
     counts = ("audio_input", "audio_output", "cache_write_1h", "approximate")
     return (
@@ -247,25 +248,25 @@ def _fifth(_words: SqlDialect) -> Sequence[str]:
     )
 
 
-def _sixth(_words: SqlDialect) -> Sequence[str]:
-    """What translations between dialects lost, and whether a key is strict about it."""
+def _sixth(_dialect: SqlDialect) -> Sequence[str]:
+    """Add what translations between dialects lose, and whether a key is strict about it."""
     return (
         "ALTER TABLE calls ADD COLUMN losses TEXT NOT NULL DEFAULT '{}'",
         "ALTER TABLE keys ADD COLUMN strict BIGINT NOT NULL DEFAULT 0",
     )
 
 
-def _seventh(_words: SqlDialect) -> Sequence[str]:
-    """By which losses calls are found, of those that are summed up already."""
+def _seventh(_dialect: SqlDialect) -> Sequence[str]:
+    """Index the calls that are already summed up by their losses."""
     return (note_losses(f"c.place <= {SUMMED}"),)
 
 
-# The n-th leads to version n.
+# The n-th migration leads to version n.
 MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 
 
 def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Bring a database up to date, or refuse it."""
+    """Migrate a database to the current version; raises `BookUnusableError` if that is not possible."""
     current = _version(database, database)
     while current < len(migrations):
         if database.readonly and not current:
@@ -281,19 +282,19 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
 
 
 def _step(transaction: Transaction, database: Database, migrations: Sequence[Migration]) -> int:
-    """Go one version further, unless somebody else just did. The version that is reached."""
+    """Run the next migration, unless another process just did; returns the version."""
     current = _version(transaction, database)
     if current >= len(migrations):
         return current
-    for statement in migrations[current](database.words):
+    for statement in migrations[current](database.dialect):
         transaction.fetch(statement)
     transaction.fetch("UPDATE meta SET value = ? WHERE name = 'schema'", (current + 1,))
     return current + 1
 
 
 def _version(reader: Queryable, database: Database) -> int:
-    """0 where nothing is."""
-    tables = {name for (name,) in reader.fetch(database.words.tables)}
+    """The schema version; 0 for an empty database."""
+    tables = {name for (name,) in reader.fetch(database.dialect.tables)}
     if not tables:
         return 0
     rows = reader.fetch("SELECT value FROM meta WHERE name = 'schema'") if {"meta", "calls"} <= tables else []

@@ -1,4 +1,4 @@
-"""SqlBook: the ledger in any database. Its SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
+"""SqlBook: the ledger in an SQL database. The SQL is here, in `listing.py`, `sums.py`, `health.py` and `summary.py`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
@@ -29,13 +29,13 @@ from penstock.stores.book.sums import read_sums, sums
 _BOOK_ATTEMPT = f"INSERT INTO attempts (call, {', '.join(ATTEMPT)}) VALUES {marks(('call', *ATTEMPT))}"
 _BOOK_TAG = "INSERT INTO call_tags (call, name, value) VALUES (?, ?, ?)"
 _BOOK_REPAIR = "INSERT INTO call_repairs (call, code, count) VALUES (?, ?, ?)"
-# `replaced_by` is of the first schemas, and has no default: what they wrote there stays.
+# `replaced_by` is a column of the first schemas, without a default. Old values are kept.
 _PUT_KEY = (
     f"INSERT INTO keys (replaced_by, {', '.join(KEY)}) VALUES ('', {', '.join('?' * len(KEY))}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in KEY[1:])}"
 )
 _KEYS = f"SELECT {', '.join(KEY)} FROM keys ORDER BY created_ms, id"
-# One statement is one snapshot: the sum, then the ids of what it may or may not have in it.
+# One statement, so that both parts are of one snapshot: the sum, then the ids of recent calls.
 _SPENT = """
 SELECT '', COALESCE(SUM(cost), 0) FROM calls WHERE key = ? AND at_ms >= ?
 UNION ALL
@@ -51,82 +51,76 @@ class SqlBook:
         self.database = database
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Book entries, durably, all or none. One that is there already, by its id, is left as it is."""
-        each: dict[str, Entry] = {}
+        """Append entries, durably, all or none. An entry whose id exists is not changed. Returns the new ones."""
+        by_id: dict[str, Entry] = {}
         for entry in entries:
-            each.setdefault(text(entry.id), entry)
-        return self.database.write(lambda transaction: _book(transaction, each)) if each else ()
+            by_id.setdefault(text(entry.id), entry)
+        return self.database.write(lambda transaction: _book(transaction, by_id)) if by_id else ()
 
     def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
-        """Entries, newest first, each with its place in the book; `before` goes on from such a place."""
+        """Entries, newest first, each with its place in the book; `before` continues from such a place."""
         at = None
         if before is not None:
-            found = self.database.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
-            if not found:
+            rows = self.database.fetch("SELECT at_ms FROM calls WHERE place = ?", (number(before),))
+            if not rows:
                 return []
-            at = PageStart(found[0][0], number(before))
+            at = PageStart(rows[0][0], number(before))
         return read_entries(self.database.fetch(*newest(self.database, wanted, at, limit)))
 
     def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
-        """Entries in the order in which they were booked, from behind a place on."""
+        """Entries in the order in which they were booked, after a place."""
         selection = Selection(wanted)
         selection.add("c.place > ?", number(after))
         return read_entries(self.database.fetch(*in_order(selection, AS_BOOKED, limit)))
 
     def entry(self, id: str) -> Entry | None:
-        """One entry."""
+        """The entry with that id, if it exists."""
         selection = Selection(Filter())
         selection.add("c.id = ?", text(id))
-        found = read_entries(self.database.fetch(*in_order(selection, AS_BOOKED, 1)))
-        return found[0][1] if found else None
+        rows = read_entries(self.database.fetch(*in_order(selection, AS_BOOKED, 1)))
+        return rows[0][1] if rows else None
 
     def last(self) -> int:
-        """The place of what was booked last; 0 in an empty book."""
+        """The place of the last entry; 0 in an empty book."""
         return cast(int, self.database.fetch("SELECT COALESCE(MAX(place), 0) FROM calls")[0][0])
 
     def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
-        """What was used, by groups, in the order of their names; all in one row if there are no groups."""
+        """The usage by groups, sorted by name; all in one row if there are no groups."""
         return read_sums(by, self.database.fetch(*sums(wanted, by, tag)))
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
-        """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
+        """The health of each provider's models in a time range, in buckets of `bucket_ms`."""
         span = number(since_ms), number(until_ms), number(bucket_ms)
-        return self.database.look(lambda reader: health(reader, *span))
+        return self.database.read(lambda reader: health(reader, *span))
 
     def sum_up(self, most: int) -> bool:
-        """Take the next calls into the sums that views are made of, so many at a time; whether there were as many."""
-        return self._waiting(most) and self.database.write(lambda transaction: sum_up(transaction, most)) == most
+        """Add the next `most` calls to the summary, if there are as many; returns whether there were."""
+        return self._has_unsummed(most) and self.database.write(lambda transaction: sum_up(transaction, most)) == most
 
-    def _waiting(self, most: int) -> bool:
+    def _has_unsummed(self, most: int) -> bool:
         ((ahead,),) = self.database.fetch(f"SELECT COALESCE(MAX(place), 0) - {SUMMED} FROM calls")
         if cast(int, ahead) < most:
-            return False  # at most so many calls are there, and there is no need to count them
+            return False  # there cannot be as many calls, so there is no need to count them
         return bool(
             self.database.fetch(f"SELECT 1 FROM calls WHERE place > {SUMMED} LIMIT 1 OFFSET {number(most) - 1}")
         )
 
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
-        """What a key has spent since a time, in one snapshot with the ids of its calls that ended after another."""
+        """What a key has spent since a time; and, in the same snapshot, the ids of its calls that ended recently."""
         recent = _NEVER if recent_since_ms is None else number(recent_since_ms)
         (_, total), *rest = self.database.fetch(_SPENT, (text(key), number(since_ms), text(key), recent))
         return Spent(total=int(total or 0), recent=frozenset(str(id) for id, _ in rest))
 
     def keys(self) -> list[Key]:
-        """All keys, the oldest first, revoked and expired ones too."""
+        """All keys, the oldest first, including revoked and expired ones."""
         return [read_key(row) for row in self.database.fetch(_KEYS)]
 
     def keys_version(self) -> int:
-        """A number that changes with every change of keys; cheap to ask."""
+        """A number that changes with every change of keys; cheap to read."""
         return cast(int, self.database.fetch("SELECT value FROM meta WHERE name = 'keys'")[0][0])
 
-    def put_keys(self, keys: Iterable[Key]) -> None:
-        """Keep keys, in place of those with the same ids, all or none."""
-        rows = [key_row(key) for key in keys]
-        if rows:
-            self.database.write(lambda transaction: _put_keys(transaction, rows))
-
     def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
-        """Keep the keys that `change` makes of all keys, while nobody else changes any. It may be asked twice."""
+        """Store the keys that `change` returns for the current keys, in one transaction. It may be called twice."""
 
         def put(transaction: Transaction) -> None:
             rows = [key_row(key) for key in change([read_key(row) for row in transaction.fetch(_KEYS)])]
@@ -136,7 +130,7 @@ class SqlBook:
         self.database.write(put)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the database."""
         self.database.close()
 
 
@@ -146,9 +140,9 @@ def _put_keys(transaction: Transaction, rows: list[Row]) -> None:
 
 
 def _book(transaction: Transaction, entries: dict[str, Entry]) -> list[Entry]:
-    """What belongs to a call is booked only with the call itself: whoever comes second adds nothing to it.
+    """Insert new entries with their attempts, tags and repairs, and return them.
 
-    Returns what is new.
+    The rows of a call are inserted only together with the call itself, so appending an entry twice adds nothing.
     """
     places = transaction.insert_new("calls", CALL, [call_row(entry) for entry in entries.values()])
     new = [(place, entries[cast(str, id)]) for id, place in places]

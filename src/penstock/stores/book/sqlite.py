@@ -1,7 +1,7 @@
 """SqliteBook: the ledger in one file, for the processes of one machine.
 
-It is in WAL mode, so that readers and the writer do not wait for each other, and each transaction is on the disk before
-it counts as done (`synchronous = FULL`). The file is its owner's alone; its `-wal` and `-shm` are like it.
+It is in WAL mode, so that readers and the writer do not wait for each other. Each transaction is on the disk before it
+returns (`synchronous = FULL`). Only its owner can read the file and its `-wal` and `-shm` files.
 """
 
 import contextlib
@@ -18,62 +18,62 @@ from penstock.stores.book.database import Queryable, Row, SqlDialect, T, Transac
 from penstock.stores.book.schema import MIGRATIONS, Migration, migrate
 from penstock.stores.book.sql_book import SqlBook
 
-# What to do, by SQLite's primary result code.
+# The advice for an error, by SQLite's primary result code.
 _ADVICE: dict[int, str] = {
     sqlite3.SQLITE_PERM: "may not be used: check its owner and its mode",
-    sqlite3.SQLITE_BUSY: "is locked by another program: end what holds it",
-    sqlite3.SQLITE_LOCKED: "is locked by another program: end what holds it",
+    sqlite3.SQLITE_BUSY: "is locked by another program: end that program",
+    sqlite3.SQLITE_LOCKED: "is locked by another program: end that program",
     sqlite3.SQLITE_READONLY: "cannot be written to: check its owner and mode, and those of its folder",
     sqlite3.SQLITE_IOERR: "cannot be read or written: check its disk",
-    sqlite3.SQLITE_FULL: "cannot grow: make room on its disk",
+    sqlite3.SQLITE_FULL: "cannot grow: free space on its disk",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that its folder is there, and its owner and mode",
     sqlite3.SQLITE_AUTH: "may not be used: check its owner and its mode",
 }
 _UNUSABLE: dict[int, str] = {
-    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a backup, or move it away to begin a new one",
-    sqlite3.SQLITE_NOTADB: "is no SQLite database: move it away, or choose another place for the ledger",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore it from a backup, or move it away to start a new one",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database: move it away, or choose another place for the ledger",
 }
 
-# Whether a database is somebody else's: it is refused, and stays as it is.
+# Whether a database belongs to another program: it is rejected, and not changed.
 _FOREIGN = "SELECT 1 WHERE EXISTS (SELECT * FROM sqlite_master) AND 'meta' NOT IN (SELECT name FROM sqlite_master)"
 
 
 class SqliteDialect:
-    """SQLite's own words."""
+    """The SQL that is specific to SQLite."""
 
     serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
     clustered = "WITHOUT ROWID"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
-    def refuse(self, table: str, *, but: str) -> tuple[str, ...]:
+    def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
         """Two triggers."""
         stop = "BEGIN SELECT RAISE(ABORT, 'entries are neither changed nor removed'); END"
         return (
             f"CREATE TRIGGER {table}_stay BEFORE UPDATE ON {table} {stop}",
-            f"CREATE TRIGGER {table}_remain BEFORE DELETE ON {table} WHEN NOT ({but}) {stop}",
+            f"CREATE TRIGGER {table}_remain BEFORE DELETE ON {table} WHEN NOT ({unless}) {stop}",
         )
 
-    def removed(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
+    def on_delete(self, table: str, statements: Sequence[str]) -> tuple[str, ...]:
         """A trigger."""
         return (f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN {'; '.join(statements)}; END",)
 
 
 class SqliteDatabase:
-    """One connection to one file. It may be used by another thread than opened it, but only by one at a time."""
+    """One connection to one file. Another thread than the one that opened it may use it, but only one at a time."""
 
     def __init__(self, path: Path, *, readonly: bool = False, timeout_s: float = 5.0) -> None:
         self.name = str(path)
-        self.words: SqlDialect = SqliteDialect()
+        self.dialect: SqlDialect = SqliteDialect()
         self.readonly = readonly
         self._path = path
-        with self._told():
+        with self._book_errors():
             self._connection = _connect(path, readonly=readonly, timeout_s=timeout_s)
             self._file = path.stat()
         self._closed = False
 
     @property
     def moved(self) -> bool:
-        """Whether the file is not any more where it was opened: what is written to it would be lost to everybody."""
+        """Whether the file is no longer at its path: what is written to it would be lost."""
         try:
             return self._closed or not os.path.samestat(self._path.stat(), self._file)
         except FileNotFoundError:
@@ -83,32 +83,32 @@ class SqliteDatabase:
 
     def fetch(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """Run one statement."""
-        with self._told():
+        with self._book_errors():
             return self._connection.execute(sql, parameters).fetchall()
 
     def fetch_each(self, sql: str, rows: Sequence[Row]) -> list[Row]:
         """Run a statement for each row."""
-        with self._told():
-            return [found for row in rows for found in self._connection.execute(sql, row)]
+        with self._book_errors():
+            return [result for row in rows for result in self._connection.execute(sql, row)]
 
     def insert_new(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> list[Row]:
-        """Insert rows. Nobody else writes meanwhile: what is behind the last place is new. So it costs half as much as
-        to have each row returned."""
+        """Insert rows. The transaction excludes other writers, so the rows after the last place are the new ones.
+        Reading them costs half as much as RETURNING for each row."""
         ((last,),) = self.fetch(f"SELECT COALESCE(MAX(place), 0) FROM {table}")
         self.execute_each(insertion(table, columns), rows)
         return self.fetch(f"SELECT id, place FROM {table} WHERE place > ? ORDER BY place", (last,))
 
     def execute_each(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement for each row."""
-        with self._told():
+        with self._book_errors():
             self._connection.executemany(sql, rows)
 
-    def look(self, work: Callable[[Queryable], T]) -> T:
-        """Do work in one snapshot."""
+    def read(self, work: Callable[[Queryable], T]) -> T:
+        """Run read-only work in one snapshot."""
         return self._transact("BEGIN", work)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Do work in a transaction."""
+        """Run work in a transaction."""
         return self._transact("BEGIN IMMEDIATE", work)
 
     def _transact(self, begin: str, work: "Callable[[SqliteDatabase], T]") -> T:
@@ -117,21 +117,21 @@ class SqliteDatabase:
             done = work(self)
             self.fetch("COMMIT")
         finally:
-            # SQLite has rolled back by itself where the disk was full.
+            # SQLite has already rolled back by itself if the disk was full.
             if self._connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.rollback()
         return done
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._closed = True
-        with self._told():
+        with self._book_errors():
             self._connection.close()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """What SQLite raises becomes a `BookError` that says what to do."""
+    def _book_errors(self) -> Iterator[None]:
+        """Turn SQLite's errors into a `BookError` with advice."""
         try:
             yield
         except sqlite3.Error as error:
@@ -155,7 +155,7 @@ class SqliteBook(SqlBook):
         timeout_s: float = 5.0,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> "SqliteBook":
-        """Open the file, or make it. `readonly` looks at it beside a gateway that writes, and makes nothing."""
+        """Open the file, or create it. `readonly` opens an existing one only, while a gateway may write to it."""
         if readonly and not path.exists():
             raise BookError(f"{path} is not there: no gateway has kept a ledger here yet")
 
@@ -175,7 +175,7 @@ class SqliteBook(SqlBook):
         self._connect = connect
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """As any book does; but where the file was moved away, a new one is begun."""
+        """Append entries as any book does; if the file was moved away, start a new one."""
         if isinstance(self.database, SqliteDatabase) and self.database.moved:
             self.database.close()
             self.database = self._connect()
@@ -183,10 +183,10 @@ class SqliteBook(SqlBook):
 
 
 def make_file(path: str | Path) -> None:
-    """Make a database's file, which is its owner's alone, if it is not there.
+    """Create a database's file, readable by its owner only, if it does not exist.
 
-    One that is there is never opened here: to close it again would let go of every lock that this process has on it by
-    its other connections. Then somebody else might take himself for its last user, and remove its log.
+    An existing file is never opened here. Closing it would release every POSIX lock that this process has on it through
+    its other connections. Another process could then take itself for the last user, and remove the write-ahead log.
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -214,7 +214,7 @@ def _connect(path: Path, *, readonly: bool, timeout_s: float) -> sqlite3.Connect
 
 
 def _write_ahead(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switch to WAL. Where several processes do so at once, SQLite does not wait, but says that it is locked."""
+    """Switch to WAL mode. If several processes do so at once, SQLite does not wait but fails, so this retries."""
     until = time.monotonic() + timeout_s
     while True:
         try:

@@ -1,17 +1,17 @@
-"""Summary: sums of the calls up to a place in the book, kept beside it, so that no view has to count a million rows.
+"""Summary: rollups of the calls up to a place in the book, so that no view has to aggregate a million rows.
 
-Calls are never changed, and a place is never taken twice: what is summed up to a place stays true. The place is
-`summed` in `meta`. The scribe goes on from there, some thousand calls at a time, in one transaction with the place that
-it has come to. Whoever asks adds what was booked since, in the same snapshot. So the answers are the same as if every
-call were counted, whoever books, however late, and whether the summary has come far or has not begun.
+Why the rollups are exact: calls are append-only, and a place is never used twice, so the sums up to a place stay
+true. The place is `summed` in `meta`. `BookWriter` continues from there, some thousand calls at a time, and updates the
+sums and the place in one transaction. A query adds the calls after that place, in the same snapshot. So the result is
+the same as if every call were counted, whichever process books, however late, and however far the summary is.
 
-    summed_answers  how often which outcome and which repair was met in a time of so many milliseconds (`width`)
-    summed_times    how many waited how long for the first event, and for any other; `bins.py` says in which bins
+    summed_answers  counts of outcomes and repairs per slot of `width` milliseconds
+    summed_times    histograms of the time to the first event and of the longest gap; `time_histogram.py` has the bins
     summed_names    a provider, its model, and an outcome, `repair:CODE`, `first` or `gap`: the `name` in these two
-    summed_usage    what calls of an hour have used, by key, by model, by outcome, and attempts by provider
-    call_traits     by which provider, target, repair, loss or tag calls are found, in the order of lists
+    summed_usage    the usage per hour, by key, by model, by outcome, and of attempts by provider
+    call_traits     an index of calls by provider, target, repair, loss and tag, in the order in which they are listed
 
-Where calls are removed the database empties all of it, and it is made anew.
+When calls are deleted, a trigger empties all of these tables, and they are built again.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from penstock.stores.book.database import Row, Transaction, Value
 from penstock.stores.book.rows import has_loss
 from penstock.stores.book.time_histogram import BINS, COLUMNS, bin_of
 
-# Attempts are summed up by half hours, for charts of a day, and by three hours, for those of weeks.
+# Attempts are summed up per half hour, for charts of a day, and per three hours, for charts of weeks.
 FINE_MS = 1_800_000
 COARSE_MS = 10_800_000
 HOUR_MS = 3_600_000
@@ -32,12 +32,12 @@ GAP = "gap"
 REPAIR = "repair:"
 NO_BIN = -1
 _FOREVER = 2**61
-# A provider, its model, and what is counted of it.
+# A provider, its model, and what is counted: an outcome, a repair, or a kind of duration.
 Name: TypeAlias = tuple[str, str, str]
 
-# What became of the attempts of the calls in `chosen`, which has their places and times: an outcome and the wait for
-# the first event, the longest gap, and what was repaired, which is the last attempt's. That a call which ended with its
-# gateway has no usage is not its provider's fault.
+# The attempts of the calls in `chosen`, which has their places and times: outcome and time to the first event, the
+# longest gap, and the repairs, which belong to the last attempt. An orphaned call does not count as one without usage:
+# its gateway died, and its provider is not at fault.
 ANSWERS = f"""
 SELECT a.provider AS provider, a.model AS model, a.outcome AS what, c.at_ms AS at_ms,
     CASE WHEN a.first_event_ms IS NULL THEN {NO_BIN} ELSE {bin_of("a.first_event_ms")} END AS bin, 1 AS count,
@@ -52,7 +52,7 @@ SELECT a.provider, a.model, '{REPAIR}' || r.code, c.at_ms, {NO_BIN}, r.count, 0,
 FROM chosen c JOIN call_repairs r ON r.call = c.place
     JOIN attempts a ON a.call = c.place AND a.number = (SELECT MAX(b.number) FROM attempts b WHERE b.call = r.call)
 """
-# Usage by these is summed up; by whatever else, each call is counted.
+# The columns of a usage.
 USED = (
     "calls",
     "input",
@@ -81,7 +81,7 @@ OF_ATTEMPTS = (
     "COUNT(DISTINCT CASE WHEN a.approximate > 0 THEN c.place END)",
 )
 
-# Who removes calls waits for it, or is waited for.
+# Locks the row of the place, so that summing up and deleting calls exclude each other.
 _HOLD = "UPDATE meta SET value = value WHERE name = 'summed' RETURNING value"
 _NEXT = """
 SELECT COUNT(*), MAX(place) FROM (SELECT place FROM calls WHERE place > ? ORDER BY place LIMIT {most}) following
@@ -155,7 +155,7 @@ _WORK = (
 
 
 def sum_up(transaction: Transaction, most: int) -> int:
-    """Take the next calls into the summary, so many; fewer only if there are no more. How many were taken."""
+    """Add the next `most` calls to the summary, or fewer if there are no more; returns how many were added."""
     place = transaction.fetch(_HOLD)[0][0]
     (count, last), *_ = transaction.fetch(_NEXT.format(most=most), (place,))
     if not count:
@@ -168,7 +168,7 @@ def sum_up(transaction: Transaction, most: int) -> int:
 
 
 def _sum_answers(transaction: Transaction, rows: Sequence[Row]) -> None:
-    """Add attempts, of which those that are alike are one row, for both widths."""
+    """Add counts of attempts to the slots of both widths; attempts with equal values come as one row."""
     answers: dict[tuple[int, int, Name], list[int]] = {}
     times: dict[tuple[int, int, Name], list[int]] = {}
     for provider, model, what, slot, bin, *numbers in cast(
@@ -192,35 +192,36 @@ def _sum_answers(transaction: Transaction, rows: Sequence[Row]) -> None:
 
 
 def _numbered(transaction: Transaction, names: set[Name]) -> dict[Name, int]:
-    """The numbers of names. Those that have none get one."""
+    """The numbers of names; new names are inserted."""
     known = transaction.fetch_each(_KNOWN, [(model, provider, what) for provider, model, what in names])
     numbers = {cast(Name, tuple(name)): cast(int, number) for *name, number in known}
     new = transaction.fetch_each(_NAME, sorted(names - numbers.keys()))
     return numbers | {cast(Name, tuple(name)): cast(int, number) for *name, number in new}
 
 
-class StaleRange(NamedTuple):
-    """A time, from a moment to another, which is not meant any more. There may be nothing in it."""
+class TimeRange(NamedTuple):
+    """A half-open time range: `until` is not included. It may be empty."""
 
     since: int
     until: int
 
-    def whole(self, width_ms: int) -> "StaleRange":
-        """The part of it that slots of such a width fill."""
+    def whole(self, width_ms: int) -> "TimeRange":
+        """The part of the range that consists of whole slots of that width."""
         since, until = -(-self.since // width_ms) * width_ms, self.until // width_ms * width_ms
-        return StaleRange(since, until) if since < until else StaleRange(self.until, self.until)
+        return TimeRange(since, until) if since < until else TimeRange(self.until, self.until)
 
     def slots(self, width_ms: int) -> tuple[int, int]:
-        """Of a time that slots fill: the first, and the one behind the last."""
+        """For a range of whole slots: the number of the first slot, and of the one after the last."""
         return self.since // width_ms, self.until // width_ms
 
 
-def span(since_ms: int | None, until_ms: int | None) -> StaleRange:
-    """A time, which may have no beginning, or no end."""
-    return StaleRange(-_FOREVER if since_ms is None else since_ms, _FOREVER if until_ms is None else until_ms)
+def span(since_ms: int | None, until_ms: int | None) -> TimeRange:
+    """A time range, which may have no start or no end."""
+    return TimeRange(-_FOREVER if since_ms is None else since_ms, _FOREVER if until_ms is None else until_ms)
 
 
-# The plus keeps both databases from looking calls up by their time: they lie together, at the end of the table.
+# The plus keeps both databases from using the index on time: the calls after the place are together, at the end of the
+# table.
 COUNTED = f"""
 SELECT place, at_ms FROM calls WHERE at_ms >= ? AND at_ms < ?
 UNION ALL SELECT place, at_ms FROM calls WHERE at_ms >= ? AND at_ms < ?
@@ -228,9 +229,9 @@ UNION ALL SELECT place, at_ms FROM calls WHERE place > {SUMMED} AND +at_ms >= ? 
 """
 
 
-def counted(asked: StaleRange, summed: StaleRange) -> list[Value]:
-    """The parameters of `COUNTED`: calls that are counted one by one, where a part of the time is summed up.
+def counted(requested: TimeRange, summed: TimeRange) -> list[Value]:
+    """The parameters of `COUNTED`: the calls to count one by one, if the range `summed` is read from the summary.
 
-    They are those before it and behind it, and of it those that were booked since.
+    These are the calls before and after that range, and those within it that were booked after the summary's place.
     """
-    return [asked.since, summed.since, summed.until, asked.until, *summed]
+    return [requested.since, summed.since, summed.until, requested.until, *summed]

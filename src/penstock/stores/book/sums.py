@@ -1,12 +1,13 @@
-"""Sums: what was used by groups of calls, as SQL.
+"""Sums: the SQL for the usage of calls by groups.
 
-`key`, `model`, `outcome`, `day` and `tag` are of the call: `model` is the name that the client asked for, `day` is
-the one in UTC on which the call was admitted, and a call without the tag is in the group "".
+`key`, `model`, `outcome`, `day` and `tag` are properties of the call: `model` is the name that the client requested,
+`day` is the UTC day on which the call was admitted, and a call without the tag is in the group "".
 
-`provider` is of the attempts. A call that tried two is counted with both, each with what it used itself, and one that
-tried none is in the group "". Where the filter names providers, only they are groups.
+`provider` is a property of the attempts. A call that tried two providers is counted with both, each with its own usage,
+and a call without attempts is in the group "". Where the filter names providers, only these are groups.
 
-Where nothing but a time is asked for, by one of these or by day, whole hours are taken from the summary.
+If the filter is only a time range, and the groups are one of these, or days, or both, whole hours are read from the
+summary.
 """
 
 from collections.abc import Sequence
@@ -29,13 +30,13 @@ _GROUPS: dict[Grouping, str] = {
     "outcome": "c.outcome",
 }
 _ATTEMPTS = "LEFT JOIN attempts a ON a.call = c.place"
-# Of these the summary knows, by itself and by day. By day alone, any will do: the one with the fewest names.
+# The groups that the summary has, alone or with the day. For days alone any of them will do: the one with fewest names.
 _SUMMED: tuple[Grouping, ...] = ("key", "model", "provider", "outcome")
 _FEWEST: Grouping = "outcome"
 
 
 def sums(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, list[Value]]:
-    """The query, and its parameters. A group may come in several rows."""
+    """The query and its parameters. A group may have several rows in its result."""
     kinds = [group for group in by if group != "day"]
     timed = Filter(since_ms=wanted.since_ms, until_ms=wanted.until_ms)
     if wanted == timed and (not kinds or (len(kinds) == 1 and kinds[0] in _SUMMED)):
@@ -44,10 +45,10 @@ def sums(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, list[Va
 
 
 def _summed(wanted: Filter, by: Sequence[Grouping], kind: Grouping) -> tuple[str, list[Value]]:
-    """Whole hours from the summary, and the calls around them and since."""
+    """Whole hours from the summary, plus the calls before and after them, and those booked since the summary."""
     bounds = (None if moment is None else number(moment) for moment in (wanted.since_ms, wanted.until_ms))
-    asked = span(*bounds)
-    hours = asked.whole(HOUR_MS)
+    requested = span(*bounds)
+    hours = requested.whole(HOUR_MS)
     groups = ", ".join(f"hour / {_DAY_MS // HOUR_MS}" if group == "day" else "name" for group in by)
     query = f"""
     WITH chosen AS ({COUNTED})
@@ -57,11 +58,11 @@ def _summed(wanted: Filter, by: Sequence[Grouping], kind: Grouping) -> tuple[str
     SELECT {_columns(by)} FROM chosen h CROSS JOIN calls c {_ATTEMPTS if "provider" in by else ""}
     WHERE c.place = h.place {_grouped(by)}
     """
-    return query, [*counted(asked, hours), kind, *hours.slots(HOUR_MS)]
+    return query, [*counted(requested, hours), kind, *hours.slots(HOUR_MS)]
 
 
 def _counted(wanted: Filter, by: Sequence[Grouping], tag: str) -> tuple[str, list[Value]]:
-    """Every call."""
+    """The sums over the calls themselves, without the summary."""
     tables, parameters = ["calls c"], list[Value]()
     if "provider" in by:
         only = f" AND a.provider IN {marks(wanted.providers)}" if wanted.providers else ""
@@ -84,7 +85,7 @@ def _grouped(by: Sequence[Grouping]) -> str:
 
 
 def read_sums(by: Sequence[Grouping], rows: Sequence[Row]) -> list[UsageRow]:
-    """What the query says, in the order of the groups' names."""
+    """The result of the query, sorted by the names of the groups."""
     groups: dict[Row, list[int]] = {}
     for row in rows:
         group, used = row[: len(by)], row[len(by) :]

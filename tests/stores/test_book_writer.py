@@ -1,4 +1,4 @@
-"""The scribe says whether anybody is booking, whatever became of its thread."""
+"""The writer says whether anybody is booking, whatever became of its thread."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ from tests.stores.places import SqlitePlace
 
 def test_it_is_alive_from_its_start_to_its_end(tmp_path: Path) -> None:
     async def run() -> list[bool]:
-        scribe = BookWriter(SqlitePlace(tmp_path).open, lambda _booked: None, lambda _keys: None, print)
-        alive = [scribe.alive]
-        scribe.start([], 10)
-        alive.append(scribe.alive)
-        scribe.close(10)
-        return [*alive, scribe.alive]
+        writer = BookWriter(SqlitePlace(tmp_path).open, lambda _booked: None, lambda _keys: None, print)
+        alive = [writer.alive]
+        writer.start([], 10)
+        alive.append(writer.alive)
+        writer.close(10)
+        return [*alive, writer.alive]
 
     assert asyncio.run(run()) == [False, True, False]
 
@@ -33,10 +33,10 @@ def test_one_that_dies_of_an_error_is_not_alive() -> None:
         raise OSError("nobody can be told")
 
     async def run() -> None:
-        scribe = BookWriter(no_book, lambda _booked: None, lambda _keys: None, fail)
-        scribe.start([], 0.01)
+        writer = BookWriter(no_book, lambda _booked: None, lambda _keys: None, fail)
+        writer.start([], 0.01)
         deadline = time.monotonic() + 10
-        while scribe.alive:
+        while writer.alive:
             assert time.monotonic() < deadline, "it is taken for alive"
             await asyncio.sleep(0.01)
 
