@@ -1,0 +1,70 @@
+"""A pytest plugin that notes which functions of the package each test calls, and one that runs chosen tests only.
+
+PENSTOCK_CALLS=FILE  pytest -p tests.mutants.plugin    writes {test: {"s": seconds, "calls": ["file:line", …]}}
+PENSTOCK_TESTS=FILE  pytest -p tests.mutants.plugin    runs the tests that the file names, in that order
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import penstock
+
+_PACKAGE = str(Path(penstock.__file__).parent) + os.sep
+_CALLS = os.environ.get("PENSTOCK_CALLS", "")
+_TESTS = os.environ.get("PENSTOCK_TESTS", "")
+
+
+class Recorder:
+    """Notes the functions that are called while a test runs, in all threads."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, dict[str, Any]] = {}
+        self._called: set[CodeType] = set()
+        sys.settrace(self._trace)
+        threading.settrace(self._trace)
+
+    def _trace(self, frame: FrameType, _event: str, _arg: object) -> None:
+        self._called.add(frame.f_code)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._called.clear()
+        began = time.process_time()
+        sys.settrace(self._trace)  # a test may have set another
+        result = yield
+        codes = [code for code in list(self._called) if code.co_filename.startswith(_PACKAGE)]
+        places = {f"{code.co_filename.removeprefix(_PACKAGE)}:{code.co_firstlineno}" for code in codes}
+        self.tests[item.nodeid] = {"s": round(time.process_time() - began, 4), "calls": sorted(places)}
+        return result
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed or report.skipped:
+            self.tests[report.nodeid] = {"failed": True}
+
+    @pytest.hookimpl
+    def pytest_sessionfinish(self) -> None:
+        sys.settrace(None)
+        passed = {test: told for test, told in self.tests.items() if "failed" not in told}
+        Path(_CALLS).write_text(json.dumps(passed))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _CALLS:
+        config.pluginmanager.register(Recorder())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _TESTS:
+        order = {test: number for number, test in enumerate(json.loads(Path(_TESTS).read_text()))}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in order])
+        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
