@@ -69,7 +69,7 @@ def test_the_official_client_reads_it(embedding: Gateway) -> None:
         assert told.data[0].embedding == [0.1, -0.001]
         assert told.usage.prompt_tokens == 7
         embedding.expected += 1
-        with pytest.raises(NotFoundError, match="no provider of 'none/x' has embeddings"):
+        with pytest.raises(NotFoundError, match="no provider of 'none/x' offers embeddings"):
             sdk.embeddings.create(model="none/x", input="a")
     embedding.quiet()
 

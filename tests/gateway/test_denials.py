@@ -44,4 +44,4 @@ def test_a_denial_has_the_status_of_its_code(limit: Limit, code: ErrorCode, stat
     Reservations(Denying(limit, code), BytesPerToken()).reserve(call, TokenDemand(1), (), 60.0, told.append)
     (failure,) = told
     assert failure is not None
-    assert (failure.code, failure.status, failure.kind, failure.retry_after) == (code, status, error_type, "5")
+    assert (failure.code, failure.status, failure.error_type, failure.retry_after) == (code, status, error_type, "5")

@@ -60,7 +60,7 @@ def test_each_target_of_a_route_has_its_plan(tmp_path: Path) -> None:
     assert (acme.provider, acme.model, acme.secrets) == ("acme", "a", ("sk-acme-0123456789",))
     assert (able.provider, able.model, able.secrets) == ("able", "b", ())
     assert (acme.destination.include_usage, able.destination.include_usage) == (True, False)
-    assert acme.among == able.among == (acme.target, able.target)
+    assert acme.alternatives == able.alternatives == (acme.target, able.target)
     assert acme.destination.overrides == able.destination.overrides == {"temperature": 0}
     assert repr(acme) == "Plan('acme/a')"
     assert (acme.record, acme.timeouts.drain_s, able.timeouts.drain_s) == ("", 7, 0)
@@ -83,7 +83,7 @@ def test_an_answer_that_is_not_streamed_may_come_late_and_be_large(tmp_path: Pat
 def test_embeddings_are_asked_of_those_that_have_them(tmp_path: Path) -> None:
     plans = Plans(config(tmp_path), "embeddings", recorded=False)
     (able,) = found(plans, "both")
-    assert (able.provider, able.among, able.timeouts.first_event_s) == ("able", (able.target,), 60)
+    assert (able.provider, able.alternatives, able.timeouts.first_event_s) == ("able", (able.target,), 60)
     assert found(plans, "acme/a") == ()
 
 

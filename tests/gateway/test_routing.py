@@ -7,7 +7,7 @@ from types import MappingProxyType
 from msgspec import structs
 
 from penstock.core.failure import Failure
-from penstock.gateway.calls.breakers import MOST_TARGETS, REMEMBERED_S, SIZE, BreakerTable
+from penstock.gateway.calls.breakers import MAX_TARGETS, REMEMBERED_S, SIZE, BreakerTable
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Provider, Retries, Secret, Target, Timeouts
 from penstock.serve.workers.shared_memory import SharedMemory
@@ -65,9 +65,9 @@ def fail(breakers: TargetHealth, failing: Target, failure: Failure = FAILS, time
 def test_made_up_names_that_fail_take_no_more_memory_than_the_table_has() -> None:
     table = BreakerTable()
     breakers = health(Clock(), table)
-    for number in range(20 * MOST_TARGETS):
+    for number in range(20 * MAX_TARGETS):
         breakers.failed(target(f"made-up-{number}"), FAILS)
-    assert MOST_TARGETS / 2 < len(table) <= MOST_TARGETS
+    assert MAX_TARGETS / 2 < len(table) <= MAX_TARGETS
     assert len(table.words) * 8 == SIZE
 
 
@@ -76,7 +76,7 @@ def test_a_flood_of_made_up_names_does_not_end_the_cool_down_of_others() -> None
         clock = Clock()
         breakers = health(clock)
         fail(breakers, target())
-        for number in range(20 * MOST_TARGETS):
+        for number in range(20 * MAX_TARGETS):
             breakers.failed(target(f"made-up-{number}"), failure)
         assert breakers.cooling_s(target()) == 15.0
 
@@ -180,7 +180,7 @@ def test_after_a_cool_down_one_call_of_all_workers_is_the_probe() -> None:
     assert one.tried(target())
     assert not other.tried(target())
     assert one.cooling_s(target()) == other.cooling_s(target()) == 1.0
-    one.left(target())
+    one.release_probe(target())
     assert other.cooling_s(target()) == 0.0
     assert other.tried(target())
     fail(other, target(), times=1)

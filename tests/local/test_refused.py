@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.gateway.calls.failure import from_status
-from penstock.gateway.calls.local_errors import in_our_words
+from penstock.gateway.calls.local_errors import rewrite_error
 from tests.cli.chat_ui.support import chat
 from tests.faults.scripts import unstreamed
 from tests.local.conftest import Serve
@@ -134,7 +134,7 @@ def test_malformed_requests_do_not_keep_the_model_from_others(shared: Served) ->
 
 def test_what_llama_says_of_a_mistake_that_is_not_the_requests() -> None:
     said = {"error": {"code": 500, "message": "Compute error.", "type": "server_error"}}
-    failure = in_our_words(from_status(500, {}, json.dumps(said).encode()), MODEL, {})
+    failure = rewrite_error(from_status(500, {}, json.dumps(said).encode()), MODEL, {})
     assert (failure.code, failure.status, failure.retryable) == ("local_failed", 503, True)
     assert failure.message == f"{MODEL}, the model on the gateway's machine, failed: Compute error."
 

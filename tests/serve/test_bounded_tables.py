@@ -23,9 +23,9 @@ from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
 from penstock.gateway.billing.tags import kept_tags
-from penstock.gateway.calls.breakers import MOST_TARGETS, BreakerTable
+from penstock.gateway.calls.breakers import MAX_TARGETS, BreakerTable
 from penstock.gateway.calls.call import Attempt, Call
-from penstock.gateway.calls.plan import Plans, Way
+from penstock.gateway.calls.plan import CallKind, Plans
 from penstock.gateway.calls.routing import TargetHealth
 from penstock.gateway.config import Config, Target, load
 from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
@@ -86,12 +86,12 @@ def breakers(folder: Path) -> Table:
         health.failed(target, failure)
         health.broke(target, failure)
 
-    return Table(use, lambda: len(table), MOST_TARGETS)
+    return Table(use, lambda: len(table), MAX_TARGETS)
 
 
-def plans(way: Way) -> Callable[[Path], Table]:
+def plans(kind: CallKind) -> Callable[[Path], Table]:
     def make(folder: Path) -> Table:
-        plans = Plans(_config(folder), way, recorded=False)
+        plans = Plans(_config(folder), kind, recorded=False)
         return Table(lambda name: plans[f"acme/{name}"], lambda: len(plans), 1_000)
 
     return make

@@ -18,9 +18,9 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The HTTP status; 0 stands for the usual one of the code."""
     param: str | None = None
     retryable: bool = True
-    """Whether another target may do better."""
-    passing: bool = True
-    """Whether the same client may do better, if it asks again."""
+    """Whether another target may succeed."""
+    client_may_retry: bool = True
+    """Whether the client may succeed with the same request later."""
     retry_after: str = ""
     upstream_status: int = 0
     """The status that the provider answered with; 0 where it did not."""
@@ -34,6 +34,6 @@ class Failure(Struct, frozen=True, kw_only=True):
             structs.force_setattr(self, "status", ERRORS[self.code].status)
 
     @property
-    def kind(self) -> ErrorType:
+    def error_type(self) -> ErrorType:
         """The class of error, in OpenAI's words."""
         return ERRORS[self.code].type_of(self.status)

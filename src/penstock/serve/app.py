@@ -61,7 +61,7 @@ _STOPPED = Failure(
     code="stopped_by_operator",
     message="the operator of the gateway has stopped this call",
     retryable=False,
-    passing=False,
+    client_may_retry=False,
 )
 # The length of the queue of connections that wait to be accepted.
 BACKLOG = 4096

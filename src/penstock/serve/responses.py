@@ -56,7 +56,7 @@ def respond_failure(
     headers = {"x-request-id": request_id, **headers}
     if failure.retry_after:
         headers["retry-after"] = header_value(failure.retry_after)
-    if not failure.retryable or not failure.passing:
+    if not failure.retryable or not failure.client_may_retry:
         headers["x-should-retry"] = "false"
     if failure.body and failure.dialect == dialect:
         body = failure.body

@@ -122,7 +122,7 @@ WORDS = {
     "an error": "penstock: failed: the engine is overloaded; ask again, or choose another model\n",
     "silence": "penstock: timed out: the provider sent no event for 0.25 s; ask again",
     "silence at first": "penstock: timed out: the provider sent no event within 0.25 s; ask again",
-    "a wrong key": "whoever runs the gateway must mend its key; see which key is used with penstock check\n",
+    "a wrong key": "the gateway's operator must correct the key; see which key is used with penstock check\n",
     "an overload": "penstock: failed: the engine is overloaded; wait a little, then ask again",
 }
 

@@ -149,14 +149,14 @@ class Ledger:
         attempt.tier = call.tier
         self._open[call.id] = call
         self._journal.opened(open_entry(call, attempt))
-        if call.held is not None:
+        if call.reserved is not None:
             self._reservations.guard(call)
         if self._marking is None:
             self._marking = self._loop.call_later(_MARK_S, self._mark)
 
     def guard(self, call: Call) -> None:
         """Watch the last attempt, which is made now, or anew: its stream may reach the end of a budget."""
-        if call.held is not None:
+        if call.reserved is not None:
             self._reservations.guard(call)
 
     def output(self, call: Call) -> int:
@@ -167,11 +167,11 @@ class Ledger:
         """A call is over; its entry. One that was refused while there is no room is not kept: nobody pays for it."""
         call.over = True
         entry = entry_of(call, self._ratios.output)
-        if not call.attempts and call.held is None and not self._journal.has_room:
+        if not call.attempts and call.reserved is None and not self._journal.has_room:
             return entry
         self._open.pop(call.id, None)
         self._journal.settled(entry)
-        if call.held is not None:
+        if call.reserved is not None:
             self._settle_hold(entry)
         self._settled.append((call, entry))
         if self._gathering is None:

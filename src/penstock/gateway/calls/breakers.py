@@ -3,12 +3,12 @@
     word 0          when the last record expires, by the monotonic clock; 0 while no target fails
     then records    six words each: KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES; all of them doubles
 
-1. The table has a fixed size, because model names come from clients. A key has its place in one set of eight records.
-   Where all of them are taken, a new key replaces one that does not cool down, else the one that does so the shortest.
+1. The table has a fixed size, because model names come from clients. A key belongs to one set of eight records. If all
+   of them are in use, a new key replaces one that does not cool down, else the one whose cool-down ends first.
 2. A record expires `REMEMBERED_S` after its last failure, or after its cool-down. An expired record counts as free.
 3. While no target fails, word 0 is 0, and readers read nothing else. A call to a target without a record takes no lock.
-4. Writers hold the lock. Readers do not: each word is read whole. The worst that a reader can meet is a record that is
-   replaced while it looks, which misjudges one target for one call.
+4. Writers hold the lock. Readers do not: reading one word is atomic. In the worst case a record is replaced while a
+   reader reads it, which misjudges one target for one call.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ KEY, FAILURES, BREAKS, COOLS_UNTIL, PROBE_UNTIL, EXPIRES = range(6)
 _WORDS = 6
 _WAYS = 8
 _SETS = 128
-MOST_TARGETS = _SETS * _WAYS
-SIZE = 8 * (1 + MOST_TARGETS * _WORDS)
-# Of a key: as many as a double holds exactly, and whole bytes.
+MAX_TARGETS = _SETS * _WAYS
+SIZE = 8 * (1 + MAX_TARGETS * _WORDS)
+# The size of a key: the most whole bytes that a double represents exactly.
 KEY_BYTES = 6
 
 
@@ -30,12 +30,12 @@ class BreakerTable:
     """The records of failing targets. A record is named by the place of its first word in `words`."""
 
     def __init__(self, memory: memoryview | None = None, lock: AbstractContextManager[object] | None = None) -> None:
-        """Without `memory`, of `SIZE` bytes, and the `lock` of those who share it, the table is the process's own."""
+        """`memory` has `SIZE` bytes and is shared under `lock`. Without them the table belongs to this process."""
         self.words = (memoryview(bytearray(SIZE)) if memory is None else memory).cast("d")
         self.lock = lock if lock is not None else nullcontext()
 
     def find(self, key: int, now: float) -> int | None:
-        """The record of a key, if it has one that has not expired. Asked for every call while any target fails."""
+        """The record of a key, if it has one that has not expired. Called for every call while any target fails."""
         first = _first(key)
         keys = self.words[first : first + _WAYS * _WORDS : _WORDS].tolist()
         if key not in keys:
@@ -44,7 +44,7 @@ class BreakerTable:
         return place if self.words[place + EXPIRES] > now else None
 
     def has_any(self, now: float) -> bool:
-        """Whether any record may still count. Forgets that there were some when all have expired."""
+        """Whether any record may be unexpired. Resets word 0 when all have expired."""
         if not self.words[0]:
             return False
         if self.words[0] > now:
@@ -56,12 +56,12 @@ class BreakerTable:
 
     @contextmanager
     def claim(self, key: int, now: float) -> Iterator[int]:
-        """The record of a key, to be written to. A new one takes the place of the least important one of its set."""
+        """The record of a key, for writing. A new one replaces the least important one of its set."""
         words = self.words
         with self.lock:
             place = self.find(key, now)
             if place is None:
-                # The one that it had before, if that is still there: no key may stand in two records.
+                # Prefer the key's own expired record: no key may be in two records.
                 place = min(_places(key), key=lambda each: (words[each] != key, *self._importance(each, now)))
                 for word in range(_WORDS):
                     words[place + word] = 0.0
@@ -71,7 +71,7 @@ class BreakerTable:
             words[0] = max(words[0], expires)
 
     def free(self, place: int) -> None:
-        """Forget a record that is being changed."""
+        """Delete a record. The caller holds the lock."""
         self.words[place + EXPIRES] = 0.0
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Call: one client request from admission to settlement; Attempt: one try at one target. Both are what is accounted."""
+"""Call: one client request from admission to settlement; Attempt: one try at one target. Accounting reads both."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
@@ -20,43 +20,43 @@ from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.event_gaps import EventGaps
 
 NOTED = frozenset((Start, Finish, UsageReport, Repair, Extra))
-# Of one call. What a provider sends beyond that is not counted.
-_MOST_LOSSES = 1_000
+# Per call. Further losses are not recorded.
+_MAX_LOSSES = 1_000
 # Longer than the name of any service tier.
-_LONGEST_TIER = 64
+_MAX_TIER = 64
 
 
 class AnswerSource(Protocol):
-    """What keeps an answer, as far as it has come."""
+    """An object that has the answer so far: an `AccumulatingReader`."""
 
     @property
     def completion(self) -> Completion:
-        """What was said so far."""
+        """The answer so far."""
 
 
 class Attempt(Struct, eq=False):
-    """One try at one target: what is known of it. What acts on it while it is under way is its `AttemptControl`.
+    """The data of one try at one target. Its `AttemptControl` acts on it while it is in progress.
 
-    `secrets` are what nobody may be told of it.
+    `secrets` must not appear in any error or log: the provider's credentials.
     """
 
     provider: str
     model: str
     secrets: tuple[str, ...] = ()
     dialect: str = DEFAULT_DIALECT
-    """What the provider speaks."""
+    """The provider's."""
     priced: PricedModel | None = None
-    """What its tokens cost, as it was when the attempt began; None where nobody knows."""
+    """The prices when the attempt started; None if they are unknown."""
     tier: ServiceTier = STANDARD
     """The service tier that its price depends on."""
     began_s: float = 0.0
-    """Since the call began."""
+    """The start, in seconds since that of the call."""
     span: str = ""
-    """Its name in the trace of its call, where it had to have one before it began."""
+    """Its span id, if it is sent to the provider (`telemetry.propagate`)."""
     sent: bool = False
-    """Whether the provider was asked."""
+    """Whether the request was sent."""
     answered: bool = False
-    """Whether it had an answer, of which nothing could be read: too large, or cut off in an unstreamed body."""
+    """Whether the provider generated an answer that could not be read: too large, or a truncated unstreamed body."""
     status: int = 0
     code: ErrorCode | Literal[""] = ""
     ending: Ending | None = None
@@ -64,30 +64,30 @@ class Attempt(Struct, eq=False):
     seconds: float = 0.0
     usage: Usage | None = None
     tokens: Tokens | None = None
-    """What the reported usage comes to, where that is known to be sound; then there need not be a `usage`."""
+    """The reported usage from the fast path, which is consistent by construction; then `usage` may be None."""
     response_id: str = ""
     response_model: str = ""
-    """As the provider names them."""
+    """The provider's own names."""
     finishes: list[str] = []
-    """Why its choices ended."""
+    """The finish reasons of its choices."""
     repairs: dict[str, int] = {}
     gaps: EventGaps = field(default_factory=EventGaps)
     answer: AnswerSource | None = None
-    """What it answers, where somebody is to be told."""
+    """The answer, if traces include content."""
     events: int = 0
     output_chars: int = 0
-    """Characters that the model has said, thought and called tools with, so far."""
+    """Characters of text, reasoning and tool calls so far."""
     audio_chars: int = 0
-    """Characters of sound that the model has sent so far, as it is streamed."""
+    """Characters of base64-encoded audio so far."""
 
     def report_tier(self, name: object) -> None:
-        """The provider reports a service tier, or nothing."""
+        """Set the service tier that the provider reports, if it reports one."""
         if isinstance(name, str) and name:
-            self.tier = ServiceTier(self.tier.asked, name[:_LONGEST_TIER].lower())
+            self.tier = ServiceTier(self.tier.asked, name[:_MAX_TIER].lower())
 
 
 class Call(Struct, eq=False):
-    """One client request: what was asked and by whom, what was tried, how it ended."""
+    """One client request: the request and its key, the attempts, and the ending."""
 
     id: str
     model: str
@@ -95,44 +95,44 @@ class Call(Struct, eq=False):
     started: float
     surface: str = "chat"
     dialect: str = DEFAULT_DIALECT
-    """What the client speaks."""
+    """The client's."""
     trace: Trace | None = None
-    """Whose part it is, where traces are kept."""
+    """The trace that it belongs to, if traces are exported."""
     span: str = ""
-    """Its own name in that trace."""
+    """Its span id in that trace."""
     parameters: Mapping[str, bool | int | float] = {}
-    """How the client wants to be answered: figures, and nothing that it says."""
+    """The numeric and boolean parameters of the request, for traces. They contain no text of the client."""
     request: Request | None = None
-    """What the client asks, where traces are to have it."""
+    """The request, if traces include content."""
     read_s: float = 0.0
-    """When its request was there, by the clock that measures short times."""
+    """When the request was read, by `time.perf_counter`."""
     overhead_s: float | None = None
-    """From then to the first attempt."""
+    """The time from `read_s` to the first attempt."""
     at_ms: int = 0
-    """When it was made, since 1970."""
+    """When it was received, in milliseconds since 1970."""
     key: Key | None = None
     tags: Mapping[str, str] = {}
     user: str = ""
     input_estimate: int = 0
     tier: ServiceTier = STANDARD
-    """The service tier that the client asks for."""
+    """The service tier that the client requests."""
     cap: int | None = None
-    """Tokens that the client allows the answer to have; None where it does not say."""
-    asking: bool = False
-    """Whether the account of its key was asked to hold more for it, and has not answered yet."""
+    """The client's limit on output tokens; None if the request has none."""
+    extending: bool = False
+    """Whether a request to reserve more of the key's budget is not answered yet."""
     used_up: bool = False
-    """Whether its key's budget has no more than what is held for it."""
-    held: int | None = None
-    """What the account of its key holds for it, in nanodollars; None where it holds nothing."""
+    """Whether the key's budget has no more than the reservation of this call."""
+    reserved: int | None = None
+    """The amount reserved in the account of its key, in nanodollars; None without a reservation."""
     on_text: Callable[[list[Event]], None] | None = None
-    """Told what the model says, as it does, where somebody reads along."""
+    """Called with the events as they come, while the admin page shows the call's text."""
     headers: dict[str, str] = {}
-    """What its key's limits have to say to the client."""
+    """Response headers about the key's rate limits."""
     attempts: list[Attempt] = []
     control: AttemptControl | None = None
-    """The handle on the last attempt."""
+    """The control of the last attempt."""
     over: bool = False
-    """Whether it is settled."""
+    """Whether the call is settled."""
     status: int = 0
     ending: Ending | None = None
     code: ErrorCode | Literal[""] = ""
@@ -140,13 +140,13 @@ class Call(Struct, eq=False):
     total_s: float = 0.0
     repairs: dict[str, int] = {}
     losses: list[Loss] = []
-    """What the translation of the request for the last target could not carry, and that of its answer."""
+    """The losses in the translation of the request for the last target, and in that of its answer."""
     strict: bool = False
     """Whether a loss that changes the meaning is a failure."""
 
     @property
     def usage(self) -> Usage | Tokens | None:
-        """What the last provider reported."""
+        """The usage that the last provider reported."""
         if not self.attempts:
             return None
         last = self.attempts[-1]
@@ -154,16 +154,16 @@ class Call(Struct, eq=False):
 
     def note_losses(self, losses: list[Loss]) -> None:
         """Add losses of the answer."""
-        self.losses += losses[: max(0, _MOST_LOSSES - len(self.losses))]
+        self.losses += losses[: max(0, _MAX_LOSSES - len(self.losses))]
 
     @property
     def reached(self) -> tuple[int, int]:
-        """How far the last attempt has come: events and characters."""
+        """The progress of the last attempt: events and characters."""
         attempt, running = self.attempts[-1], self.control.running if self.control is not None else None
         return (running.frames if running is not None else attempt.events), attempt.output_chars
 
     def watch(self, events: list[Event]) -> None:
-        """Take note of what passes: repairs and usage; who answers, and why it ended."""
+        """Record repairs, usage, response id and model, and finish reasons of these events."""
         attempt = self.attempts[-1]
         for event in events:
             if type(event) not in NOTED:

@@ -1,6 +1,6 @@
-"""EmbeddingsRequest: a request for embeddings, which is forwarded as the client wrote it, but for the model's name.
+"""EmbeddingsRequest: a request for embeddings. It is forwarded as the client wrote it, except for the model's name.
 
-(Requests for answers are read by the dialects: `core/dialects/`.)
+(The dialects read requests for chats: `core/dialects/`.)
 """
 
 from typing import ClassVar
@@ -17,7 +17,7 @@ _READ = ("model", "metadata", "user")
 
 
 class EmbeddingsRequest(Struct, frozen=True):
-    """A request for embeddings: only its model is looked at, everything else stays as it was written."""
+    """A request for embeddings. Only the model is read; everything else stays as the client wrote it."""
 
     model: str
     members: JsonMembers
@@ -28,15 +28,15 @@ def parse_embeddings(body: bytes) -> EmbeddingsRequest:
     """The request in a body; raises `RequestError`."""
     members = decode_members(body, _ONCE)
     try:
-        body.decode()  # of what is kept as it is written, the parser does not ask whether it is UTF-8
-        # What is read of them later must be readable: of what is kept as it is written, not all was looked at.
+        body.decode()  # the parser does not check that raw members are UTF-8
+        # Decode now what is read later: the parser does not check raw members completely.
         read = {name: FIELDS.decode(members.values[name]) for name in _READ if name in members.values}
     except RecursionError:
-        raise refused("the body is nested too deep", code="invalid_json") from None
+        raise refused("the body is nested too deeply", code="invalid_json") from None
     except ValueError as error:
         raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
     if "input" not in members.values:
-        raise refused("`input` must be what to embed", param="input")
+        raise refused("`input` is missing: it must be the text to embed", param="input")
     model = read.get("model")
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
         raise refused(_NO_MODEL, param="model")

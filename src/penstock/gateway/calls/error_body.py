@@ -1,8 +1,8 @@
-"""ErrorBody: what the body of a provider's error says: the provider's own words, and an envelope for the client.
+"""ErrorBody: the parsed body of a provider's error response: its message, and an envelope for the client.
 
-- It may be compressed, although nothing compressed was asked for: it is unpacked, but not further than it is read.
-- It may be no JSON at all: a text is taken for words, a page for nothing.
-- What its JSON says is for the provider's dialect to know.
+- The body may be compressed, although the request does not accept that. It is decompressed up to `MAX_ERROR_BODY`.
+- The body may not be JSON. A plain text is the message; an HTML page is ignored.
+- The provider's dialect reads its JSON.
 """
 
 from msgspec import Struct
@@ -12,12 +12,12 @@ from penstock.core.wire.complexity import outline_of
 from penstock.core.wire.payload import is_json
 from penstock.gateway.relay.decompression import decompress, is_compressed
 
-# So much of an error is read, packed and unpacked. Of a larger one the client gets the beginning, as a text.
+# In bytes, before and after decompression. The client gets the beginning of a larger error, as text.
 MAX_ERROR_BODY = 65_536
 
 
 class ErrorBody(Struct, frozen=True):
-    """What an error says. `envelope` is empty where it has none; `unreadable` is why it says nothing."""
+    """A parsed error. `envelope` is empty if the body is not JSON; `unreadable` is why there is no message."""
 
     words: str = ""
     envelope: bytes = b""
@@ -25,15 +25,15 @@ class ErrorBody(Struct, frozen=True):
 
 
 def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> ErrorBody:
-    """What the body of an error says that came with this `Content-Encoding` from a provider of this dialect."""
+    """Parse an error body with this `Content-Encoding` from a provider of this dialect."""
     body = body[:MAX_ERROR_BODY]
     if is_compressed(coding) and not _is_in_the_clear(body):
         clear = decompress(body, coding, MAX_ERROR_BODY)
         if clear is None:
-            why = f", with a body that cannot be read: it is encoded as {coding}, which was not asked for"
+            why = f", with a body that cannot be read: it is encoded as {coding}, which was not requested"
             return ErrorBody(unreadable=why if body else "")
         body = clear.data
-    if not outline_of(body).is_costly():  # else it is a text, however much it looks like JSON
+    if not outline_of(body).is_costly():  # else it is treated as text, even if it looks like JSON
         try:
             error = upstream_dialect(dialect).read_error(body)
         except (ValueError, RecursionError):
@@ -45,5 +45,5 @@ def read_body(body: bytes, coding: str = "", dialect: str = DEFAULT_DIALECT) -> 
 
 
 def _is_in_the_clear(body: bytes) -> bool:
-    """Whether it is JSON, whatever its headers say: proxies unpack bodies and forget to say so."""
+    """Whether the body is JSON, despite its headers: some proxies decompress bodies and leave `Content-Encoding`."""
     return is_json(body)

@@ -1,4 +1,4 @@
-"""Failure: why a call, or one attempt at it, has no answer; and what the client is told about it.
+"""Failure: why a call, or one attempt at it, has no answer, and the error that the client gets.
 
 | what happened | code | status | next target? |
 |---|---|---|---|
@@ -9,9 +9,9 @@
 | 5xx, 408 | `upstream_error` | 502, 503 | yes |
 | any other 4xx | the provider's own | the same | no |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
-| the gateway, or a model on its machine, cannot | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
-| a provider that replays has no capture | `capture_not_found` | 404 | no |
-| a model on its machine takes text only | `local_text_only` | 400 | yes |
+| the gateway or the local model cannot serve it | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
+| a replay provider has no capture | `capture_not_found` | 404 | no |
+| the local model takes text only | `local_text_only` | 400 | yes |
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
@@ -32,26 +32,27 @@ from penstock.gateway.calls.error_body import read_body
 from penstock.gateway.mask import Secrets, masked, masked_json
 from penstock.replay.upstream import NO_CAPTURE
 
-# What the reader calls a fault, as clients are told it.
+# The error code of each fault that the reader reports.
 FAULT_CODES: dict[str, ErrorCode] = {
     "provider-error": "upstream_error",
     "html-page": "upstream_bad_content_type",
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
-# What strict mode refuses. No provider is at fault: it does not count against a target's health.
+# Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
 TRANSLATION_LOSS: ErrorCode = "translation_loss"
-# What asking again does not mend.
-_LASTING = "local_unavailable"
-# The provider's words are not looked through at any length.
+# A retry does not help.
+_PERMANENT = "local_unavailable"
+# In characters: a provider's message is masked up to this length.
 _MAX_READ = 5_000
-# What makes the masking of a body slow, some 6 microseconds each: values, and what escapes begin with.
-_SLOW = '",\\%&'
-_MOST_SLOW = 2_000
+# Characters that make masking slow, about 6 microseconds each: they separate values or start an escape.
+_SLOW_CHARS = '",\\%&'
+_MAX_SLOW = 2_000
 
 
 def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
-    """The same, with no secret in it: providers quote keys. Cut only afterwards, or half a key would stay."""
+    """The failure without secrets: providers quote keys in errors. Truncate it only afterwards, or half a key would
+    remain."""
     return structs.replace(
         failure,
         message=masked(failure.message[:_MAX_READ], secrets),
@@ -62,24 +63,24 @@ def redacted(failure: Failure, secrets: tuple[str, ...]) -> Failure:
 
 
 def from_transport(code: ErrorCode, message: str, retry_after: str = "") -> Failure:
-    """The failure that a broken or missing connection is, or a missing capture."""
+    """The failure for a broken or missing connection, or a missing capture."""
     if code == NO_CAPTURE:
         return Failure(code=code, message=message, param="model", retryable=False)
     return Failure(
         code=code,
         message=message,
         retryable=code != "upstream_timeout_total",
-        passing=code != _LASTING or bool(retry_after),
+        client_may_retry=code != _PERMANENT or bool(retry_after),
         retry_after=retry_after,
     )
 
 
 def from_fault(fault: Fault) -> Failure:
-    """The failure that a fault in a 200 is. An HTTP status in the provider's error object counts as one."""
-    said = fault.provider.get("code") if fault.provider else None
-    if said is None and fault.provider:
-        said = fault.provider.get("status_code")
-    status = said if isinstance(said, int) and 400 <= said < 600 else 0
+    """The failure for a fault in a 200 response. An HTTP status in the provider's error object counts as the status."""
+    code = fault.provider.get("code") if fault.provider else None
+    if code is None and fault.provider:
+        code = fault.provider.get("status_code")
+    status = code if isinstance(code, int) and 400 <= code < 600 else 0
     return Failure(
         code="upstream_rate_limited" if status == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
         message=fault.message,
@@ -88,15 +89,15 @@ def from_fault(fault: Fault) -> Failure:
 
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: str = DEFAULT_DIALECT) -> Failure:
-    """The failure that an HTTP status of a provider of this dialect is."""
+    """The failure for an HTTP status of a provider with this dialect."""
     error = read_body(body, headers.get("content-encoding", ""), dialect)
     words = error.words or f"the provider answered {status}{error.unreadable}"
     retry_after = headers.get("retry-after", "")
     if status in (401, 403):
         message = (
-            f"the provider refused the gateway's credentials ({status}); whoever runs the gateway must mend its key"
+            f"the provider refused the gateway's credentials ({status}); the gateway's operator must correct the key"
         )
-        return Failure(code="upstream_auth", message=message, upstream_status=status, passing=False)
+        return Failure(code="upstream_auth", message=message, upstream_status=status, client_may_retry=False)
     if status == 429:
         return Failure(code="upstream_rate_limited", message=words, retry_after=retry_after, upstream_status=status)
     if status >= 500 or status == 408:
@@ -124,36 +125,36 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
 
 
 def from_request_losses(losses: Mapping[str, Iterable[Loss]]) -> Failure:
-    """The failure that losses of a strict request are, by target, where they change its meaning for each."""
+    """The failure for a strict request whose losses change its meaning for every target. `losses` is by target."""
     by_target = "; ".join(f"{target}: {described(lost)}" for target, lost in losses.items())
     return Failure(
         code=TRANSLATION_LOSS,
         message="the call is strict, and for the providers of this model the request can only be written with losses "
         f"that change its meaning: {by_target}",
-        passing=False,
+        client_may_retry=False,
     )
 
 
 def from_answer_losses(losses: Iterable[Loss]) -> Failure:
-    """The failure that losses of the answer to a strict request are, where they change its meaning."""
+    """The failure for a strict request whose answer has losses that change its meaning."""
     return Failure(
         code=TRANSLATION_LOSS,
         message="the call is strict, and the provider's answer can only be written with losses that change its "
         f"meaning: {described(losses)}",
         status=502,
-        passing=False,
+        client_may_retry=False,
     )
 
 
 def _without(body: bytes, secrets: tuple[str, ...]) -> bytes:
-    """A body without secrets: neither in its bytes nor in what they are decoded to. As it was, if it has none.
+    """The body without secrets, neither in its bytes nor in the decoded JSON. Unchanged if it has none.
 
-    Empty where masking it would hold up other calls: then the client gets the message alone.
+    Empty if masking would take so long that it delays other calls: then the client gets the message only.
     """
     text = body.decode(errors="replace")
     if not Secrets(secrets).may_be_in(text):
         return body
-    if sum(map(text.count, _SLOW)) > _MOST_SLOW:
+    if sum(map(text.count, _SLOW_CHARS)) > _MAX_SLOW:
         return b""
     try:
         parsed = msgspec.json.decode(body)

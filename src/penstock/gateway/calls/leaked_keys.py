@@ -1,10 +1,10 @@
-"""LeakedKeys: finds API keys that clients wrote into `model`, which happens where somebody mixes up two settings.
+"""LeakedKeys: finds API keys in the `model` of requests. Users put them there when they mix up two settings.
 
-The name of a model is logged, booked, counted, traced and shown. So a request with a key in it is refused before any of
-that, like one that cannot be parsed. Found are:
+A model's name is logged, stored in the ledger, counted in metrics, traced and shown. So a request with a key in it is
+refused before any of that, like a request that cannot be parsed. It finds:
 
 - the keys of the configuration (of providers, of clients, of the admin API), in every form that `mask.py` knows;
-- what looks like a key of a well-known provider, or of our own.
+- strings that look like a key of a well-known provider, or like one of Penstock's own.
 
 Names in the configuration (routes and listed models) are never refused.
 """
@@ -17,19 +17,20 @@ from penstock.gateway.billing.tags import SECRET_NAME
 from penstock.gateway.config import Config
 from penstock.gateway.mask import Secrets
 
-# Prefixes of keys. Models have some of them too (hf-…, fw-…, xai-…), but then no digits beside letters of both cases.
+# Prefixes of keys. Some models have such a prefix, too (hf-…, fw-…, xai-…), but not both digits and letters of both
+# cases.
 _KEY = re.compile(
     r"\b(?:sk|gsk|csk)[-_](?=[\w-]*\d)[\w-]{20,}"
     r"|\b(?:pk|rk|xai|hf|fw|r8|pplx|nvapi)[-_](?=[\w-]*\d)(?=[\w-]*[a-z])(?=[\w-]*[A-Z])[\w-]{20,}"
     r"|\bAIza[\w-]{30,}"
 )
-# A shorter key is taken for a word where it has no digit: local servers accept any, such as `lm-studio`.
+# A shorter key without a digit is regarded as a word: local servers accept any key, such as `lm-studio`.
 _SHORTEST, _LONG = 8, 16
 _DIGIT = re.compile(r"\d")
 
 
 class LeakedKeys:
-    """Finds keys in model names. Belongs to one configuration."""
+    """Finds the keys of one configuration in model names."""
 
     def __init__(self, config: Config) -> None:
         listed = ((provider.name, model) for provider in config.providers.values() for model in provider.models)
@@ -37,14 +38,17 @@ class LeakedKeys:
         self._keys = Secrets(key for key in _keys(config) if _is_telling(key))
 
     def has_key(self, model: str) -> bool:
-        """Whether a model's name has a key in it."""
+        """Whether a model's name contains a key."""
         if model in self._known:
             return False
         return _KEY.search(model) is not None or bool(self._keys.spans(model))
 
 
 def _keys(config: Config) -> Iterator[str]:
-    """Not every header is a key: some name a deployment, which is a model's name as well."""
+    """The keys of the configuration.
+
+    Not every header is a key: some name a deployment, which is also a model's name.
+    """
     for provider in config.providers.values():
         if provider.api_key is not None:
             yield provider.api_key.reveal()

@@ -1,6 +1,6 @@
-"""Asking a model on this machine: waiting for a turn, and making of a request what the model can take.
+"""Calls to the local model: wait for a turn, and adapt the request to what the model supports.
 
-While a call waits for its turn its client hears a heartbeat, as it does while a provider thinks.
+While a call waits for its turn its client gets heartbeats, as it does while a provider generates.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from penstock.upstream.local.model import LocalModel, ModelTurn
 async def take_turn(
     local: LocalModel, client: Client, heartbeat: Callable[[], bytes], wait_s: float, beat_s: float
 ) -> ModelTurn:
-    """Wait so long for a turn, while the client gets a heartbeat every `beat_s`; raises `UpstreamError`."""
+    """Wait at most `wait_s` for a turn, and send the client a heartbeat every `beat_s`; raises `UpstreamError`."""
     while True:
         waiting = asyncio.get_running_loop().create_task(local.turn(wait_s))
         try:
@@ -38,18 +38,18 @@ async def take_turn(
             waiting.add_done_callback(_give_back)
             raise
         turn = waiting.result()
-        if turn.connection.alive:  # else the child died at that very moment
+        if turn.connection.alive:  # else the child process has just died: wait again
             return turn
 
 
 def _give_back(waiting: "asyncio.Task[ModelTurn]") -> None:
-    """A turn that came when nobody waited for it any more."""
+    """Return a turn that was granted after its call had been cancelled."""
     if not waiting.cancelled() and waiting.exception() is None:
         waiting.result().close()
 
 
 class AdaptedRequest:
-    """A request as the model can take it, and how its answer is to be read."""
+    """A request as the local model supports it, and the reader for its answer."""
 
     def __init__(self, fields: dict[str, Any], local: LocalModel, turn: ModelTurn) -> None:
         """Raises `ToolsError`."""
@@ -62,12 +62,12 @@ class AdaptedRequest:
         self.body = msgspec.json.encode(fields)
 
     def reader(self, reader: EventReader, call_id: str) -> EventReader:
-        """What reads the answer."""
+        """The reader of the answer: with emulated tool calls, if the model has none of its own."""
         return EmulatedToolReader(reader, f"call_{call_id}") if self._emulated else reader
 
 
 def _with_voice(messages: list[Any], system: str) -> list[Any]:
-    """Messages for a model that Penstock knows: with a system message, which its template knows by this name only."""
+    """Messages for a model that Penstock ships. The template of such a model knows the role `system` only."""
     if not has_system(messages):
         return with_system(messages, system)
     return [
@@ -77,5 +77,5 @@ def _with_voice(messages: list[Any], system: str) -> list[Any]:
 
 
 def unusable_tools(error: ToolsError) -> Failure:
-    """The failure that tools are which the model cannot be given."""
+    """The failure of a request whose tools the model cannot use."""
     return Failure(code="invalid_request", message=str(error), param="tools", retryable=False)

@@ -1,8 +1,8 @@
-"""Errors of the model on this machine, in the gateway's own words and with the field that is to blame.
+"""Errors of the local model, with readable messages and the name of the field at fault.
 
-`check` looks at the fields of OpenAI's API before the model is asked. llama.cpp would answer some mistakes in them with
-the text of a C++ exception, some with status 500, as if it had failed itself, and would ignore others.
-`in_our_words` translates what llama.cpp refuses all the same: its own fields, JSON schemas, the size of its context.
+`check` validates the fields of OpenAI's API before the request is sent. llama.cpp would answer some mistakes in them
+with the text of a C++ exception, some with status 500, as if it had failed itself, and would ignore others.
+`rewrite_error` rewrites the errors that llama.cpp still returns: about its own fields, JSON schemas, its context size.
 """
 
 import re
@@ -16,12 +16,12 @@ from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 
-_MAX_LOGPROBS = 20  # as OpenAI has it; each event names so many tokens
+_MAX_LOGPROBS = 20  # OpenAI's limit; each event then lists this many tokens
 _WITH_SCHEMAS = ("response_format", "tools")
 _FORMATS = ("text", "json_object", "json_schema")
-_MAX_SHOWN = 16  # characters of a value that is shown: shorter than any key of a provider
-# What JSON calls its types, in the words of a sentence.
-_KINDS: dict[type, str] = {
+_MAX_SHOWN = 16  # characters of a value in a message: fewer than any provider's key has
+# The names of JSON types in messages.
+_TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
     int: "a number",
     float: "a number",
@@ -30,7 +30,7 @@ _KINDS: dict[type, str] = {
     dict: "an object",
     type(None): "null",
 }
-_KINDS_OF_LLAMA = {
+_LLAMA_TYPE_NAMES = {
     "number": "a number",
     "string": "a string",
     "boolean": "true or false",
@@ -38,19 +38,19 @@ _KINDS_OF_LLAMA = {
     "object": "an object",
     "null": "null",
 }
-# llama.cpp's words: which field it complains of, the mark of its JSON library, and that library's usual complaint.
+# In llama.cpp's messages: the field at fault, the prefix of its JSON library, and that library's usual error.
 _FIELD = re.compile(r"Field '([^']+)': ")
 _EXCEPTION = re.compile(r"\[json\.exception\.[^\]]*\] ?")
 _TYPE = re.compile(r"type must be (\w+), but is (\w+)")
 _SCHEMA = re.compile(r".*(?=JSON schema error)", re.DOTALL)
-# llama.cpp answers these with 500 too, although the request is to blame.
+# llama.cpp answers these with 500 too, although the request is at fault.
 _REQUEST_TO_BLAME = re.compile(
     r"json\.exception|failed to parse|not supported|unsupported|unknown|invalid|missing|expected|must be", re.IGNORECASE
 )
 
 
 def check(fields: dict[str, Any], model: str) -> None:
-    """Raise `RequestError` where a field is not what a model on this machine can take."""
+    """Raise `RequestError` if a field has a value that the local model does not support."""
     for name, (is_right, wanted) in _CHECKS.items():
         value = fields.get(name)
         if value is not None and not is_right(value):
@@ -61,11 +61,11 @@ def check(fields: dict[str, Any], model: str) -> None:
         _check_message(message, place, model)
 
 
-def in_our_words(failure: Failure, model: str, fields: Mapping[str, object]) -> Failure:
-    """The error with which llama.cpp answered a request of these fields, as the gateway says it."""
+def rewrite_error(failure: Failure, model: str, fields: Mapping[str, object]) -> Failure:
+    """Rewrite llama.cpp's error response to a request with these fields."""
     status, words = failure.upstream_status, failure.message
     if not status:
-        return failure  # it did not answer
+        return failure  # there was no response
     error = _read(failure.body)
     if error.n_ctx:
         message = (
@@ -101,7 +101,7 @@ def _is_format(value: object) -> bool:
     return isinstance(schema, dict) and isinstance(schema.get("schema", {}), dict)
 
 
-# By field: whether a value that is not null is right, and what it must be.
+# By field: the check of a value that is not null, and the description of a valid value.
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
     "temperature": (_is_number, "a number"),
     "top_p": (_is_number, "a number"),
@@ -121,34 +121,34 @@ _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 def _check_message(message: object, place: int, model: str) -> None:
     if not isinstance(message, dict):
-        raise _misplaced(f"`messages[{place}]` must be an object, not {_shown(message)}")
+        raise _bad_message(f"`messages[{place}]` must be an object, not {_shown(message)}")
     role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls")
     if not isinstance(role, str):
         wrong = f".role` must be a string, not {_shown(role)}" if "role" in message else "` has no role"
-        raise _misplaced(f"`messages[{place}]{wrong}")
+        raise _bad_message(f"`messages[{place}]{wrong}")
     if isinstance(content, list):
         for number, part in enumerate(content):
             if not (isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)):
                 raise _wrong_part(part, f"messages[{place}].content[{number}]", model)
     elif content is None:
         if role != "assistant" and "content" not in message:
-            raise _misplaced(f"`messages[{place}]` has no content")
+            raise _bad_message(f"`messages[{place}]` has no content")
     elif not isinstance(content, str):
-        raise _misplaced(f"`messages[{place}].content` must be a string or a list of parts, not {_shown(content)}")
+        raise _bad_message(f"`messages[{place}].content` must be a string or a list of parts, not {_shown(content)}")
     if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
-        raise _misplaced(f"`messages[{place}].tool_calls` must be a list of calls, each with a `function`")
+        raise _bad_message(f"`messages[{place}].tool_calls` must be a list of calls, each with a `function`")
 
 
 def _wrong_part(part: object, place: str, model: str) -> RequestError:
-    """What is wrong with a part of a message that is no text."""
+    """The error for a content part that is not a valid text part."""
     if not isinstance(part, dict):
-        return _misplaced(f"`{place}` must be an object, not {_shown(part)}")
+        return _bad_message(f"`{place}` must be an object, not {_shown(part)}")
     kind = part.get("type")
     if kind == "text":
-        return _misplaced(f"`{place}.text` must be a string, not {_shown(part.get('text'))}")
+        return _bad_message(f"`{place}.text` must be a string, not {_shown(part.get('text'))}")
     message = f"{model} takes text only, and the type of `{place}` is {_shown(kind)}"
     refusal = _refusal(message, "messages", "local_text_only")
-    return RequestError(structs.replace(refusal, retryable=True, passing=False))  # another target may take it
+    return RequestError(structs.replace(refusal, retryable=True, client_may_retry=False))  # another target may take it
 
 
 def _is_call(call: object) -> bool:
@@ -156,14 +156,14 @@ def _is_call(call: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value in words: a short word as it is, else what kind of value it is."""
+    """A value for a message: short words and numbers as they are, else the type."""
     if isinstance(value, str) and value.isidentifier() and len(value) <= _MAX_SHOWN:
         return msgspec.json.encode(value).decode()
-    return str(value) if _is_number(value) and len(str(value)) <= _MAX_SHOWN else _KINDS.get(type(value), "that")
+    return str(value) if _is_number(value) and len(str(value)) <= _MAX_SHOWN else _TYPE_NAMES.get(type(value), "that")
 
 
 class _LocalError(Struct, frozen=True):
-    """What llama.cpp tells in its error, where a request is longer than the context."""
+    """The fields of llama.cpp's error if the request is longer than the context."""
 
     n_prompt_tokens: int = 0
     n_ctx: int = 0
@@ -181,20 +181,20 @@ def _read(body: bytes) -> _LocalError:
 
 
 def _translated(words: str, fields: Mapping[str, object]) -> tuple[str, str | None]:
-    """llama.cpp's words without its exceptions, and the field that they are about, where that is known."""
-    found = _FIELD.match(words)
+    """llama.cpp's message without its exception prefix, and the field at fault, if it is known."""
+    match = _FIELD.match(words)
     schemas = [name for name in _WITH_SCHEMAS if fields.get(name)] if "JSON schema" in words else []
-    param = found[1] if found else schemas[0] if len(schemas) == 1 else None
-    plain = _SCHEMA.sub("", _EXCEPTION.sub("", words[found.end() :] if found else words))
-    plain = _TYPE.sub(lambda kinds: f"must be {_kind(kinds[1])}, not {_kind(kinds[2])}", plain)
-    return f"`{param}`: {plain}" if found else plain, param
+    param = match[1] if match else schemas[0] if len(schemas) == 1 else None
+    plain = _SCHEMA.sub("", _EXCEPTION.sub("", words[match.end() :] if match else words))
+    plain = _TYPE.sub(lambda kinds: f"must be {_type_name(kinds[1])}, not {_type_name(kinds[2])}", plain)
+    return f"`{param}`: {plain}" if match else plain, param
 
 
-def _kind(word: str) -> str:
-    return _KINDS_OF_LLAMA.get(word, word)
+def _type_name(word: str) -> str:
+    return _LLAMA_TYPE_NAMES.get(word, word)
 
 
-def _misplaced(message: str) -> RequestError:
+def _bad_message(message: str) -> RequestError:
     return RequestError(_refusal(message, "messages"))
 
 

@@ -1,7 +1,8 @@
-"""Pipeline: from an admitted request to an answer, over as many targets as it takes.
+"""Pipeline: from a request to an answer, with fallback over the targets of the model.
 
-Targets are tried one after another until one commits. A second try costs a share of the retry budget; the one free
-retry is on a fresh socket, when a pooled one turned out to be dead before the provider could have seen the request.
+`Gateway` chooses the targets; `ChatAttempts` and `EmbeddingAttempts` try them one after another until one commits. Each
+attempt after the first is taken from the retry budget. One retry is free: on a new connection, if a pooled one turns
+out to be closed before the provider can have seen the request.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 from penstock.gateway.calls.failure import from_request_losses, from_transport
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_call import AdaptedRequest, take_turn, unusable_tools
-from penstock.gateway.calls.local_errors import check, in_our_words
+from penstock.gateway.calls.local_errors import check, rewrite_error
 from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEndpoint
 from penstock.gateway.calls.routing import TargetHealth, in_order
 from penstock.gateway.calls.trace import HEADER, new_span
@@ -46,57 +47,57 @@ from penstock.upstream.local.model import LocalModel
 
 
 class Refusable(Protocol):
-    """The client's side of a call, whatever it asks for."""
+    """The client's side of any call."""
 
     def refuse(self, failure: Failure) -> None:
-        """There is no answer: say why, with a real status if nothing was sent yet."""
+        """Send the failure: with its HTTP status if nothing is sent yet, else as an error frame."""
 
     def fail(self, error: BaseException) -> None:
-        """An error of ours: it must not leave the client waiting."""
+        """Report an internal error, so that the client does not wait for an answer."""
 
 
 class CallClient(Client, Refusable, Protocol):
-    """The client's side of a chat, as the pipeline sees it."""
+    """The client's side of a chat, as the pipeline uses it."""
 
     def attach(self, relay: Relay) -> None:
-        """The relay that will answer: whoever pauses, resumes or leaves must tell it."""
+        """Set the relay of the current attempt. The client must pass pauses, resumes and disconnects to it."""
 
 
 class BodyClient(Refusable, Protocol):
-    """The client's side of a call whose answer is passed on whole."""
+    """The client's side of a call whose answer is forwarded as a whole."""
 
-    def attach(self, passage: BodyRelay) -> None:
-        """The passage by which the answer will come: whoever leaves must tell it."""
+    def attach(self, relay: BodyRelay) -> None:
+        """Set the relay of the current attempt. The client must pass a disconnect to it."""
 
-    def pass_on(self, whole: WholeResponse) -> None:
+    def forward(self, whole: WholeResponse) -> None:
         """Send the answer."""
 
 
 class Upstream(Protocol):
-    """Who answers for a provider."""
+    """The upstream of a provider: its HTTP API, or a replay of captures."""
 
     def endpoint(self, url: str, headers: dict[str, str]) -> TargetEndpoint:
         """The endpoint at a URL, with these headers on every request to it."""
 
 
 class Gateway:
-    """Answers calls by a configuration. A reload makes a new one; calls under way keep theirs.
+    """Answers calls with one configuration. A reload makes a new gateway; calls in progress keep theirs.
 
-    `here` are the models on this machine, by the names of their providers.
+    `local_models` are the models on this machine, by the names of their providers.
     """
 
     def __init__(
         self,
         config: Config,
         upstream: Callable[[Provider], Upstream],
-        here: Mapping[str, LocalModel],
+        local_models: Mapping[str, LocalModel],
         health: TargetHealth,
         ledger: Ledger | NoLedger,
         recorder: RecorderPort | None = None,
     ) -> None:
         self.config = config
         self.ledger = ledger
-        self.here = here
+        self.local_models = local_models
         self.health = health
         self.budget = health.retries
         self._upstream = upstream
@@ -107,19 +108,19 @@ class Gateway:
         self._whole = Plans(config, "whole", recorded=recorded)
         self._embeddings = Plans(config, "embeddings", recorded=recorded)
         self._leaked_keys = LeakedKeys(config)
-        self._chance = random.Random()
-        self.keeps = config.admin.content and config.admin.enabled
-        """Whether what models say is kept, as long as it comes, for whoever reads along."""
+        self._random = random.Random()
+        self.keep_transcripts = config.admin.content and config.admin.enabled
+        """Whether attempts keep a transcript, for the admin page."""
 
     def check_model(self, model: str) -> None:
-        """Raise `RequestError` if a model's name has an API key in it. What has plans was checked before."""
+        """Raise `RequestError` if a model's name contains an API key. A name that has plans was checked before."""
         if model in self._streamed or model in self._whole or model in self._embeddings:
             return
         if self._leaked_keys.has_key(model):
             raise RequestError(refusals.key_in_model())
 
     def answer(self, call: Call, request: ClientRequest, client: CallClient) -> "Attempts | None":
-        """The attempts that will answer a request, which are to be begun; None if it was refused at once."""
+        """The attempts at a chat request, which the caller must start; None if the request was refused at once."""
         if call.trace is not None:
             call.parameters = request.figures()
             call.request = request.read() if self.config.telemetry.content else None
@@ -127,23 +128,25 @@ class Gateway:
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> "Attempts | None":
-        """The same for a request for embeddings."""
+        """As `answer`, for a request for embeddings."""
         plans = self._admit(call, client, self._embeddings)
         return EmbeddingAttempts(self, call, client, request, plans) if plans is not None else None
 
     def _admit(self, call: Call, client: Refusable, known: Plans) -> Sequence[Plan] | None:
-        """What to try for a model, in order; None if the client was refused."""
+        """The plans to try, in order; None if the client was refused."""
         self.budget.earn()
         model, key = call.model, call.key
         if key is not None and key.models:
-            model = known.full_name(model)  # a key is for provider/model, however a client names that
+            model = known.full_name(
+                model
+            )  # a key's patterns are for provider/model, also if the client sends a bare name
             if not key.may_ask_for(model):
                 client.refuse(refusals.not_allowed(model))
                 return None
         plans = known[call.model]
         if plans is None:
-            meant = [name for name in self.config.meant(model) if key is None or key.may_ask_for(name)]
-            client.refuse(refusals.unknown_model(model, meant))
+            suggestions = [name for name in self.config.meant(model) if key is None or key.may_ask_for(name)]
+            client.refuse(refusals.unknown_model(model, suggestions))
             return None
         if plans:
             call.model = plans[0].route
@@ -154,13 +157,13 @@ class Gateway:
         return self._choose(call, client, plans)
 
     def _choose(self, call: Call, client: Refusable, plans: Sequence[Plan]) -> Sequence[Plan] | None:
-        """The same, of those that are able to answer, where there is a choice or a doubt."""
+        """As `_admit`, if there are several targets, a budget, or a target that cools down."""
         if not plans:
-            client.refuse(refusals.unable(call.model))
+            client.refuse(refusals.no_embeddings(call.model))
             return None
-        ready = [plan for plan in in_order(plans, self._chance) if not self.health.cooling_s(plan.target)]
+        ready = [plan for plan in in_order(plans, self._random) if not self.health.cooling_s(plan.target)]
         if not ready:
-            client.refuse(refusals.all_cooling(min(map(self.health.cooling_s, plans[0].among))))
+            client.refuse(refusals.all_cooling(min(map(self.health.cooling_s, plans[0].alternatives))))
             return None
         if not call.strict:  # else targets may be skipped without an attempt
             ready = ready[: self.config.retries.max_attempts]
@@ -172,7 +175,7 @@ class Gateway:
         return ready
 
     def plans(self, model: str, *, stream: bool) -> Sequence[Plan]:
-        """Those of all targets that may answer to a model's name, whether or not they cool down."""
+        """The plans of all targets of a model, including those that cool down."""
         return (self._streamed if stream else self._whole)[model] or ()
 
     def is_available(self, target: Target) -> bool:
@@ -180,16 +183,16 @@ class Gateway:
         return not self.health.cooling_s(target)
 
     def endpoint(self, target: Target, *, embeddings: bool = False) -> TargetEndpoint:
-        """Where the target is asked."""
+        """The endpoint of a target."""
         provider = target.provider
         url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model)
         return self._upstream(provider).endpoint(url, provider.credentials())
 
     def recording(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
-        """A tape to record the attempt on, if it is to be recorded."""
+        """A receiver that records the attempt; None if it is not recorded."""
         if self._recorder is None or not plan.record:
             return None
-        asked = RecordedRequest(
+        request = RecordedRequest(
             directory=plan.record,
             at=time.time(),
             call=call.id,
@@ -201,27 +204,29 @@ class Gateway:
             body=body,
             secrets=self._secrets,
         )
-        return self._recorder.record(asked, relay)
+        return self._recorder.record(request, relay)
 
 
-Side = TypeVar("Side", bound=Refusable)
+ClientType = TypeVar("ClientType", bound=Refusable)
 Request = TypeVar("Request")
 
 
-class AnyAttempts(ABC, Generic[Side, Request]):
-    """The attempts at one call, one after another, until a target commits or there is none left.
+class AnyAttempts(ABC, Generic[ClientType, Request]):
+    """The attempts at one call, one after another, until a target commits or no target is left.
 
-    Where a connection was kept the provider is asked at once, without a task: that is nearly always.
+    Nearly always the pool has an idle connection. Then the request is sent at once, without a task.
     """
 
-    _tried = 0  # targets before the present one
-    _fresh = False
-    _probe = False
+    _tried = 0  # targets before the current one
+    _needs_fresh_connection = False
+    _is_probe = False
     _committed = False
-    _opening: asyncio.Task[None] | None = None
+    _task: asyncio.Task[None] | None = None
     _stopped = False
 
-    def __init__(self, gateway: Gateway, call: Call, client: Side, request: Request, plans: Sequence[Plan]) -> None:
+    def __init__(
+        self, gateway: Gateway, call: Call, client: ClientType, request: Request, plans: Sequence[Plan]
+    ) -> None:
         self._gateway = gateway
         self._call = call
         self._client = client
@@ -229,16 +234,16 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         self._plans = plans
         self._plan = plans[0]
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Try the first target, once the ledger has admitted the call."""
         try:
-            if self._gateway.ledger.admit(self._call, self._wish(), self._plans, self._on_decided):
+            if self._gateway.ledger.admit(self._call, self._demand(), self._plans, self._on_decided):
                 self._try()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - the client gets an error
             self._client.fail(error)
 
     def _on_decided(self, failure: Failure | None) -> None:
-        """The ledger has admitted the call, or refused it."""
+        """The ledger has admitted or refused the call."""
         if self._stopped:
             return
         if failure is not None:
@@ -246,45 +251,45 @@ class AnyAttempts(ABC, Generic[Side, Request]):
             return
         try:
             self._try()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - the client gets an error
             self._client.fail(error)
 
     def stop(self) -> None:
-        """Nobody waits for an answer any more."""
+        """Stop: the client has disconnected or got an error."""
         self._stopped = True
-        self._leave()
-        if self._opening is not None:
-            self._opening.cancel()
+        self._release_probe()
+        if self._task is not None:
+            self._task.cancel()
 
-    def _leave(self) -> None:
+    def _release_probe(self) -> None:
         """Let another call be the probe, if this one was it."""
-        if self._probe:
-            self._probe = False
-            self._gateway.health.left(self._plan.target)
+        if self._is_probe:
+            self._is_probe = False
+            self._gateway.health.release_probe(self._plan.target)
 
     @abstractmethod
-    def _wish(self) -> TokenDemand:
-        """What the request asks for."""
+    def _demand(self) -> TokenDemand:
+        """What the request may consume, for the key's limits."""
 
     @abstractmethod
     def _ask(self) -> None:
-        """Ask the target: on a connection that was kept, unless a fresh one is wanted or there is none."""
+        """Send the request to the target: on an idle connection of the pool, or on a new one."""
 
     def _prepare(self) -> Failure | None:
-        """Make the request for the present target; returns why it cannot be made, if it cannot."""
+        """Write the request for the current target; returns a failure if that is not possible."""
         return None
 
     def _cooling_s(self) -> float:
-        """How long a target still cools down that the request could be written for; 0 if there is none."""
+        """The shortest cool-down of the targets that the request can be written for; 0 if there is none."""
         return 0.0
 
     def _try(self, failed: Failure | None = None) -> None:
-        """Try the present target, or the next one that the request can be written for.
+        """Try the current target, or the next one that the request can be written for.
 
-        `failed` is why the target before it has failed. The client is told that, if there is no further one.
+        `failed` is the failure of the previous target. The client gets it if no target is left.
         """
         losses = self._call.losses
-        while (failure := self._prepare()) is not None:  # the target is not asked: that is no attempt
+        while (failure := self._prepare()) is not None:  # the target gets no request: not an attempt
             if self._tried + 1 >= len(self._plans):
                 if failed is not None:
                     self._call.losses, failure = losses, failed
@@ -295,7 +300,7 @@ class AnyAttempts(ABC, Generic[Side, Request]):
             self._tried += 1
             self._plan = self._plans[self._tried]
         gateway, call, plan = self._gateway, self._call, self._plan
-        self._probe = gateway.health.tried(plan.target)
+        self._is_probe = gateway.health.tried(plan.target)
         if not call.attempts:
             call.overhead_s = time.perf_counter() - call.read_s
         attempt = Attempt(plan.provider, plan.model, plan.secrets, plan.dialect)
@@ -307,49 +312,49 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         self._ask()
 
     def _traced(self, request: bytes) -> bytes:
-        """The request, with the name of this attempt in its trace where providers are to be told of it."""
+        """The request, with a `traceparent` header if the configuration propagates traces to providers."""
         span, trace = self._call.attempts[-1].span, self._call.trace
         if not span or trace is None or self._plan.target.provider.replay:
             return request
         first, _, rest = request.partition(b"\r\n")
         return b"%b\r\n%b: %b\r\n%b" % (first, HEADER.encode(), trace.header(span).encode(), rest)
 
-    def _run(self, opening: Coroutine[Any, Any, None]) -> None:
-        """Go on when something has been waited for."""
-        self._opening = asyncio.get_running_loop().create_task(opening)
-        self._opening.add_done_callback(self._on_opened)
+    def _run_task(self, opening: Coroutine[Any, Any, None]) -> None:
+        """Continue in a task: something has to be awaited."""
+        self._task = asyncio.get_running_loop().create_task(opening)
+        self._task.add_done_callback(self._on_task_done)
 
-    def _on_opened(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._client.fail(error)
 
     def _on_outcome(self, failure: Failure | None) -> None:
-        """The target has committed, or it has failed before it could; and, once it has committed, how it ended."""
+        """Handle the outcome of an attempt: its commit or failure, and after a commit how the answer ended."""
         if self._stopped:
             return
         try:
             if self._committed:
                 self._conclude(failure)
             else:
-                self._go_on(failure)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+                self._on_attempt_outcome(failure)
+        except Exception as error:  # noqa: BLE001 - the client gets an error
             self._client.fail(error)
 
-    def _go_on(self, failure: Failure | None) -> None:
+    def _on_attempt_outcome(self, failure: Failure | None) -> None:
         health = self._gateway.health
-        if failure is not None and failure.code == "upstream_stale" and not self._fresh:
+        if failure is not None and failure.code == "upstream_stale" and not self._needs_fresh_connection:
             attempt = self._call.attempts[-1]
             attempt.code, attempt.sent = "", False  # the provider has not seen the request
-            self._gateway.ledger.guard(self._call)  # who watched it has been let go
-            self._fresh = True
+            self._gateway.ledger.guard(self._call)  # `AttemptControl.release` has removed the limit
+            self._needs_fresh_connection = True
             self._ask()
             return
         if failure is None:
             self._committed = True
             health.committed(self._plan.target)
             return
-        self._probe = False
+        self._is_probe = False
         health.failed(self._plan.target, failure)
         following = self._plans[self._tried + 1 : self._tried + 2] if failure.retryable else ()
         if len(self._call.attempts) >= self._gateway.config.retries.max_attempts:
@@ -357,17 +362,17 @@ class AnyAttempts(ABC, Generic[Side, Request]):
         if following and self._gateway.budget.spend():
             self._tried += 1
             self._plan = following[0]
-            self._fresh = False
+            self._needs_fresh_connection = False
             self._try(failure)
             return
-        wait = min(map(health.cooling_s, self._plan.among))
+        wait = min(map(health.cooling_s, self._plan.alternatives))
         if wait and not failure.retry_after:
             failure = structs.replace(failure, retry_after=refusals.whole_seconds(wait))
         self._client.refuse(failure)
 
     def _conclude(self, failure: Failure | None) -> None:
-        """The answer of the target that has committed is complete, or broke off."""
-        self._probe = False
+        """The committed answer is complete, or failed."""
+        self._is_probe = False
         if failure is None:
             self._gateway.health.completed(self._plan.target)
         else:
@@ -375,19 +380,19 @@ class AnyAttempts(ABC, Generic[Side, Request]):
 
 
 class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
-    """The attempts at a request for an answer."""
+    """The attempts at a chat request."""
 
-    _outgoing: OutgoingRequest  # for the present target
-    _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that was skipped, what strict mode refused
+    _outgoing: OutgoingRequest  # for the current target
+    _lost: Mapping[str, Sequence[Loss]] = MappingProxyType({})  # by target that strict mode skipped
 
-    def _wish(self) -> TokenDemand:
+    def _demand(self) -> TokenDemand:
         plan = self._plan
         return of_request(self._request, plan.upstream.limits(self._request, plan.destination))
 
     def _ask(self) -> None:
         plan = self._plan
-        if plan.here:
-            self._run(self._ask_here())
+        if plan.is_local:
+            self._run_task(self._ask_local())
             return
         opening = plan.opening if plan.dialect == self._request.dialect else None
         reader = StreamReader(plan.dialect, max_event=plan.max_event, opening=opening)
@@ -395,11 +400,11 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         endpoint = plan.endpoint
         if endpoint is None:
             endpoint = plan.endpoint = self._gateway.endpoint(plan.target)
-        connection = None if self._fresh else endpoint.idle_connection()
+        connection = None if self._needs_fresh_connection else endpoint.idle_connection()
         if connection is not None:
             self._send(relay, endpoint, connection)
         else:
-            self._run(self._open(relay, endpoint))
+            self._run_task(self._open(relay, endpoint))
 
     async def _open(self, relay: Relay, endpoint: TargetEndpoint) -> None:
         try:
@@ -420,16 +425,16 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             request = self._traced(request)
         connection.send(request, relay if recording is None else recording, recorded=recording is not None)
 
-    async def _ask_here(self) -> None:
-        """Ask a model on this machine. What it takes to have a turn there does not count as waiting for its answer."""
+    async def _ask_local(self) -> None:
+        """Send the request to the local model. The wait for a turn does not count towards the answer's timeouts."""
         plan, call = self._plan, self._call
-        local = self._gateway.here[plan.provider]
+        local = self._gateway.local_models[plan.provider]
         fields: dict[str, Any] = msgspec.json.decode(self._outgoing.body)
         writer = self._writer()
         try:
             check(fields, plan.target.name)
         except RequestError as error:
-            self._on_outcome_here(error.failure)
+            self._on_local_outcome(error.failure)
             return
         try:
             wait_s, beat_s = plan.target.timeouts.first_event_s, self._gateway.config.server.heartbeat_s
@@ -442,18 +447,18 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             adapted = AdaptedRequest(fields, local, turn)
         except ToolsError as error:
             turn.close()
-            self._on_outcome_here(unusable_tools(error))
+            self._on_local_outcome(unusable_tools(error))
             return
         reader = StreamReader(plan.dialect, max_event=plan.max_event)
-        relay = self._relay(adapted.reader(reader, call.id), writer, self._on_outcome_here)
+        relay = self._relay(adapted.reader(reader, call.id), writer, self._on_local_outcome)
         recording = self._gateway.recording(call, plan, adapted.body, relay)
         relay.attach(turn.connection, recording)
         turn.ask(adapted.body, relay if recording is None else recording)
 
-    def _on_outcome_here(self, failure: Failure | None) -> None:
-        """The same as `_on_outcome`, for a model on this machine: its errors are told in our words."""
+    def _on_local_outcome(self, failure: Failure | None) -> None:
+        """As `_on_outcome`, for the local model, whose error messages are rewritten."""
         if failure is not None:
-            failure = in_our_words(failure, self._plan.target.name, self._request.fields)
+            failure = rewrite_error(failure, self._plan.target.name, self._request.fields)
             self._call.attempts[-1].code = failure.code
         self._on_outcome(failure)
 
@@ -470,7 +475,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         return from_request_losses(self._lost)
 
     def _write(self, plan: Plan) -> OutgoingRequest | Failure:
-        """The request for a target, or why it cannot be written."""
+        """The request for a target, or the failure if it cannot be written."""
         try:
             return plan.upstream.write_request(self._request, plan.destination)
         except RequestError as error:
@@ -486,7 +491,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         return min(waits, default=0.0)
 
     def _writer(self) -> StreamWriter:
-        """What writes the answer for the client."""
+        """The writer of the answer for the client."""
         facts = AnswerFacts(
             call_id=self._call.id,
             model=self._plan.model,
@@ -498,7 +503,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _relay(self, reader: EventReader, writer: StreamWriter, on_outcome: Callable[[Failure | None], None]) -> Relay:
         call, plan, client = self._call, self._plan, self._client
-        if self._gateway.keeps and call.control is not None:
+        if self._gateway.keep_transcripts and call.control is not None:
             call.control.keep_transcript()
         if call.request is not None:
             call.attempts[-1].answer = reader = AccumulatingReader(reader)
@@ -510,40 +515,40 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
     """The attempts at a request for embeddings."""
 
-    def _wish(self) -> TokenDemand:
+    def _demand(self) -> TokenDemand:
         return of_embeddings(self._request)
 
     def _ask(self) -> None:
         plan = self._plan
-        passage = BodyRelay(self._call, plan.timeouts, self._on_whole)
-        self._client.attach(passage)
+        relay = BodyRelay(self._call, plan.timeouts, self._on_whole)
+        self._client.attach(relay)
         if plan.endpoint is None:
             plan.endpoint = self._gateway.endpoint(plan.target, embeddings=True)
-        connection = None if self._fresh else plan.endpoint.idle_connection()
+        connection = None if self._needs_fresh_connection else plan.endpoint.idle_connection()
         if connection is not None:
-            self._send(passage, plan.endpoint, connection)
+            self._send(relay, plan.endpoint, connection)
         else:
-            self._run(self._open(passage, plan.endpoint))
+            self._run_task(self._open(relay, plan.endpoint))
 
-    async def _open(self, passage: BodyRelay, endpoint: TargetEndpoint) -> None:
+    async def _open(self, relay: BodyRelay, endpoint: TargetEndpoint) -> None:
         try:
             connection = await endpoint.open(self._plan.target.timeouts.connect_s)
         except UpstreamError as error:
-            passage.on_error(error)
+            relay.on_error(error)
         else:
-            self._send(passage, endpoint, connection)
+            self._send(relay, endpoint, connection)
 
-    def _send(self, passage: BodyRelay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
-        passage.attach(connection)
+    def _send(self, relay: BodyRelay, endpoint: TargetEndpoint, connection: PendingConnection) -> None:
+        relay.attach(connection)
         body = self._request.members.edited(self._plan.destination.members)
-        connection.send(self._traced(endpoint.request(body)), passage)
+        connection.send(self._traced(endpoint.request(body)), relay)
 
     def _on_whole(self, outcome: Failure | WholeResponse) -> None:
         if isinstance(outcome, Failure):
             self._on_outcome(outcome)
         elif not self._stopped:
             self._on_outcome(None)
-            self._client.pass_on(outcome)
+            self._client.forward(outcome)
 
 
 Attempts: TypeAlias = ChatAttempts | EmbeddingAttempts

@@ -1,7 +1,7 @@
-"""Plan: all that attempts at one target have in common, looked up once. Plans: those for each name of a model.
+"""Plan: everything that attempts at one target have in common, computed once. Plans: the plans for each model name.
 
-Who answers to a name, where and how, is settled by the configuration alone; a reload makes new plans. There are plans
-for each way of asking: a chat that is streamed, one that is not, and embeddings.
+Plans depend on the configuration only; a reload makes new ones. There are separate plans for each kind of call: a
+streamed chat, an unstreamed chat, and embeddings.
 """
 
 from types import MappingProxyType
@@ -17,26 +17,26 @@ from penstock.gateway.config import Config, Route, Target
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
 from penstock.http.client import Receiver
 
-Way: TypeAlias = Literal["streamed", "whole", "embeddings"]
+CallKind: TypeAlias = Literal["streamed", "whole", "embeddings"]
 
-# More models than anybody calls. Beyond the routes, their names come from clients.
+# More models than a gateway serves. Names that are not routes come from clients, so their number must be bounded.
 _MAX_NAMES = 1_000
-# An unstreamed answer is one event to the reader, and may hold images or sound.
+# In bytes. An unstreamed answer is one event to the reader, and may contain images or audio.
 _MAX_BODY = 32_000_000
 
 
 class PendingConnection(Connection, Protocol):
-    """A connection, as the pipeline sees it."""
+    """A connection, as the pipeline uses it."""
 
     def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
-        """Send a request; its answer goes to the receiver. `recorded`: reads are to stay as they came if they can."""
+        """Send a request; the receiver gets its response. `recorded`: keep the boundaries of reads where possible."""
 
 
 class TargetEndpoint(Protocol):
-    """Where a target is asked."""
+    """The HTTP endpoint of a target."""
 
     def request(self, body: bytes) -> bytes:
-        """The whole request that carries the body."""
+        """The complete HTTP request with this body."""
 
     def idle_connection(self) -> PendingConnection | None:
         """A connection to it that was kept, if there is one."""
@@ -46,81 +46,81 @@ class TargetEndpoint(Protocol):
 
 
 class Plan(Struct, eq=False, kw_only=True):
-    """How a target is asked, in one way, for one route."""
+    """How a target of a route is called, for one kind of call."""
 
     route: str
-    """The model as its calls are accounted: see `Plans.full_name`."""
+    """The model's name in the ledger: see `Plans.full_name`."""
     target: Target
-    among: tuple[Target, ...]
-    """All that may answer in its place, itself among them."""
+    alternatives: tuple[Target, ...]
+    """All targets of the route that can serve this kind of call, itself included."""
     provider: str
     model: str
     secrets: tuple[str, ...]
-    """What nobody may be told of an attempt."""
+    """The provider's credentials, which are redacted in errors."""
     destination: Destination
-    """Whom requests are written for."""
-    here: bool
-    """Whether it is a model on this machine, which has no endpoint."""
+    """The settings for writing its requests."""
+    is_local: bool
+    """Whether it is the local model, which has no endpoint."""
     dialect: str
     upstream: UpstreamDialect
-    """How requests are written, and answers read."""
+    """Writes requests and reads answers."""
     max_event: int
     timeouts: AttemptTimeouts
     strict: bool
     """Whether its route is strict."""
     record: str
-    """Where captures of its answers go; empty for nowhere."""
+    """The directory for captures of its answers; empty if it is not recorded."""
     opening: OpeningTemplate | None = None
-    """How its streams open, for the fast path."""
+    """The learned opening of its streams, for the fast path."""
     endpoint: TargetEndpoint | None = None
-    """Made when it is first asked."""
+    """Created at its first call."""
     quote: Quote | None = None
-    """What it cost when that was last looked up."""
+    """The result of the last price lookup."""
 
     def __repr__(self) -> str:
-        return f"Plan({self.target.name!r})"  # nothing that is secret
+        return f"Plan({self.target.name!r})"  # without secrets
 
 
 class Plans(dict[str, tuple[Plan, ...] | None]):
-    """The plans of all targets that may answer to a name; None where nobody has that name.
+    """The plans of all targets by model name; None for an unknown name.
 
-    Names come from clients: only so many are remembered, beside those of routes.
+    Names come from clients: at most `_MAX_NAMES` are cached, besides those of routes.
     """
 
-    def __init__(self, config: Config, way: Way, *, recorded: bool) -> None:
+    def __init__(self, config: Config, kind: CallKind, *, recorded: bool) -> None:
         self._config = config
-        self._way = way
+        self._kind = kind
         self._recorded = recorded
 
     def __missing__(self, name: str) -> tuple[Plan, ...] | None:
         route = self._config.route(name)
         if route is None:
             return None
-        able = tuple(target for target in route.targets if self._way != "embeddings" or target.provider.embeddings)
+        able = tuple(target for target in route.targets if self._kind != "embeddings" or target.provider.embeddings)
         plans = tuple(self._plan(route, target, able) for target in able)
         if name in self._config.routes or len(self) < _MAX_NAMES:
             self[name] = plans
-            for plan in plans if self._way == "streamed" else ():
-                plan.opening = OpeningTemplate()  # which is learned for those that are asked again
+            for plan in plans if self._kind == "streamed" else ():
+                plan.opening = OpeningTemplate()  # only a cached plan can learn it
         return plans
 
     def full_name(self, name: str) -> str:
-        """How calls for a model are accounted: as it is named, or as provider/model in place of a bare name."""
+        """The model's name in the ledger: the name of its route, or provider/model if the client sent a bare name."""
         plans = self.get(name)
         if plans:
             return plans[0].route
         route = self._config.route(name)
         return name if route is None else route.name
 
-    def _plan(self, route: Route, target: Target, among: tuple[Target, ...]) -> Plan:
+    def _plan(self, route: Route, target: Target, alternatives: tuple[Target, ...]) -> Plan:
         provider, server = target.provider, self._config.server
-        whole_body = self._way == "whole" and not provider.embedded  # which streams always
+        whole_body = self._kind == "whole" and not provider.embedded  # the local model always streams
         max_event = max(route.max_event, _MAX_BODY) if whole_body else route.max_event
         directory = server.record if route.record is None else route.record
         return Plan(
             route=route.name,
             target=target,
-            among=among,
+            alternatives=alternatives,
             provider=provider.name,
             model=target.model,
             secrets=provider.secrets(),
@@ -128,9 +128,9 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 model=target.model,
                 overrides=MappingProxyType(dict(route.set)),
                 include_usage=provider.include_usage,
-                stream=True if provider.embedded else None,  # only so does it notice at once that a client has left
+                stream=True if provider.embedded else None,  # so that it notices a disconnect at once
             ),
-            here=provider.embedded,
+            is_local=provider.embedded,
             dialect=provider.dialect,
             upstream=upstream_dialect(provider.dialect),
             max_event=max_event,
@@ -140,15 +140,15 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         )
 
     def _timeouts(self, target: Target, max_body: int) -> AttemptTimeouts:
-        """A chat that is not streamed may be silent until it is whole."""
+        """The timeouts of an attempt. An unstreamed chat may send nothing until it is complete (`answer_s`)."""
         timeouts, heartbeat_s = target.timeouts, self._config.server.heartbeat_s
-        first_event_s = timeouts.answer_s if self._way == "whole" else timeouts.first_event_s
+        first_event_s = timeouts.answer_s if self._kind == "whole" else timeouts.first_event_s
         return AttemptTimeouts(
             first_event_s=first_event_s,
             gap_s=timeouts.gap_s,
             heartbeat_s=heartbeat_s,
             total_s=timeouts.total_s,
-            first_check_s=min(first_event_s, heartbeat_s) if self._way == "streamed" else first_event_s,
+            first_check_s=min(first_event_s, heartbeat_s) if self._kind == "streamed" else first_event_s,
             drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
             max_body=max_body,
         )

@@ -1,4 +1,4 @@
-"""Refusals: why a call is not even tried, in words for whoever asked."""
+"""Refusals: the failures of calls that are refused before the first attempt, with messages for the client."""
 
 import math
 from collections.abc import Sequence
@@ -7,54 +7,55 @@ from penstock.core.failure import Failure
 from penstock.error_codes import ErrorCode
 
 
-def unknown_model(model: str, meant: Sequence[str]) -> Failure:
-    """No provider answers to that name. `meant` are names that the client may have meant."""
-    hint = f"did you mean {' or '.join(map(repr, meant))}?" if meant else "GET /v1/models lists those that there are"
+def unknown_model(model: str, suggestions: Sequence[str]) -> Failure:
+    """No route and no provider has that model. `suggestions` are names that the client may have meant."""
+    names = " or ".join(map(repr, suggestions))
+    hint = f"did you mean {names}?" if names else "GET /v1/models lists those that there are"
     message = f"there is no model {model!r} here; {hint}"
     return _of_model("model_not_found", message)
 
 
 def key_in_model() -> Failure:
-    """The name of the model has an API key in it, which is not quoted."""
+    """The model's name contains an API key. The message does not quote it."""
     message = (
-        "`model` has an API key in it, so the request was neither sent on nor recorded; name a model there, and send "
-        "your key to the gateway as `Authorization: Bearer …`"
+        "`model` contains an API key, so the request was neither forwarded nor recorded; put a model's name there, and "
+        "send your key to the gateway as `Authorization: Bearer …`"
     )
     return _of_model("key_in_model", message)
 
 
 def not_allowed(model: str) -> Failure:
-    """The key is for other models."""
-    message = f"this key is not for the model {model!r}; GET /v1/models lists those that it is for"
+    """The key does not allow this model."""
+    message = f"this key does not allow the model {model!r}; GET /v1/models lists the models that it allows"
     return _of_model("model_not_allowed", message)
 
 
 def unpriced(model: str) -> Failure:
-    """A budget cannot hold where nobody knows a price."""
+    """A budget cannot be enforced for a model without a price."""
     message = (
-        f"this key has a budget, and nobody knows what {model!r} costs; whoever runs the gateway can say so "
-        "under [prices] in its configuration"
+        f"this key has a budget, and the price of {model!r} is unknown; the gateway's operator can set it under "
+        "[prices] in the configuration"
     )
     return _of_model("model_unpriced", message)
 
 
-def unable(model: str) -> Failure:
-    """No target of it has embeddings."""
-    message = f"no provider of {model!r} has embeddings; one that has says so with `embeddings` in the configuration"
+def no_embeddings(model: str) -> Failure:
+    """No target of the model offers embeddings."""
+    message = f"no provider of {model!r} offers embeddings; `embeddings` in the configuration declares one that does"
     return _of_model("model_without_embeddings", message)
 
 
 def all_cooling(seconds: float) -> Failure:
-    """Every target has failed of late."""
+    """Every target of the model cools down."""
     return Failure(
         code="no_healthy_target",
-        message="every provider of this model that can take the request has failed and is left alone for a while",
+        message="every provider of this model that can take the request has failed and cools down",
         retry_after=whole_seconds(seconds),
     )
 
 
 def whole_seconds(seconds: float) -> str:
-    """At least so many, as a header says it; what a clock adds in its last digits does not count."""
+    """Seconds for a `Retry-After` header: rounded up, after the clock's rounding errors are removed."""
     return str(math.ceil(round(seconds, 3)))
 
 

@@ -1,12 +1,12 @@
-"""Routing: which targets may answer a model's name, in which order, and which of them cool down.
+"""Routing: in which order the targets of a model are tried, and which of them cool down.
 
-Each target has a circuit breaker. It opens when the target has failed so often in a row, or asks to be left alone: the
-target *cools down*, and is not tried. After the cool-down one call is let through, the *probe*; its outcome closes the
-breaker or opens it again.
+Each target has a circuit breaker. It opens after `_FAILURES_TO_COOL` consecutive failures, or when the target sends
+`Retry-After` or 429. Then the target *cools down* and is not tried. After the cool-down (half-open) one call is
+admitted, the *probe*; its outcome closes the breaker or opens it again.
 
-An attempt can fail before its commit point, or break after it. Both are counted, each on its own: a commit ends a row
-of failures, a complete answer ends a row of breaks too. So a target that begins to answer every call, and breaks every
-answer, cools down. Its probe then has to be complete before the breaker closes.
+An attempt can fail before its commit point, or break after it. The two are counted separately: a commit ends a sequence
+of failures; only a complete answer ends a sequence of breaks, too. So a target that starts every answer and completes
+none cools down. Its probe must then complete before the breaker closes.
 """
 
 import random
@@ -23,27 +23,26 @@ from penstock.gateway.calls.breakers import (
     COOLS_UNTIL,
     FAILURES,
     KEY_BYTES,
-    MOST_TARGETS,
+    MAX_TARGETS,
     PROBE_UNTIL,
     BreakerTable,
 )
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.config import Provider, Retries, Secret, Target
 
-# So many failures in a row, and a target cools down.
+# After this many consecutive failures a target cools down.
 _FAILURES_TO_COOL = 5
-# Failures of the provider have codes that begin so. Those of the gateway, of clients and of budgets do not.
+# The prefix of the error codes that are the provider's fault, unlike those of the gateway, of clients and of budgets.
 _PROVIDERS = "upstream_"
-# The limit is ours, and whether an answer exceeds it depends on what was asked for.
+# Not the provider's fault: the limit is the gateway's, and the request decides whether the answer exceeds it.
 _TOO_LARGE = "upstream_event_too_large"
 
 
 class TargetHealth:
-    """The circuit breakers of all targets, by one configuration. Shared by all calls of a process.
+    """The circuit breakers of all targets of one configuration. Shared by all calls of a process.
 
-    The table of the breakers outlives the configuration. A target is known in it by its model and all settings of its
-    provider: so a provider whose settings change starts afresh, and every other one stays as it was.
-    `retries` are the second tries that there may be.
+    The table of the breakers outlives the configuration. A target's key in it is a digest of its model and all settings
+    of its provider. So a provider whose settings change starts with a closed breaker, and the others keep their state.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class TargetHealth:
         self._keys: dict[tuple[str, str], int] = {}
 
     def committed(self, target: Target) -> None:
-        """The target has begun to answer."""
+        """The target has started to answer: its attempt is committed."""
         if not self._words[0] or self._find(target, self._clock()) is None:
             return  # nearly always
         with self._table.lock:
@@ -77,7 +76,7 @@ class TargetHealth:
                 words[record + COOLS_UNTIL] = words[record + PROBE_UNTIL] = 0.0
 
     def completed(self, target: Target) -> None:
-        """The target has answered, from beginning to end."""
+        """The target's answer is complete."""
         if not self._words[0] or self._find(target, self._clock()) is None:
             return  # nearly always
         with self._table.lock:
@@ -86,9 +85,10 @@ class TargetHealth:
                 self._table.free(record)
 
     def tried(self, target: Target) -> bool:
-        """The target is asked now. Returns whether this call is the probe after a cool-down; other calls wait for it.
+        """An attempt at the target starts. Returns whether it is the probe after a cool-down.
 
-        They wait as long as the first event may take: a worker that dies with its probe must not keep a target out.
+        Until the probe has an outcome other calls skip the target, but not longer than the first event may take: a
+        worker that dies during its probe must not block a target.
         """
         if not self._words[0] or self._find(target, now := self._clock()) is None:
             return False  # nearly always
@@ -99,8 +99,8 @@ class TargetHealth:
             self._words[record + PROBE_UNTIL] = now + target.timeouts.first_event_s
             return True
 
-    def left(self, target: Target) -> None:
-        """The probe does not wait for the target's answer any more."""
+    def release_probe(self, target: Target) -> None:
+        """The probe ended without an outcome: another call may be the probe."""
         with self._table.lock:
             record = self._find(target, self._clock())
             if record is not None:
@@ -111,11 +111,11 @@ class TargetHealth:
         self._count(target, failure, FAILURES)
 
     def broke(self, target: Target, failure: Failure) -> None:
-        """The target's answer has broken off after the commit point."""
+        """The target's answer failed after the commit point."""
         self._count(target, failure, BREAKS)
 
     def cooling_s(self, target: Target) -> float:
-        """For how many more seconds the target cools down. It takes only one more failure to begin that anew."""
+        """The seconds until the end of the target's cool-down; 0 if it may be tried."""
         if not self._words[0]:
             return 0.0  # nearly always
         now = self._clock()
@@ -124,13 +124,13 @@ class TargetHealth:
         record = self._find(target, now)
         if record is None:
             return 0.0
-        left = self._words[record + COOLS_UNTIL] - now
-        return left if left > 0 else 1.0 if self._words[record + PROBE_UNTIL] > now else 0.0
+        remaining = self._words[record + COOLS_UNTIL] - now
+        return remaining if remaining > 0 else 1.0 if self._words[record + PROBE_UNTIL] > now else 0.0
 
     def _count(self, target: Target, failure: Failure, kind: int) -> None:
         if not failure.retryable or not failure.code.startswith(_PROVIDERS) or failure.code == _TOO_LARGE:
             if self._words[0] and self._find(target, self._clock()) is not None:
-                self.left(target)
+                self.release_probe(target)
             return
         now, words = self._clock(), self._words
         with self._table.claim(self._key(target), now) as record:
@@ -149,7 +149,7 @@ class TargetHealth:
         return self._table.find(self._key(target), now)
 
     def _key(self, target: Target) -> int:
-        """The target's key in the table. The latest are remembered: while any target fails, each call asks for some."""
+        """The target's key in the table. Keys are cached: while any target fails, each call needs some."""
         provider = target.provider
         key = self._keys.get((provider.name, target.model))
         if key is None:
@@ -158,15 +158,15 @@ class TargetHealth:
                 seed = self._seeds[provider.name] = _seed(provider)
             model = target.model.encode(errors="surrogatepass")
             key = int.from_bytes(blake2b(model, key=seed, digest_size=KEY_BYTES).digest()) or 1
-            if len(self._keys) >= MOST_TARGETS:
+            if len(self._keys) >= MAX_TARGETS:
                 self._keys.clear()
             self._keys[provider.name, target.model] = key
         return key
 
     def _wait_s(self, retry_after: str) -> float | None:
-        """The seconds that a Retry-After header asks for; None where it says nothing that can be used.
+        """The seconds of a `Retry-After` header; None if it is missing, invalid or not positive.
 
-        "At once" is such a nothing: a target that fails and says so would never be left alone.
+        A target that fails and sends 0 would otherwise never cool down.
         """
         if not retry_after:
             return None
@@ -177,11 +177,11 @@ class TargetHealth:
                 seconds = parsedate_to_datetime(retry_after).timestamp() - self._wall_clock()
             except (ValueError, TypeError, OverflowError):
                 return None
-        return seconds if seconds > 0 else None  # nor is what is no number more than that
+        return seconds if seconds > 0 else None  # false for NaN, too
 
 
 class RetryBudget:
-    """How many second tries all calls together may have: a share of the calls, so that retries never make a storm."""
+    """A token bucket for the retries of all calls: a share of the number of calls, which prevents retry storms."""
 
     def __init__(self, share: float, burst: float = 10.0) -> None:
         self._share = share
@@ -189,36 +189,36 @@ class RetryBudget:
         self._tokens = burst
 
     def earn(self) -> None:
-        """A call has come."""
+        """Add the share of one call."""
         self._tokens = min(self._tokens + self._share, self._burst)
 
     def spend(self) -> bool:
-        """Whether one more second try is within the budget; it is taken from it."""
+        """Take one retry from the budget; returns False if there is none."""
         if self._tokens < 1.0:
             return False
         self._tokens -= 1.0
         return True
 
 
-def in_order(plans: Sequence[Plan], chance: random.Random) -> Sequence[Plan]:
-    """The plans of a route's targets in the order in which to try them: as listed, or drawn by weight, each once."""
+def in_order(plans: Sequence[Plan], random_source: random.Random) -> Sequence[Plan]:
+    """The plans of a route's targets in the order of the attempts: as listed, or in random order by weight."""
     if len(plans) < 2 or plans[0].target.weight is None:
         return plans
-    left, ordered = list(plans), []
-    while left:
-        pick = chance.choices(left, [plan.target.weight or 0.0 for plan in left])[0]
-        left.remove(pick)
+    remaining, ordered = list(plans), []
+    while remaining:
+        pick = random_source.choices(remaining, [plan.target.weight or 0.0 for plan in remaining])[0]
+        remaining.remove(pick)
         ordered.append(pick)
     return ordered
 
 
 def _seed(provider: Provider) -> bytes:
-    """A digest of all that a provider is configured to be."""
+    """A digest of all settings of a provider."""
     return blake2b(msgspec.json.encode(provider, enc_hook=_plain), digest_size=32).digest()
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Secret):
-        return value.reveal().encode(errors="surrogatepass")  # of the environment, where any bytes may stand
+        return value.reveal().encode(errors="surrogatepass")  # from the environment, which may contain any bytes
     assert isinstance(value, MappingProxyType)
     return dict(value)

@@ -80,13 +80,13 @@ class Reservations:
             assert call.key is not None
             self._accounts.release(call.key.id, call.id)  # the client has left before it was known
         else:
-            call.held = answer.cost
+            call.reserved = answer.cost
             then(None)
 
     def guard(self, call: Call) -> None:
         """Watch the attempt that begins, if there is a budget that its stream may reach."""
         key, attempt = call.key, call.attempts[-1]
-        if key is None or key.budget is None or call.held is None or attempt.priced is None:
+        if key is None or key.budget is None or call.reserved is None or attempt.priced is None:
             return
         assert call.control is not None  # every attempt has one
         call.control.on_limit = partial(self._look, call)
@@ -99,7 +99,7 @@ class Reservations:
         off, comes from a provider that knows no caps: it is treated like one without.
         """
         attempt, control = call.attempts[-1], call.control
-        if attempt.priced is None or call.held is None or call.key is None or control is None:
+        if attempt.priced is None or call.reserved is None or call.key is None or control is None:
             return
         prices = attempt.tier.prices(attempt.priced.price)
         events, said = call.reached
@@ -109,42 +109,42 @@ class Reservations:
             control.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
             return
         input = Tokens(input=_with_margin(call.input_estimate))
-        left = _affordable(call.held, structs.replace(input, output=output, audio_output=sound), prices)
+        left = _affordable(call.reserved, structs.replace(input, output=output, audio_output=sound), prices)
         # More is asked for while there is some: the answer may take a moment, and the stream need not wait for it.
-        whole = _affordable(call.held, input, prices)
-        least = _LEAST_OUTPUT if call.used_up or call.asking else max(_LEAST_OUTPUT, whole // 4)
+        whole = _affordable(call.reserved, input, prices)
+        least = _LEAST_OUTPUT if call.used_up or call.extending else max(_LEAST_OUTPUT, whole // 4)
         if left > least or not said:
             control.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
         elif call.used_up:
             if control.running is not None:
                 control.running.stop(_USED_UP, "truncated")
-        elif call.asking:
+        elif call.extending:
             if control.running is not None:
                 control.running.pause_for_limit(True)
         else:
-            call.asking = True
+            call.extending = True
             more = _dearest(prices, Tokens(output=_USUAL_OUTPUT))
             tokens = call.input_estimate + output
-            self._accounts.extend(call.key, call.id, call.held + more, tokens, partial(self._extended, call))
-            if call.asking:
+            self._accounts.extend(call.key, call.id, call.reserved + more, tokens, partial(self._extended, call))
+            if call.extending:
                 self._look(call)
 
     def _extended(self, call: Call, answer: Answer) -> None:
         control = call.control
         running = control.running if control is not None else None
-        call.asking = False
+        call.extending = False
         if control is None or running is None:
             return  # it is over
         if isinstance(answer, Denial):
             call.used_up = True
             self._look(call)
-        elif answer.cost > (call.held or 0):
-            call.held = answer.cost
+        elif answer.cost > (call.reserved or 0):
+            call.reserved = answer.cost
             self._look(call)
         else:
             # It is not known just now: ask again.
             control.limit = call.attempts[-1].output_chars + _LEAST_OUTPUT * _SHORTEST_TOKEN
-        if not call.asking:
+        if not call.extending:
             running.pause_for_limit(False)
 
 
@@ -152,7 +152,7 @@ _USED_UP = Failure(
     code="budget_exceeded",
     message="the budget of this key was used up while the answer came: it ends here, and is not complete",
     retryable=False,
-    passing=False,
+    client_may_retry=False,
 )
 
 
@@ -187,7 +187,7 @@ def _refusal(denial: Denial) -> Failure:
     return Failure(
         code=denial.code,
         message=denial.message,
-        passing=short,
+        client_may_retry=short,
         retry_after=str(math.ceil(wait)) if wait is not None else "",
     )
 

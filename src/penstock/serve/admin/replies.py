@@ -38,7 +38,7 @@ def send_answer(
         case _:
             # A bug of ours. Its message may contain secrets, so only its type is sent.
             message = f"the admin API failed: {type(reply).__name__}"
-            failure = Failure(code="internal_error", message=message, passing=False)
+            failure = Failure(code="internal_error", message=message, client_may_retry=False)
     if failure.status == 401:
         headers["www-authenticate"] = "Bearer"
     respond_failure(exchange, failure, request_id, headers)

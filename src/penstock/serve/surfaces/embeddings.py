@@ -30,7 +30,7 @@ class Embeddings(Surface[EmbeddingsRequest]):
 class EmbeddingsSession(CallSession):
     """The client's side of one request for embeddings."""
 
-    def pass_on(self, whole: WholeResponse) -> None:
+    def forward(self, whole: WholeResponse) -> None:
         """Send the provider's response."""
         self.call.status = 200
         self.call.ending = "completed"

@@ -102,7 +102,7 @@ class Surface(ABC, Generic[ParsedRequest]):
                 call.trace, call.span = trace_of(exchange.request.headers.get(HEADER, "")), new_span()
             client.attempts = attempts = self._answer(gateway, call, request, client)
             if attempts is not None:
-                attempts.begin()
+                attempts.start()
         except Exception as error:  # noqa: BLE001 - the client must get a response
             client.fail(error)
 

@@ -12,7 +12,7 @@ def error_object(failure: Failure, request_id: str) -> dict[str, object]:
     """The error, without the envelope."""
     error: dict[str, object] = {
         "message": failure.message[:_MAX_MESSAGE],
-        "type": failure.kind,
+        "type": failure.error_type,
         "param": failure.param,
         "code": failure.code,
         "request_id": request_id,
