@@ -1,14 +1,14 @@
-"""What `penstock chat` is made of.
+"""The parts of `penstock chat`.
 
 | file | does |
 |---|---|
 | `run.py` | finds the gateway and the model; a dialogue on a terminal, one answer in a pipe |
-| `caller.py` | asks a gateway, another one or its own, on a thread with a loop |
-| `answer.py` | one answer: bytes → events as they come, and at the end what is `Told` of it |
-| `till.py` | what an answer has cost |
-| `conversation.py` | what was said so far, as the next request and as a file |
-| `screen.py`, `wrap.py` | shows an answer while it comes, and the quiet line behind it |
+| `caller.py` | sends requests to a gateway, a remote one or one in this process, from a thread with an event loop |
+| `answer.py` | one answer: bytes → events as they arrive, and at the end a `ChatResult` |
+| `cost.py` | the cost of an answer |
+| `conversation.py` | the turns so far, as messages of the next request and as a file |
+| `screen.py`, `wrap.py` | shows an answer while it streams, and a summary line after it |
 | `prompt.py` | reads what the user types: lines, several lines, history, completion |
 | `session.py` | the dialogue: questions, answers, commands |
-| `advice.py` | what to do next, by what went wrong |
+| `advice.py` | what the user can do next, by error code |
 """

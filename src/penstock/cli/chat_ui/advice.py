@@ -1,6 +1,6 @@
-"""What to do next when there is no answer, or not a whole one: by the code that the gateway gives."""
+"""Advice: what the user can do after an error, by the gateway's error code."""
 
-# By code, or by how it begins; the first that fits counts. The words suit a pipe and a prompt.
+# By code or prefix of a code; the first match counts. The texts suit a pipe and a prompt.
 ADVICE: tuple[tuple[str, str], ...] = (
     ("invalid_api_key", "give the gateway's key with --key or PENSTOCK_KEY"),
     ("host_not_allowed", "add this name to [server] hosts of the gateway, or ask by localhost or an IP address"),
@@ -19,9 +19,9 @@ ADVICE: tuple[tuple[str, str], ...] = (
     ("context_length_exceeded", "shorten the request, or choose another model"),
     ("invalid_request", "change the request, or choose another model"),
 )
-_USUAL = "ask again, or choose another model"
+_DEFAULT = "ask again, or choose another model"
 
 
 def advice(code: str) -> str:
-    """What to do after a failure of this code."""
-    return next((words for start, words in ADVICE if code.startswith(start)), _USUAL)
+    """What to do after an error with this code."""
+    return next((words for start, words in ADVICE if code.startswith(start)), _DEFAULT)

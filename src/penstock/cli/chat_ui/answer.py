@@ -1,9 +1,9 @@
-"""StreamedAnswer: an answer that is arriving. The event loop's thread feeds it, the main thread takes its events.
+"""StreamedAnswer: an answer while it streams. The event loop's thread feeds it, the main thread iterates its events.
 
-`ChatResult` is what remains of it when it has ended.
+`ChatResult` is the result when it has ended.
 
-The gateway says how an answer really ended by the code of its error frame: to whoever reads only the stream, a
-connection that was cut behind the gateway is an error like others.
+The code of the gateway's error frame tells how an answer really ended. Without it, a provider connection that broke
+behind the gateway would look like any other error.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,17 +21,17 @@ from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.calls.call import Call
 from penstock.http.client import UpstreamError
 
-# Codes of answers that broke off; a code with `timeout` in it is one that took too long.
-_CUT = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
-_MAX_ERROR = 65_536
-_MAX_WORDS = 1000
+# Error codes of truncated answers. A code that contains `timeout` means that the answer timed out.
+_TRUNCATED = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
+_MAX_ERROR_BYTES = 65_536
+_MAX_MESSAGE_CHARS = 1000
 
 
 class ChatResult(Struct, frozen=True, kw_only=True):
-    """All that is known of an answer that is over.
+    """The result of one question.
 
-    `reason` says why it is not completed, `code` is the gateway's word for that. `target` is who answered. `repairs`
-    has notices among them. `reads` is what came, with the seconds since the question.
+    `reason` is why the answer is not completed, and `code` the gateway's error code. `target` is the provider and model
+    that answered. `repairs` includes notices. `reads` are the received bytes, with the seconds since the question.
     """
 
     model: str
@@ -40,7 +40,7 @@ class ChatResult(Struct, frozen=True, kw_only=True):
     reason: str = ""
     code: str = ""
     target: str = ""
-    bill: AnswerCost = AnswerCost()
+    cost: AnswerCost = AnswerCost()
     repairs: dict[str, int] = {}
     first_event_s: float | None = None
     total_s: float = 0.0
@@ -48,19 +48,19 @@ class ChatResult(Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there was no answer at all, not even the beginning of one."""
+        """Whether no part of an answer arrived."""
         return not self.completion.choices
 
 
-def described(told: ChatResult) -> dict[str, object]:
-    """An answer as `--json` and saved files show it."""
-    completion, usage = told.completion, told.completion.usage
+def describe_result(result: ChatResult) -> dict[str, object]:
+    """A result as JSON, for `--json` and saved files."""
+    completion, usage = result.completion, result.completion.usage
     choice = completion.choices[0] if completion.choices else None
-    repairs, notices = by_level(told.repairs)
-    kept = ("input", "output", "total", "cached", "reasoning", "source")
+    repairs, notices = by_level(result.repairs)
+    names = ("input", "output", "total", "cached", "reasoning", "source")
     return {
-        "model": told.model,
-        "target": told.target or None,
+        "model": result.model,
+        "target": result.target or None,
         "text": completion.text,
         "reasoning": (choice.reasoning or None) if choice else None,
         "refusal": (choice.refusal or None) if choice else None,
@@ -69,137 +69,137 @@ def described(told: ChatResult) -> dict[str, object]:
             for call in (choice.tool_calls if choice else ())
         ],
         "finish_reason": choice.finish_reason if choice else None,
-        "usage": usage and {name: getattr(usage, name) for name in kept},
-        "cost_usd": None if told.bill.cost is None else told.bill.cost / NANODOLLARS,
-        "price": told.bill.price,
-        "ending": told.ending,
-        "error": None if told.ending == "completed" else {"code": told.code or None, "message": told.reason},
+        "usage": usage and {name: getattr(usage, name) for name in names},
+        "cost_usd": None if result.cost.cost is None else result.cost.cost / NANODOLLARS,
+        "price": result.cost.price,
+        "ending": result.ending,
+        "error": None if result.ending == "completed" else {"code": result.code or None, "message": result.reason},
         "repairs": repairs,
         "notices": notices,
         "timings": {
-            "first_event_s": None if told.first_event_s is None else round(told.first_event_s, 4),
-            "total_s": round(told.total_s, 4),
+            "first_event_s": None if result.first_event_s is None else round(result.first_event_s, 4),
+            "total_s": round(result.total_s, 4),
         },
     }
 
 
 class StreamedAnswer:
-    """Takes an answer as it arrives. Iterate over it, in another thread, for its events; then ask for its `result`."""
+    """Receives an answer. Another thread iterates over it for its events, and then reads `result`."""
 
     def __init__(
         self,
         model: str,
         clock: Callable[[], float],
-        noted: Callable[[str], Call | None],
-        billed: Callable[[str, Usage | None, str], AnswerCost],
+        call_of: Callable[[str], Call | None],
+        cost_of: Callable[[str, Usage | None, str], AnswerCost],
     ) -> None:
         self._model = model
         self._clock = clock
-        self._noted = noted  # what our own gateway knows of a call, by its id
-        self._billed = billed  # what an answer of a target has cost, by its usage and its tier
-        self._began = clock()
+        self._call_of = call_of  # the settled call of a gateway in this process, by its id
+        self._cost_of = cost_of  # the cost of an answer, by target, usage and service tier
+        self._started_at = clock()
         self._queue: SimpleQueue[list[Event] | None] = SimpleQueue()
         self._reader = StreamReader("openai_chat")
-        self._folded = Accumulator()
+        self._accumulator = Accumulator()
         self._reads: list[tuple[float, bytes]] = []
         self._first_event_s: float | None = None
         self._status = 0
         self._headers: Mapping[str, str] = {}
         self._error = b""
-        self.over = False
-        self._told: ChatResult | None = None
+        self.ended = False
+        self._result: ChatResult | None = None
 
     @property
     def result(self) -> ChatResult:
-        """What is known of it, when it is over."""
-        assert self._told is not None
-        return self._told
+        """The result. Available after the iteration has ended."""
+        assert self._result is not None
+        return self._result
 
     def __iter__(self) -> Iterator[list[Event]]:
         while (events := self._queue.get()) is not None:
             yield events
 
-    # What the connection calls.
+    # Called by the connection.
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer."""
+        """The head of the response."""
         self._status, self._headers = status, headers
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        """A piece of its body."""
-        if self.over:
+        """Bytes of the body."""
+        if self.ended:
             return
-        at_s = self._clock() - self._began
+        at_s = self._clock() - self._started_at
         self._reads.append((at_s, data))
         if self._status >= 300:
-            self._error += data[: _MAX_ERROR - len(self._error)]
+            self._error += data[: _MAX_ERROR_BYTES - len(self._error)]
             return
         events = self._reader.feed(data)
         if self._first_event_s is None and any(isinstance(event, CONTENT) for event in events):
             self._first_event_s = at_s
-        self._give(events)
+        self._publish(events)
 
     def on_end(self) -> None:
-        """The body is complete, as far as HTTP can tell."""
+        """The body is complete by HTTP framing."""
         if self._status >= 300:
-            self._refused()
+            self._close_refused()
         else:
             self._close()
 
     def on_error(self, error: UpstreamError) -> None:
-        """The answer broke off between the gateway and us, or the gateway could not be asked."""
+        """The connection to the gateway failed, before or during the response."""
         if self._status >= 300:
-            self._refused()
+            self._close_refused()
         elif self._status:
             self._close("truncated", error.message, error.code)
         else:
             self._close("failed", error.message, "chat_connect")
 
     def stop(self) -> None:
-        """The user wants no more of it."""
+        """The user cancels the answer."""
         self._close("cancelled", "stopped by Ctrl-C")
 
-    # How it ends.
+    # Endings.
 
-    def _refused(self) -> None:
-        """There is a status that is an error, and a body that says why."""
-        words, code = "", ""
+    def _close_refused(self) -> None:
+        """End with the error of a response whose status is an error."""
+        message, code = "", ""
         try:
             parsed = msgspec.json.decode(self._error)
         except (ValueError, RecursionError):
             text = self._error.decode(errors="replace").strip()
-            words = "" if text.startswith("<") else text
+            message = "" if text.startswith("<") else text
         else:
-            found = read_error(parsed, "error") if isinstance(parsed, dict) else None
-            if found is not None:
-                words, code = found[0], _code(found[1])
-        reason = words[:_MAX_WORDS] or f"the gateway answered {self._status}"
+            error = read_error(parsed, "error") if isinstance(parsed, dict) else None
+            if error is not None:
+                message, code = error[0], _code(error[1])
+        reason = message[:_MAX_MESSAGE_CHARS] or f"the gateway answered {self._status}"
         self._close("timed_out" if self._status == 504 else "failed", reason, code or f"status_{self._status}")
 
     def _close(self, ending: Ending | None = None, reason: str = "", code: str = "") -> None:
-        """The answer is over; how, the stream itself says, unless it is said here. A whole one stays whole."""
-        if self.over:
+        """End the answer. Without arguments the stream determines the ending. A completed answer stays completed."""
+        if self.ended:
             return
-        self.over = True
+        self.ended = True
         *events, end = self._reader.close()
         assert isinstance(end, End)
-        self._folded.extend([*events, end])
-        completion = self._folded.completion
+        self._accumulator.extend([*events, end])
+        completion = self._accumulator.completion
         if ending is None or (completion.choices and end.ending == "completed"):
             ending, reason, code = _ending(end, completion.fault)
-        total_s = self._clock() - self._began
-        call = self._noted(self._headers.get("x-request-id", ""))
+        total_s = self._clock() - self._started_at
+        call = self._call_of(self._headers.get("x-request-id", ""))
         names = [self._headers.get(f"x-penstock-{part}", "") for part in ("provider", "model")]
         target = "/".join(names) if all(names) else ""
         tier = completion.extras.get("service_tier")
-        self._told = ChatResult(
+        self._result = ChatResult(
             model=self._model,
             completion=completion,
             ending=ending,
             reason=reason,
             code=code,
             target=target,
-            bill=self._billed(target, completion.usage, tier if isinstance(tier, str) else ""),
+            cost=self._cost_of(target, completion.usage, tier if isinstance(tier, str) else ""),
             repairs=dict(call.repairs) if call is not None else self._repairs(completion),
             first_event_s=self._first_event_s,
             total_s=total_s,
@@ -208,13 +208,13 @@ class StreamedAnswer:
         self._queue.put(events)
         self._queue.put(None)
 
-    def _give(self, events: list[Event]) -> None:
+    def _publish(self, events: list[Event]) -> None:
         if events:
-            self._folded.extend(events)
+            self._accumulator.extend(events)
             self._queue.put(events)
 
     def _repairs(self, completion: Completion) -> dict[str, int]:
-        """What another gateway says that it repaired before it answered, and what is left for us to repair."""
+        """The repairs that another gateway reports in its headers, and those of our own reader."""
         repairs: dict[str, int] = {}
         headers = ",".join(self._headers.get(f"x-penstock-{name}", "") for name in ("repairs", "notices"))
         for part in filter(None, headers.split(",")):
@@ -227,11 +227,11 @@ class StreamedAnswer:
 
 
 def _ending(end: End, fault: Fault | None) -> tuple[Ending, str, str]:
-    """How a stream ended, why, and the code for that."""
+    """The ending of a stream, its reason and its code."""
     if fault is None:
         return end.ending, end.detail, ""
     code = _code(fault.provider or {})
-    ending: Ending = "truncated" if code in _CUT else "timed_out" if "timeout" in code else end.ending
+    ending: Ending = "truncated" if code in _TRUNCATED else "timed_out" if "timeout" in code else end.ending
     return ending, fault.message, code or fault.code
 
 

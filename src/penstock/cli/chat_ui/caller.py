@@ -1,7 +1,8 @@
-"""Caller: asks a gateway from a thread of its own, so that the main thread may wait for the user.
+"""Caller: sends requests to a gateway from a thread with an event loop, so that the main thread can wait for the user.
 
-The gateway is one that runs already, or its own: then the same loop serves it on a port of loopback that only this
-process has the key of, with the user's configuration and environment, until the chat is over.
+The gateway is a running one, or one in this process. In the latter case the same event loop serves it on a loopback
+port until the chat ends, with the user's configuration and environment, and with a random key that only this process
+knows.
 """
 
 import asyncio
@@ -39,23 +40,23 @@ Result = TypeVar("Result")
 
 
 class CapturingLog(Log):
-    """The log of a gateway of our own: what it says is told, and its last call is kept instead of being told."""
+    """The log of a gateway in this process. It keeps the last call instead of logging it."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr.fileno(), pretty=True)
         self._last: Call | None = None
 
     def call(self, call: Call, entry: Entry, client: str) -> None:  # noqa: ARG002
-        """A call is over."""
+        """Keep a settled call."""
         self._last = call
 
-    def noted(self, request_id: str) -> Call | None:
-        """The call of that id, if it was the last one."""
+    def call_of(self, request_id: str) -> Call | None:
+        """The call with that id, if it was the last one."""
         return self._last if self._last is not None and self._last.id == request_id else None
 
 
 class Caller:
-    """The way to a gateway. Is a context: the thread lives as long."""
+    """The connection to a gateway. A context manager: the thread runs until it exits."""
 
     def __init__(self, environment: Mapping[str, str], *, url: str = "", key: str = "") -> None:
         self._environment = environment
@@ -66,8 +67,8 @@ class Caller:
         self._pool: Pool | None = None
         self._app: App | None = None
         self._home: ModelFolder | None = None
-        self._notes: CapturingLog | None = None
-        self._till: CostReader | None = None
+        self._log: CapturingLog | None = None
+        self._costs: CostReader | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -84,32 +85,32 @@ class Caller:
                 self._loop.close()
             if self._home is not None:
                 self._home.close()
-            if self._notes is not None:
-                self._notes.close()
+            if self._log is not None:
+                self._log.close()
 
     def serve(self, config: Config) -> None:
-        """Have a gateway of our own. Raises `ConfigError` or `BookError` where it cannot keep what it is to keep."""
+        """Start a gateway in this process. Raises `ConfigError` or `BookError`."""
         self._key = secrets.token_urlsafe(24)
         server = structs.replace(config.server, keys=(*config.server.keys, Secret(self._key, CHAT)))
         self._wait(self._listen(structs.replace(config, server=server)))
-        assert self._notes is not None
-        self._till = CostReader(config, self._environment, self._notes.write)
+        assert self._log is not None
+        self._costs = CostReader(config, self._environment, self._log.write)
 
     def ask(self, model: str, messages: list[dict[str, str]]) -> "PendingAnswer":
-        """Ask; the answer begins to come."""
+        """Send a question. Returns at once."""
         body = {
             "model": model,
             "messages": messages,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        noted = self._notes.noted if self._notes is not None else lambda _: None
-        billed = self._till.bill if self._till is not None else lambda *_: AnswerCost()
-        answer = StreamedAnswer(model, self._loop.time, noted, billed)
+        call_of = self._log.call_of if self._log is not None else lambda _: None
+        cost_of = self._costs.cost_of if self._costs is not None else lambda *_: AnswerCost()
+        answer = StreamedAnswer(model, self._loop.time, call_of, cost_of)
         return PendingAnswer(self._loop, answer, self._endpoint("chat/completions"), msgspec.json.encode(body))
 
     def models(self) -> list[str]:
-        """The models that the gateway lists; raises `UpstreamError` where it does not say."""
+        """The models that the gateway lists. Raises `UpstreamError` if it lists none."""
         status, listed = self._wait(self._get("models"), _LIST_S)
         data = listed.get("data") if isinstance(listed, dict) else None
         if status != 200 or not isinstance(data, list):
@@ -119,17 +120,17 @@ class Caller:
         return [name for name in names if isinstance(name, str) and name]
 
     def knows(self, model: str) -> bool:
-        """Whether the gateway answers to a model's name that it may not list. Other servers are believed to."""
+        """Whether the gateway knows a model that it may not list. Other servers are assumed to know it."""
         if not model.isascii() or not model.isprintable() or set(model) & set(" ?#"):
             return False
-        status, said = self._wait(self._get(f"models/{model}"), _LIST_S)
-        error = said.get("error") if isinstance(said, dict) else None
+        status, body = self._wait(self._get(f"models/{model}"), _LIST_S)
+        error = body.get("error") if isinstance(body, dict) else None
         return not (status == 404 and isinstance(error, dict) and error.get("code") == "model_not_found")
 
-    # What runs in the thread.
+    # Runs in the thread.
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGWINCH})  # the main thread's to hear
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGWINCH})  # the main thread handles them
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
@@ -137,9 +138,9 @@ class Caller:
         return Pool(UpstreamLimits())
 
     async def _listen(self, config: Config) -> None:
-        self._notes = CapturingLog()
+        self._log = CapturingLog()
         self._home = ModelFolder()
-        self._app = App(config, self._environment, self._notes, self._home)
+        self._app = App(config, self._environment, self._log, self._home)
         port = await self._app.listen("127.0.0.1", 0)
         self._url = f"http://127.0.0.1:{port}/v1"
 
@@ -148,25 +149,25 @@ class Caller:
             self._pool.close()
         if self._app is not None:
             await self._app.drain(0.0)
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _get(self, path: str) -> tuple[int, object]:
-        """The status and the JSON at a path; None for what is no JSON."""
+        """GET a path. Returns the status and the decoded JSON; None if the body is not JSON."""
         endpoint = self._endpoint(path, method="GET")
-        page = _WholeBody(self._loop)
+        response = _WholeBody(self._loop)
         connection = await endpoint.open(_CONNECT_S)
         try:
-            connection.send(endpoint.request(b""), page)
-            await page.done
+            connection.send(endpoint.request(b""), response)
+            await response.done
         finally:
-            connection.abandon(page)
+            connection.abandon(response)
         try:
-            return page.status, msgspec.json.decode(page.body)
+            return response.status, msgspec.json.decode(response.body)
         except (ValueError, RecursionError):
-            return page.status, None
+            return response.status, None
 
     def _endpoint(self, path: str, *, method: str = "POST") -> RemoteEndpoint:
         assert self._pool is not None
@@ -178,7 +179,7 @@ class Caller:
 
 
 class PendingAnswer:
-    """A question that was put. Its events come by iterating over `answer`."""
+    """A question in progress. Iterate over `answer` for its events."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, answer: StreamedAnswer, endpoint: RemoteEndpoint, body: bytes
@@ -186,16 +187,16 @@ class PendingAnswer:
         self._loop = loop
         self.answer = answer
         self._work = asyncio.run_coroutine_threadsafe(self._ask(endpoint, body), loop)
-        self._leave: Callable[[], None] | None = None
+        self._abandon: Callable[[], None] | None = None
 
     def stop(self) -> None:
-        """Want no more of the answer. May be called by a signal's handler."""
+        """Cancel the answer. May be called by a signal handler."""
         self._loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
         self._work.cancel()
-        if self._leave is not None:
-            self._leave()
+        if self._abandon is not None:
+            self._abandon()
         self.answer.stop()
 
     async def _ask(self, endpoint: RemoteEndpoint, body: bytes) -> None:
@@ -204,15 +205,15 @@ class PendingAnswer:
         except UpstreamError as error:
             self.answer.on_error(error)
             return
-        if self.answer.over:
+        if self.answer.ended:
             connection.close()
             return
-        self._leave = lambda: connection.abandon(self.answer)
+        self._abandon = lambda: connection.abandon(self.answer)
         connection.send(endpoint.request(body), self.answer)
 
 
 class _WholeBody:
-    """Takes a whole body."""
+    """Collects a whole response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.done: asyncio.Future[None] = loop.create_future()
@@ -220,11 +221,11 @@ class _WholeBody:
         self.body = b""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
-        """The head of the answer."""
+        """The head of the response."""
         self.status = status
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        """A piece of its body."""
+        """Bytes of the body."""
         self.body += data
 
     def on_end(self) -> None:
@@ -233,6 +234,6 @@ class _WholeBody:
             self.done.set_result(None)
 
     def on_error(self, error: UpstreamError) -> None:
-        """The answer broke off."""
+        """The connection failed."""
         if not self.done.done():
             self.done.set_exception(error)

@@ -16,10 +16,10 @@ UNPRICED = "unpriced"
 
 
 class AnswerCost(Struct, frozen=True):
-    """What an answer has cost in nanodollars, and by which price.
+    """The cost of an answer in nanodollars, and the version of its price.
 
-    Both are None where that is not known: another gateway answered, or nobody counted the tokens. A `price` alone is
-    `unpriced`: the tokens are known, and what they cost is not.
+    Both are None if the cost is unknown: another gateway answered, or no usage was reported. `price` is `unpriced` if
+    the tokens are known but their price is not.
     """
 
     cost: int | None = None
@@ -28,29 +28,31 @@ class AnswerCost(Struct, frozen=True):
 
 
 class CostReader:
-    """Knows the prices of a configuration."""
+    """Looks up costs by the prices of a configuration."""
 
-    def __init__(self, config: Config, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(self, config: Config, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
         self._config = config
         self._book: PriceBook | None = None
-        self._thread = threading.Thread(target=self._open, args=(environment, say), daemon=True, name="penstock-prices")
+        self._thread = threading.Thread(
+            target=self._open, args=(environment, warn), daemon=True, name="penstock-prices"
+        )
         self._thread.start()
 
-    def bill(self, target: str, usage: Usage | None, tier: str) -> AnswerCost:
-        """What an answer of a target has cost in a service tier. Waits for the prices, if they are not there yet."""
+    def cost_of(self, target: str, usage: Usage | None, tier: str) -> AnswerCost:
+        """The cost of an answer of a target in a service tier. Waits until the prices are loaded."""
         if usage is None or usage.blank:
             return AnswerCost()
         try:
-            asked = self._config.target(target)
+            requested = self._config.target(target)
         except UnknownTargetError:
             return AnswerCost()
         self._thread.join()
-        found = self._book.find(asked.provider, asked.model, time.time()) if self._book is not None else None
-        if found is None:
+        priced = self._book.find(requested.provider, requested.model, time.time()) if self._book is not None else None
+        if priced is None:
             return AnswerCost(None, UNPRICED)
         reported = ServiceTier(reported=(usage.tier or tier).lower())
-        cost, approximate = charge(Tokens.of(usage), found.price, reported)
-        return AnswerCost(cost, found.version, approximate)
+        cost, approximate = charge(Tokens.of(usage), priced.price, reported)
+        return AnswerCost(cost, priced.version, approximate)
 
-    def _open(self, environment: Mapping[str, str], say: Callable[[str], None]) -> None:
-        self._book = PriceBook.load(environment, self._config.prices, say)
+    def _open(self, environment: Mapping[str, str], warn: Callable[[str], None]) -> None:
+        self._book = PriceBook.load(environment, self._config.prices, warn)

@@ -1,6 +1,6 @@
-"""Prompt: reads what the user types, with the terminal's own editing, history and completion where readline is there.
+"""Prompt: reads what the user types, with line editing, history and completion if readline is available.
 
-A line that ends in a backslash goes on; what stands between lines of three quotes is one message.
+A line that ends in a backslash continues on the next one. Lines between two lines of three quotes are one message.
 """
 
 import os
@@ -11,10 +11,10 @@ from types import ModuleType
 
 try:
     import readline as _readline
-except ImportError:  # some systems have a Python without it
-    _found: ModuleType | None = None
+except ImportError:  # some builds of Python lack it
+    _readline_module: ModuleType | None = None
 else:
-    _found = _readline
+    _readline_module = _readline
 
 FENCE = '"""'
 _PROMPT, _MORE = "> ", ". "
@@ -22,7 +22,7 @@ _MAX_LINES = 1000
 
 
 class Interrupted(Exception):
-    """Ctrl-C at the prompt; `empty` if there was nothing to drop."""
+    """Ctrl-C at the prompt. `empty` if no text had been typed."""
 
     def __init__(self, *, empty: bool) -> None:
         super().__init__()
@@ -30,20 +30,20 @@ class Interrupted(Exception):
 
 
 class Prompt:
-    """Where the user types. `history` is the file that keeps the lines, None for none."""
+    """Reads messages. `history` is the file for the history, or None."""
 
     def __init__(
         self, styled: Callable[[str], str], complete: Callable[[str], list[str]], history: Path | None
     ) -> None:
-        self._styled = styled if _found is not None else lambda text: text
+        self._styled = styled if _readline_module is not None else lambda text: text
         self._complete = complete
         self._history = history
         self._matches: list[str] = []
-        if _found is not None:
-            self._set_up(_found)
+        if _readline_module is not None:
+            self._set_up(_readline_module)
 
     def read(self) -> str:
-        """A message or a command. Raises `EOFError` at Ctrl-D, `Interrupted` at Ctrl-C."""
+        """Read a message or a command. Raises `EOFError` at Ctrl-D, `Interrupted` at Ctrl-C."""
         lines: list[str] = []
         try:
             line = self._line(_PROMPT)
@@ -53,7 +53,7 @@ class Prompt:
                 lines.append(line[:-1])
                 line = self._line(_MORE)
         except KeyboardInterrupt:
-            typed = _found.get_line_buffer() if _found is not None else ""
+            typed = _readline_module.get_line_buffer() if _readline_module is not None else ""
             raise Interrupted(empty=not lines and not typed) from None
         return "\n".join([*lines, line]).rstrip()
 
@@ -66,10 +66,10 @@ class Prompt:
 
     def _line(self, prompt: str) -> str:
         line = input(self._styled(prompt))
-        self._keep(line)
+        self._save(line)
         return line
 
-    # What readline does.
+    # Readline.
 
     def _set_up(self, readline: ModuleType) -> None:
         readline.set_completer_delims(" ")
@@ -82,26 +82,30 @@ class Prompt:
                 readline.read_history_file(self._history)
 
     def _match(self, word: str, state: int) -> str | None:
-        """The match of that number, as readline asks for them, one after the other."""
+        """The completion with that number. Readline calls this with 0, 1, … until it returns None."""
         if state == 0:
-            before = _found.get_line_buffer()[: _found.get_begidx()] if _found is not None else ""
+            before = (
+                _readline_module.get_line_buffer()[: _readline_module.get_begidx()]
+                if _readline_module is not None
+                else ""
+            )
             options = self._complete(before)
             self._matches = [option for option in options if option.startswith(word)]
         return self._matches[state] if state < len(self._matches) else None
 
-    def _keep(self, line: str) -> None:
-        """Add a line to the file, which nobody else may read."""
-        if _found is None or self._history is None or not line.strip():
+    def _save(self, line: str) -> None:
+        """Append a line to the history file, which only the user can read."""
+        if _readline_module is None or self._history is None or not line.strip():
             return
         try:
-            _found.append_history_file(1, self._history)
+            _readline_module.append_history_file(1, self._history)
             self._history.chmod(0o600)
         except (OSError, AttributeError):
-            self._history = None  # it cannot be kept: the chat goes on without
+            self._history = None  # the chat continues without a history
 
 
 def history_file(environment: Mapping[str, str]) -> Path | None:
-    """The file of the history, in the user's state folder, made if it is not there; None if that cannot be."""
+    """The history file in the user's state directory. Creates it if it is missing; None if that fails."""
     home = environment.get("HOME", "")
     state = environment.get("XDG_STATE_HOME") or (os.path.join(home, ".local", "state") if home else "")
     if not os.path.isabs(state):

@@ -1,4 +1,4 @@
-"""Runs `penstock chat`: finds the gateway and the model, then talks on a terminal or answers once in a pipe."""
+"""Runs `penstock chat`: finds the gateway and the model; a dialogue on a terminal, one answer in a pipe."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from penstock import Event, TextDelta
 from penstock.cli.chat_ui.advice import advice
-from penstock.cli.chat_ui.answer import ChatResult, described
+from penstock.cli.chat_ui.answer import ChatResult, describe_result
 from penstock.cli.chat_ui.caller import Caller
 from penstock.cli.chat_ui.conversation import Conversation
 from penstock.cli.fetching import obtain
@@ -24,7 +24,7 @@ COMPLETED, INCOMPLETE, UNUSABLE, STOPPED = 0, 1, 2, 130
 
 
 class ChatOptions(Struct, frozen=True, kw_only=True):
-    """What the user asks for. Without a `url` the gateway runs inside."""
+    """The options of the command. Without a `url` the gateway runs in this process."""
 
     model: str | None
     url: str | None
@@ -34,23 +34,23 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     history: bool
 
 
-def run(wanted: ChatOptions) -> int:
-    """Talk, or answer; returns the exit status."""
-    interactive = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and not wanted.as_json
+def run(options: ChatOptions) -> int:
+    """Run a dialogue or answer one question. Returns the exit status."""
+    interactive = _is_terminal(sys.stdin) and _is_terminal(sys.stdout) and not options.as_json
     question = "" if interactive else _piped()
-    with Caller(os.environ, url=wanted.url or "", key=wanted.key) as caller:
-        # Where no model can answer, one that the gateway knows is asked all the same: the error says what it lacks.
-        known = _serve(caller, wanted.file) if wanted.url is None else ()
-        needed = wanted.model is None and not known
-        models = _models(caller, needed=needed) if interactive or wanted.model is None else []
-        model = wanted.model or [*models, *known][0]
+    with Caller(os.environ, url=options.url or "", key=options.key) as caller:
+        # If no model can answer, the first configured one is used: its error explains what is missing.
+        known = _serve(caller, options.file) if options.url is None else ()
+        needed = options.model is None and not known
+        models = _models(caller, needed=needed) if interactive or options.model is None else []
+        model = options.model or [*models, *known][0]
         if interactive:
-            return _talk(caller, model, models, history=wanted.history)
-        return _answer(caller, model, question, as_json=wanted.as_json)
+            return _converse(caller, model, models, history=options.history)
+        return _answer(caller, model, question, as_json=options.as_json)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()  # it is None where the shell closed it
+    return stream is not None and stream.isatty()  # None if the shell closed it
 
 
 def _piped() -> str:
@@ -61,9 +61,9 @@ def _piped() -> str:
 
 
 def _serve(caller: Caller, file: Path | None) -> tuple[str, ...]:
-    """Run a gateway; returns the models of its configuration."""
+    """Start a gateway in this process. Returns the models of its configuration."""
     try:
-        # It listens on this machine, with a key of its own, whatever the file says.
+        # It listens on a loopback address with its own key, regardless of the file.
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
         if config.only_here:
             obtain(config, os.environ)
@@ -77,7 +77,7 @@ def _serve(caller: Caller, file: Path | None) -> tuple[str, ...]:
 
 
 def _models(caller: Caller, *, needed: bool) -> list[str]:
-    """The models that there are; where one is needed, at least one."""
+    """The models of the gateway. If one is `needed` and there is none, exits with an error."""
     try:
         models = caller.models()
     except UpstreamError as error:
@@ -97,7 +97,7 @@ def _models(caller: Caller, *, needed: bool) -> list[str]:
     return models
 
 
-def _talk(caller: Caller, model: str, models: list[str], *, history: bool) -> int:
+def _converse(caller: Caller, model: str, models: list[str], *, history: bool) -> int:
     from penstock.cli.chat_ui.prompt import history_file  # noqa: PLC0415 - readline and rich are for terminals
     from penstock.cli.chat_ui.screen import Screen  # noqa: PLC0415
     from penstock.cli.chat_ui.session import Session  # noqa: PLC0415
@@ -108,29 +108,31 @@ def _talk(caller: Caller, model: str, models: list[str], *, history: bool) -> in
 
 
 def _answer(caller: Caller, model: str, question: str, *, as_json: bool) -> int:
-    """Answer once: the text alone, as it comes and as it is; on a terminal, as in a dialogue; or one JSON object."""
-    asked = caller.ask(model, Conversation(model).messages(question))
-    signal.signal(signal.SIGINT, lambda *_: asked.stop())
+    """Answer one question: as plain text while it streams, on a terminal as in a dialogue, or as one JSON object."""
+    pending = caller.ask(model, Conversation(model).messages(question))
+    signal.signal(signal.SIGINT, lambda *_: pending.stop())
     if _is_terminal(sys.stdout) and not as_json:
         from penstock.cli.chat_ui.screen import Screen  # noqa: PLC0415
 
         screen = Screen(sys.stdout, os.environ)
-        for events in asked.answer:
+        for events in pending.answer:
             screen.show(events)
-        screen.settle(asked.answer.result)
-        return _status(asked.answer.result)
-    for events in asked.answer:
+        screen.finish(pending.answer.result)
+        return _status(pending.answer.result)
+    for events in pending.answer:
         if not as_json:
             _write_text(events)
-    told = asked.answer.result
+    result = pending.answer.result
     if as_json:
-        click.echo(to_json(described(told)))
-    elif told.completion.text and not told.completion.text.endswith("\n"):
+        click.echo(to_json(describe_result(result)))
+    elif result.completion.text and not result.completion.text.endswith("\n"):
         click.echo()
-    if told.ending != "completed":
-        reason = f"{told.reason.rstrip('.')}; {advice(told.code)}" if told.ending != "cancelled" else told.reason
-        click.echo(f"penstock: {told.ending.replace('_', ' ')}: {one_line(reason)}", err=True)
-    return _status(told)
+    if result.ending != "completed":
+        reason = (
+            f"{result.reason.rstrip('.')}; {advice(result.code)}" if result.ending != "cancelled" else result.reason
+        )
+        click.echo(f"penstock: {result.ending.replace('_', ' ')}: {one_line(reason)}", err=True)
+    return _status(result)
 
 
 def _write_text(events: list[Event]) -> None:
@@ -140,10 +142,10 @@ def _write_text(events: list[Event]) -> None:
         sys.stdout.flush()
 
 
-def _status(told: ChatResult) -> int:
-    if told.ending == "cancelled":
+def _status(result: ChatResult) -> int:
+    if result.ending == "cancelled":
         return STOPPED
-    return COMPLETED if told.ending == "completed" else INCOMPLETE
+    return COMPLETED if result.ending == "completed" else INCOMPLETE
 
 
 def _give_up(reason: str, status: int = UNUSABLE) -> NoReturn:

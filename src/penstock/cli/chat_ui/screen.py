@@ -1,7 +1,7 @@
-"""Screen: shows an answer on a terminal while it comes, and one quiet line behind it.
+"""Screen: shows an answer on a terminal while it streams, and a summary line after it.
 
-A terminal that knows no escape sequences (TERM=dumb) gets none: what is dimmed elsewhere is named there. NO_COLOR takes
-the colours away and leaves what is dim.
+A terminal without escape sequences (TERM=dumb) gets none; a word in parentheses replaces the style there. NO_COLOR
+disables colours but not dim text.
 """
 
 import shutil
@@ -17,24 +17,24 @@ from penstock.cli.text import counted, dollars, one_line, seconds, visible
 from penstock.core.repairs import by_level
 from penstock.gateway.billing.prices import WITHOUT_MONEY
 
-Tone: TypeAlias = Literal["", "dim", "doubtful", "bad", "call", "prompt"]
+Tone: TypeAlias = Literal["", "dim", "warning", "bad", "call", "prompt"]
 _STYLES: dict[Tone, tuple[str, str]] = {
     "": ("", ""),
     "dim": ("\x1b[2m", "\x1b[22m"),
-    "doubtful": ("\x1b[33m", "\x1b[39m"),
+    "warning": ("\x1b[33m", "\x1b[39m"),
     "bad": ("\x1b[31m", "\x1b[39m"),
     "call": ("\x1b[36m", "\x1b[39m"),
     "prompt": ("\x1b[36m", "\x1b[39m"),
 }
 _NO_COLOURS: tuple[Tone, ...] = ("", "dim")
-_VOICES: dict[type, tuple[Tone, str]] = {
+_KINDS: dict[type, tuple[Tone, str]] = {
     TextDelta: ("", ""),
     ReasoningDelta: ("dim", "(thinking) "),
-    RefusalDelta: ("doubtful", "(refusal) "),
+    RefusalDelta: ("warning", "(refusal) "),
 }
-_AS_EXPECTED = ("stop", "tool_calls", "function_call", None)
+_NORMAL_FINISH = ("stop", "tool_calls", "function_call", None)
 _SEPARATOR = " · "
-# From this number on, kinds of repairs are counted and no longer named.
+# From this number on, the kinds of repairs are counted instead of listed.
 _MANY_KINDS = 3
 
 
@@ -48,109 +48,109 @@ class Screen:
         if environment.get("NO_COLOR"):
             self._tones = () if self._plain else _NO_COLOURS
         self._wrap = Wrap()
-        self._voice: type | None = None
+        self._kind: type | None = None
 
     @property
     def columns(self) -> int:
-        """How wide it is now."""
+        """The present width."""
         return shutil.get_terminal_size().columns
 
     def styled(self, text: str, tone: Tone) -> str:
-        """The text in a tone, as far as the terminal has it."""
+        """The text in a tone, if the terminal supports it."""
         on, off = _STYLES[tone] if tone in self._tones else ("", "")
         return f"{on}{text}{off}"
 
     def prompt(self, text: str) -> str:
-        """A prompt for readline, which must know what of it takes no room."""
+        """A prompt for readline, with escape sequences marked as having no width."""
         on, off = _STYLES["prompt"] if "prompt" in self._tones else ("", "")
         return f"\x01{on}\x02{text}\x01{off}\x02" if on else text
 
-    def say(self, text: str, tone: Tone = "dim") -> None:
-        """Say something of our own, wrapped to the window."""
+    def print(self, text: str, tone: Tone = "dim") -> None:
+        """Print a message of our own, wrapped to the window."""
         wrapped = visible(text) if self._plain else Wrap().feed(visible(text), self.columns)
         for line in wrapped.split("\n"):
             self._write(self.styled(line, tone) + "\n")
 
     def line(self, text: str, tone: Tone = "dim") -> None:
-        """Say something in one line of the window, cut where it is longer."""
+        """Print one line, truncated to the window."""
         shown = one_line(text)
         room = max(self.columns - 1, 2)
         self._write(self.styled(shown if len(shown) <= room else f"{shown[: room - 1]}…", tone) + "\n")
 
     def show(self, events: list[Event]) -> None:
-        """Show what the model says, of its first choice."""
+        """Show the text of the first choice."""
         for event in events:
             if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta) and event.choice == 0 and event.text:
-                self._speak(type(event), event.text)
+                self._show_text(type(event), event.text)
         self._out.flush()
 
-    def settle(self, told: ChatResult) -> None:
-        """The answer is over: its tool calls, the quiet line, and what went wrong."""
+    def finish(self, result: ChatResult) -> None:
+        """Finish an answer: show its tool calls, the summary line and the error."""
         self._end_line()
-        choice = told.completion.choices[0] if told.completion.choices else None
+        choice = result.completion.choices[0] if result.completion.choices else None
         for call in choice.tool_calls if choice else ():
             self.line(f"→ {call.name} {call.arguments}", "call")
-        if not told.empty or told.ending == "cancelled":
-            self.say(summary(told), "dim" if told.ending == "completed" else "doubtful")
-        if told.ending not in ("completed", "cancelled"):
-            self.say(trouble(told), "bad")
+        if not result.empty or result.ending == "cancelled":
+            self.print(summary(result), "dim" if result.ending == "completed" else "warning")
+        if result.ending not in ("completed", "cancelled"):
+            self.print(error_line(result), "bad")
         self._write("\n")
-        self._wrap, self._voice = Wrap(), None
+        self._wrap, self._kind = Wrap(), None
         self._out.flush()
 
-    def _speak(self, voice: type, text: str) -> None:
-        tone, name = _VOICES[voice]
-        if voice is not self._voice:
-            if self._voice is not None:
+    def _show_text(self, kind: type, text: str) -> None:
+        tone, name = _KINDS[kind]
+        if kind is not self._kind:
+            if self._kind is not None:
                 self._end_line()
                 self._write("\n")
-            self._wrap, self._voice = Wrap(), voice
+            self._wrap, self._kind = Wrap(), kind
             text = (name if tone not in self._tones else "") + text.lstrip("\n")
         shown = visible(text.replace("\r", ""))
-        feed = self._wrap.feed(shown, self.columns)  # keeps the column, even where it does not write
+        feed = self._wrap.feed(shown, self.columns)  # keeps track of the column even if its output is not used
         for number, line in enumerate((shown if self._plain else feed).split("\n")):
             self._write("\n" if number else "")
             self._write(self.styled(line, tone) if line else "")
 
     def _end_line(self) -> None:
-        if self._voice is not None and not self._wrap.at_margin:
+        if self._kind is not None and not self._wrap.at_margin:
             self._write("\n")
 
     def _write(self, text: str) -> None:
         self._out.write(text)
 
 
-def summary(told: ChatResult) -> str:
-    """The quiet line: tokens, cost, times, and whatever was not as one expects."""
-    usage = told.completion.usage
+def summary(result: ChatResult) -> str:
+    """The summary line: tokens, cost, times, and anything unusual."""
+    usage = result.completion.usage
     counts = {"in": usage.input, "out": usage.output} if usage else {}
-    finish = told.completion.choices[0].finish_reason if told.completion.choices else None
+    finish = result.completion.choices[0].finish_reason if result.completion.choices else None
     parts = [
         ", ".join(f"{count} {name}" for name, count in counts.items() if count is not None),
-        _cost(told.bill),
-        f"first {seconds(told.first_event_s)}" if told.first_event_s is not None else "",
-        f"total {seconds(told.total_s)}",
-        f"by {told.target}" if told.target not in ("", told.model) else "",
-        _repairs(by_level(told.repairs)[0]),
-        f"finish {finish}" if finish not in _AS_EXPECTED else "",
-        told.ending.replace("_", " ") if told.ending != "completed" else "",
+        _cost(result.cost),
+        f"first {seconds(result.first_event_s)}" if result.first_event_s is not None else "",
+        f"total {seconds(result.total_s)}",
+        f"by {result.target}" if result.target not in ("", result.model) else "",
+        _repairs(by_level(result.repairs)[0]),
+        f"finish {finish}" if finish not in _NORMAL_FINISH else "",
+        result.ending.replace("_", " ") if result.ending != "completed" else "",
     ]
     return one_line(_SEPARATOR.join(filter(None, parts)))
 
 
-def trouble(told: ChatResult) -> str:
-    """What went wrong, and what to do next, in one line."""
-    reason = one_line(told.reason or told.ending).rstrip(".")
-    return f"{reason}; {advice(told.code)}"
+def error_line(result: ChatResult) -> str:
+    """The error and what to do next, in one line."""
+    reason = one_line(result.reason or result.ending).rstrip(".")
+    return f"{reason}; {advice(result.code)}"
 
 
-def _cost(bill: AnswerCost) -> str:
-    """What it has cost; nothing where nobody asks for money, or where it is not known."""
-    if bill.cost is None:
-        return UNPRICED if bill.price == UNPRICED else ""
-    if bill.price in WITHOUT_MONEY:
+def _cost(answer: AnswerCost) -> str:
+    """The cost; empty for providers that do not charge, or if it is unknown."""
+    if answer.cost is None:
+        return UNPRICED if answer.price == UNPRICED else ""
+    if answer.price in WITHOUT_MONEY:
         return ""
-    return f"{'≈ ' if bill.approximate else ''}{dollars(bill.cost)}" if bill.cost else "free"
+    return f"{'≈ ' if answer.approximate else ''}{dollars(answer.cost)}" if answer.cost else "free"
 
 
 def _repairs(repairs: dict[str, int]) -> str:

@@ -1,7 +1,7 @@
-"""Session: the dialogue on a terminal. Questions are answered, lines that begin with a slash are commands.
+"""Session: the dialogue on a terminal. A line that starts with a slash is a command, any other is a question.
 
-Ctrl-C stops an answer; at the prompt it drops what was typed. Two of them in a row, the second at the empty prompt,
-leave, and so does Ctrl-D.
+Ctrl-C stops an answer; at the prompt it discards the typed text. A second Ctrl-C at the empty prompt ends the session,
+and so does Ctrl-D.
 """
 
 import signal
@@ -20,7 +20,7 @@ from penstock.cli.chat_ui.screen import Screen
 from penstock.cli.text import one_line, seconds
 from penstock.http.client import UpstreamError
 
-# name → what it takes, and what it does.
+# Name → argument and description.
 COMMANDS: dict[str, tuple[str, str]] = {
     "/model": ("NAME", "ask another model; without a name, list them"),
     "/system": ("TEXT", "set the system text; none removes it"),
@@ -43,7 +43,7 @@ class Session:
         self._screen = screen
         self._models = models
         self._question = ""
-        self._told: ChatResult | None = None
+        self._result: ChatResult | None = None
         self._saved: set[Path] = set()
         self._interrupted = False
         self._actions: dict[str, Callable[[str], None]] = {
@@ -57,29 +57,29 @@ class Session:
         }
 
     def run(self, history: Path | None) -> None:
-        """Talk until the user leaves."""
+        """Run the dialogue until the user ends it."""
         prompt = Prompt(self._screen.prompt, self._complete, history)
-        self._screen.say(f"{self._conversation.model} · /help for help, Ctrl-D to leave")
+        self._screen.print(f"{self._conversation.model} · /help for help, Ctrl-D to leave")
         while True:
             try:
                 typed = prompt.read()
             except EOFError:
-                self._screen.say("")
+                self._screen.print("")
                 return
             except Interrupted as interrupted:
-                self._screen.say("")
+                self._screen.print("")
                 if interrupted.empty and self._interrupted:
                     return
                 if interrupted.empty:
-                    self._screen.say("Ctrl-C again, or Ctrl-D, to leave")
+                    self._screen.print("Ctrl-C again, or Ctrl-D, to leave")
                 self._interrupted = True
                 continue
             self._interrupted = False
             if typed.strip() in ("/quit", "/exit"):
                 return
-            self._take(typed)
+            self._handle(typed)
 
-    def _take(self, typed: str) -> None:
+    def _handle(self, typed: str) -> None:
         if typed.startswith("/"):
             name, _, argument = typed.partition(" ")
             action = self._actions.get(name)
@@ -93,23 +93,23 @@ class Session:
     def _ask(self, question: str) -> None:
         self._question = question
         conversation, screen = self._conversation, self._screen
-        with _quiet_keys():
-            asked = self._caller.ask(conversation.model, conversation.messages(question))
+        with _without_echo():
+            pending = self._caller.ask(conversation.model, conversation.messages(question))
 
             def stop(*_: object) -> None:
                 self._interrupted = True
-                asked.stop()
+                pending.stop()
 
             before = signal.signal(signal.SIGINT, stop)
             try:
-                for events in asked.answer:
+                for events in pending.answer:
                     screen.show(events)
-                told = self._told = asked.answer.result
-                screen.settle(told)
+                result = self._result = pending.answer.result
+                screen.finish(result)
             finally:
-                asked.stop()
+                pending.stop()
                 signal.signal(signal.SIGINT, before)
-        conversation.turns.append(ChatTurn(question, told))
+        conversation.turns.append(ChatTurn(question, result))
 
     # The commands.
 
@@ -123,23 +123,23 @@ class Session:
         try:
             known = name in self._models or self._caller.knows(name)
         except (UpstreamError, TimeoutError):
-            known = True  # the next question will tell
+            known = True  # the next question shows whether it exists
         if known:
             self._conversation.model = name
-            self._screen.say(f"now asking {name}")
+            self._screen.print(f"now asking {name}")
         else:
-            self._screen.say(f"there is no model {name!r} here{_meant(name, self._models)}", "doubtful")
+            self._screen.print(f"there is no model {name!r} here{_meant(name, self._models)}", "warning")
 
     def _system(self, text: str) -> None:
         if text:
             self._conversation.system = "" if text == "none" else text
-            self._screen.say("the system text is set" if self._conversation.system else "the system text is removed")
+            self._screen.print("the system text is set" if self._conversation.system else "the system text is removed")
         else:
-            self._screen.say(self._conversation.system or "there is no system text; /system TEXT sets one")
+            self._screen.print(self._conversation.system or "there is no system text; /system TEXT sets one")
 
     def _retry(self, _: str) -> None:
         if not self._question:
-            self._screen.say("there is nothing to ask again yet", "doubtful")
+            self._screen.print("there is nothing to ask again yet", "warning")
             return
         turns = self._conversation.turns
         if turns and turns[-1].question == self._question:
@@ -159,44 +159,44 @@ class Session:
         elif file.exists() and file.resolve() not in self._saved:
             problem = f"{file} is there already; choose another name"
         if problem:
-            self._screen.say(problem, "doubtful")
+            self._screen.print(problem, "warning")
             return
         talk = self._conversation
         try:
             file.write_bytes(talk.as_json() + b"\n" if file.suffix == ".json" else talk.as_markdown().encode())
         except OSError as error:
-            self._screen.say(f"{file} cannot be written: {error.strerror}; choose another name", "bad")
+            self._screen.print(f"{file} cannot be written: {error.strerror}; choose another name", "bad")
             return
         self._saved.add(file.resolve())
-        self._screen.say(f"saved to {file}")
+        self._screen.print(f"saved to {file}")
 
     def _raw(self, _: str) -> None:
-        if self._told is None:
-            self._screen.say("there is no answer to show yet", "doubtful")
+        if self._result is None:
+            self._screen.print("there is no answer to show yet", "warning")
             return
-        for at_s, data in self._told.reads:
+        for at_s, data in self._result.reads:
             when = seconds(at_s)
             for line in filter(None, data.decode(errors="replace").split("\n")):
-                self._screen.say(f"{when:>8}  {one_line(line)}")
+                self._screen.print(f"{when:>8}  {one_line(line)}")
                 when = ""
 
     def _clear(self, _: str) -> None:
         self._conversation.turns.clear()
-        self._question, self._told = "", None
+        self._question, self._result = "", None
         kept = "; the system text stays" if self._conversation.system else ""
-        self._screen.say(f"the conversation is forgotten{kept}")
+        self._screen.print(f"the conversation is forgotten{kept}")
 
     def _help(self, _: str) -> None:
         for name, (takes, does) in COMMANDS.items():
-            self._screen.say(f"{f'{name} {takes}':13} {does}")
-        self._screen.say(_KEYS)
+            self._screen.print(f"{f'{name} {takes}':13} {does}")
+        self._screen.print(_KEYS)
 
     def _unknown(self, name: str) -> None:
         meant = _meant(name, COMMANDS) or "; /help lists them"
-        self._screen.say(f"there is no command {name}{meant} (a space before it sends it as text)", "doubtful")
+        self._screen.print(f"there is no command {name}{meant} (a space before it sends it as text)", "warning")
 
     def _complete(self, before: str) -> list[str]:
-        """What may stand behind the words before."""
+        """Completions for the text before the cursor."""
         if not before:
             return [f"{name} " if takes else name for name, (takes, _) in COMMANDS.items()]
         return self._models if before.split() == ["/model"] else []
@@ -208,8 +208,8 @@ def _meant(word: str, options: "list[str] | dict[str, tuple[str, str]]") -> str:
 
 
 @contextmanager
-def _quiet_keys() -> Iterator[None]:
-    """What is typed meanwhile does not show in the answer; it waits for the prompt."""
+def _without_echo() -> Iterator[None]:
+    """Disable the echo of typed text while an answer streams. The text is read at the next prompt."""
     descriptor = sys.stdin.fileno()
     try:
         before = termios.tcgetattr(descriptor)

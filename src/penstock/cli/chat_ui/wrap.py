@@ -1,8 +1,8 @@
-"""Wrap: breaks text at words while it streams.
+"""Wrap: word wrap for streamed text.
 
-A word may come in pieces, and each is shown at once. Where the next piece does not fit, the beginning of the word is
-taken back from the line and put on the next one. Lines of a fenced block, and words that are longer than a line, are
-left to the terminal.
+A word may arrive in pieces, and each piece is shown at once. If the next piece does not fit, the start of the word is
+erased from the line and written on the next one. Lines of a fenced code block, and words that are longer than a line,
+are wrapped by the terminal.
 """
 
 import re
@@ -15,12 +15,12 @@ _FENCE = "```"
 
 
 class Wrap:
-    """Turns pieces of text into what to write to a terminal of so many columns."""
+    """Turns pieces of text into the output for a terminal."""
 
     def __init__(self) -> None:
         self._column = 0
         self._word = ""
-        self._start = 0  # the column in which the word begins
+        self._start = 0  # the column in which the word starts
         self._line = ""
         self._fenced = False
 
@@ -30,7 +30,7 @@ class Wrap:
         return self._column == 0
 
     def feed(self, text: str, columns: int) -> str:
-        """What to write for more text. Never reaches the last column, where terminals differ."""
+        """The output for more text. Never uses the last column, in which terminals behave differently."""
         width = max(columns - 1, 1)
         return "".join(self._part(part, width) for part in _PARTS.findall(text))
 
@@ -51,7 +51,7 @@ class Wrap:
         for character in part:
             shown += " " * (_TAB - (self._column + len(shown)) % _TAB) if character == "\t" else " "
         if not self._fenced and self._column + len(shown) >= width:
-            self._column = width  # the next word begins a line: what stands before it would not be seen
+            self._column = width  # the next word starts a new line, so the space before it is not needed
             return ""
         self._column += len(shown)
         return shown
@@ -69,5 +69,5 @@ class Wrap:
             return piece
         self._start = 0
         self._column = (begun + size) % (width + 1)
-        taken_back = f"\x1b[{begun}D\x1b[K" if begun else ""
-        return f"{taken_back}\n{self._word}"
+        erase = f"\x1b[{begun}D\x1b[K" if begun else ""
+        return f"{erase}\n{self._word}"
