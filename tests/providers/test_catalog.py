@@ -8,7 +8,7 @@ import pytest
 
 from penstock.gateway.config import load
 from penstock.providers import catalog as module
-from penstock.providers.catalog import brought_in, catalog
+from penstock.providers.catalog import catalog, is_available
 
 FOLDER = Path(module.__file__).parent
 SOURCE = FOLDER.parent
@@ -70,7 +70,7 @@ def test_is_one_file_with_its_own_name_and_its_source(name: str) -> None:
 
 
 def test_nothing_is_brought_in_by_an_empty_environment() -> None:
-    there = {name for name, table in catalog().items() if brought_in(table, {"": "x", "OPENAI_API_KEY": ""})}
+    there = {name for name, table in catalog().items() if is_available(table, {"": "x", "OPENAI_API_KEY": ""})}
     assert there == HERE
 
 

@@ -57,7 +57,7 @@ class Line:
 
         def release(connection: UpstreamConnection) -> None:
             free.append(connection.alive)
-            connection.kept_until = 1.0
+            connection.idle_until = 1.0
 
         transport, connection = await asyncio.get_running_loop().create_connection(
             lambda: UpstreamConnection(LIMITS, release), sock=near

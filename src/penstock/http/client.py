@@ -1,12 +1,14 @@
-"""The client's side of HTTP/1.1: a connection to an upstream, and one answer after another on it.
+"""The client side of HTTP/1.1: a connection to an upstream, which carries one request after another (keep-alive).
 
-1. A request is sent whole; its answer comes through the callbacks of a `Receiver`, as it arrives.
-2. A connection serves one request at a time. It can serve another only when its request was sent whole,
-   and its answer ended as HTTP says it must.
-3. A connection that dies before the first byte of an answer, after it had been used before, was stale
-   (`StaleConnectionError`). Only then is it safe to send the same request again.
-4. However much an upstream sends at once, it is dealt with a little at a time, so that others have their turn.
-5. Redirects are never followed.
+1. A request is sent whole. Its response is passed to the callbacks of a `Receiver` as it arrives.
+2. A connection serves one request at a time. It is reused only if the request was sent completely and the response
+   ended as HTTP requires.
+3. A reused connection that dies before the first byte of a response was stale (`StaleConnectionError`). Only then is it
+   safe to send the same request again.
+4. However much an upstream sends at once, it is processed in small parts, one per iteration of the event loop, so that
+   other calls are not delayed.
+5. Backpressure: `pause` stops reading from the socket, so that TCP slows the upstream down, until `resume`.
+6. Redirects are never followed.
 """
 
 import asyncio
@@ -23,25 +25,26 @@ from penstock.error_codes import ErrorCode
 from penstock.http.headers import Headers
 from penstock.http.limits import UpstreamLimits
 
-# A kept connection that was dead says so at once. One that ends later may well have seen the request.
+# A connection that was dead while it was idle fails at once. If it fails later, the upstream may have seen the request.
 _STALE_S = 0.5
-# What is dealt with at a time. The worst that these bytes can be, a thousand tiny events, takes some 15 ms to read.
+# The bytes that are processed per turn (one iteration of the event loop). At worst they are a thousand tiny events,
+# which take about 15 ms.
 _TURN = 3_072
 LONGEST_TURN = 16_384
-"""The same for an answer that is recorded: reads of usual sizes stay whole, as captures are to show them."""
-# Unless they hold more values and lines than this, by the bytes that begin or end one: about ninety usual events.
+"""The same for a response that is recorded: reads of usual sizes stay whole, because captures must show them."""
+# Except if they have more values and lines than this, counted by structural bytes: about ninety usual events.
 _MOST_RECORDED = 1_200
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b"{[,\r\n")
-# How many hexadecimal digits the size of a chunk has; nearly all have three.
+# The possible numbers of hexadecimal digits of a chunk's size, the most frequent first.
 _LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
 LONGEST_READ = 262_144
-"""No read of a socket has more bytes."""
+"""The most bytes that one read of a socket returns."""
 
 
 class UpstreamError(Exception):
-    """The upstream could not be asked, or broke off. `code` is a stable word for what went wrong.
+    """The request could not be sent, or the response broke off. `code` is a stable error code.
 
-    `retry_after` is for how many seconds to leave it alone, where that is known.
+    `retry_after` is after how many seconds to try again, if it is known.
     """
 
     def __init__(self, code: ErrorCode, message: str, retry_after: str = "") -> None:
@@ -52,27 +55,27 @@ class UpstreamError(Exception):
 
 
 class StaleConnectionError(UpstreamError):
-    """A pooled connection turned out to be dead before the answer began: ask again on a fresh one."""
+    """A reused connection was dead before the response started: send the request again on a new one."""
 
 
 class Receiver(Protocol):
-    """Who takes an answer, as it arrives. After `on_end` or `on_error` nothing more comes."""
+    """The callbacks for a response, as it arrives. None is called after `on_end` or `on_error`."""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """The head of the answer."""
+        """Called with the head of the response."""
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
-        """A piece of its body; `last` if it is known that `on_end` follows at once."""
+        """Called with a piece of the body; `last` if `on_end` is known to follow at once."""
 
     def on_end(self) -> None:
-        """The body is complete, as far as HTTP can tell."""
+        """Called when the body is complete, as far as HTTP framing shows."""
 
     def on_error(self, error: UpstreamError) -> None:
-        """The answer broke off."""
+        """Called when the response breaks off."""
 
 
 def turn_size(data: bytes, *, recorded: bool) -> int:
-    """How many of these bytes are dealt with at a time at most: the next ones of an answer that is recorded or not."""
+    """The most of these bytes to process in one turn; `recorded` if the response is being recorded."""
     if recorded and len(data[:LONGEST_TURN].translate(None, _NOT_STRUCTURAL)) <= _MOST_RECORDED:
         return LONGEST_TURN
     return _TURN
@@ -84,27 +87,27 @@ class UpstreamConnection(asyncio.Protocol):
     on_chunk: Callable[[bytes, bytes], bool] | None = None
     """Called in place of the parser, with the payload and the framed bytes of each read that is exactly one chunk.
 
-    It may be set while the answer stands between two chunks (`aligned_chunks`). A chunk that it takes, by returning
-    True, the parser never sees: so the parser stays between two chunks. With the first chunk that it does not take, and
-    with the first read that is not exactly one chunk, the parser reads on and this is None again.
+    It may be set only while the parser is between two chunks (`aligned_chunks`). By returning True it consumes a chunk,
+    which the parser then never sees: so the parser stays between two chunks. With the first chunk that it does not
+    consume, and with the first read that is not exactly one chunk, the parser continues and this becomes None.
     """
-    kept_until = 0.0
-    """When it has waited too long for another request, if it was kept for one."""
+    idle_until = 0.0
+    """The time until which the connection may stay idle; 0 until it is idle for the first time."""
     _transport: asyncio.Transport | None = None
-    _secured: socket.socket | None = None  # what lies under TLS, if there is any
-    # The answer.
+    _tls_socket: socket.socket | None = None  # the socket below TLS, if there is TLS
+    # The response.
     _receiver: Receiver | None = None
     _head: Headers | None = None
-    _read = b""  # what was parsed last
-    _opening = False  # whether it holds the beginning of an answer
+    _read = b""  # the bytes that were parsed last
+    _opening = False  # whether they have the start of a response
     _complete = _keep_alive = False
-    _bare_bytes = 0  # of the answer, since the last piece of its body
-    _rest = b""  # what has come, and is dealt with in its turn
+    _framing_bytes = 0  # bytes of head or framing since the last piece of the body
+    _rest = b""  # bytes that were read, and wait for the next turn
     _recorded = False
     _turn: asyncio.Handle | None = None
     _paused = False
     _lost: tuple[Exception | None] | None = (
-        None  # why the connection is gone, if what came before is not dealt with yet
+        None  # why the connection was lost, while earlier bytes still wait for their turn
     )
 
     def __init__(self, limits: UpstreamLimits, release: Callable[["UpstreamConnection"], None]) -> None:
@@ -113,28 +116,29 @@ class UpstreamConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._sent = self._loop.time()
         self.retires = self._sent + limits.max_age_s
-        """When it is too old for another request."""
+        """The time after which the connection is too old for another request."""
         self._pieces: list[bytes] = []
         self._fields: dict[bytes, bytes] = {}
-        # What llhttp calls for each header, and for each piece of the body.
+        # The callbacks of llhttp for each header, and for each piece of the body.
         self.on_header = self._fields.__setitem__
         self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be used."""
+        """Whether the connection is open."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def aligned_chunks(self) -> Sequence[bytes]:
-        """The payloads of this read, if it is nothing but whole HTTP chunks and the answer stands between two of them.
+        """The payloads of this read, if it consists of whole HTTP chunks only and the parser is between two chunks.
 
-        It can be told while pieces of the answer are given. It does stand so after a read that is so many chunks, by
-        its own bytes and by the parser's reading; and after one that holds the head and then such chunks. An empty line
-        ends a head, wherever it is. And what follows it cannot be the body itself, not chunked: then all of it were one
-        piece. (The rest of a chunk, with the size of the next one behind it, can look like a chunk too, if there is CR
-        in it, or if it is one byte: those are left out.)
+        It is valid during `on_data`. The proof: the pieces that the parser has found, encoded again as chunks, are
+        compared with the bytes of the read. If they are equal, the read is exactly these chunks, and the parser is at a
+        chunk boundary. The same holds for a read with the head and then such chunks: the first empty line ends the
+        head, wherever it is, and the rest cannot be an unchunked body, because that would be one piece with different
+        bytes. Two cases look like whole chunks and are excluded: the rest of a chunk followed by the size of the next,
+        if it has a CR in it, or if it is one byte long.
         """
         pieces = self._pieces
         if not pieces or self._complete or self._rest or len(pieces[0]) == 1:
@@ -144,7 +148,7 @@ class UpstreamConnection(asyncio.Protocol):
         return pieces if read == chunks and chunks.count(b"\r") == 2 * len(pieces) else ()
 
     def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
-        """Send a request; its answer goes to the receiver. `recorded`: reads are to stay as they came if they can."""
+        """Send a request; the receiver gets the response. `recorded`: reads are not split if that can be avoided."""
         self._recorded = recorded
         assert self._transport is not None
         assert self._receiver is None
@@ -153,23 +157,23 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.write(request)
 
     def pause(self) -> None:
-        """Read no more until `resume`: whoever takes the answer is slow."""
+        """Stop reading until `resume` (backpressure: the receiver's client is slow)."""
         self._paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue to read."""
         self._paused = False
         self._read_on()
 
     def abandon(self, receiver: Receiver) -> None:
-        """The receiver wants no more: close, if the answer that it waits for is still under way."""
+        """Close the connection if this receiver's response is not complete yet."""
         if self._receiver is receiver:
             self.close()
 
     def close(self) -> None:
-        """Close at once; the receiver hears nothing more."""
+        """Close at once; the receiver is not called again."""
         self._receiver = self.on_chunk = None
         self._rest = b""
         if self._transport is not None:
@@ -177,20 +181,20 @@ class UpstreamConnection(asyncio.Protocol):
         elif self._lost is not None:
             self._lose(*self._lost)
 
-    # What the loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The upstream has accepted."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        """Called when the connection is established."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from it
         self._transport = transport
         connected = transport.get_extra_info("socket")
         if transport.get_extra_info("sslcontext") is not None:
-            self._secured = connected
+            self._tls_socket = connected
         if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Called with the bytes of a read, or with none to process those that wait."""
         on_chunk = self.on_chunk
         if on_chunk is not None:
             line, start = _size_line(len(data))
@@ -211,24 +215,24 @@ class UpstreamConnection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             defect = "the answer switches protocols"
         if self._receiver is None:
-            self.close()  # nobody asked, or nobody wants to hear it
+            self.close()  # an unsolicited response, or the receiver has abandoned it
             return
         if self._pieces:
-            self._bare_bytes = 0
-            # All of one read at once: that is one write to the client.
+            self._framing_bytes = 0
+            # All pieces of one read together, so that they become one write to the client.
             self._receiver.on_data(b"".join(self._pieces), last=self._complete)
             self._pieces.clear()
         else:
-            self._bare_bytes += len(data)
+            self._framing_bytes += len(data)
         if self._complete:
             if defect:
-                self._keep_alive = False  # the answer is whole; what stands behind it is not ours
+                self._keep_alive = False  # the response is complete; the bytes after it are not part of it
             self._finish()
-        elif defect or self._bare_bytes or self._fields:
+        elif defect or self._framing_bytes or self._fields:
             self._check(defect)
 
     def _part(self, data: bytes) -> bytes:
-        """The part that is dealt with now, of these bytes and what has come before them; nothing, if it must wait."""
+        """The bytes to process in this turn, from those that wait and these; none if they must wait longer."""
         if data and self._transport is not None:
             self._transport.pause_reading()
         self._rest += data
@@ -240,16 +244,16 @@ class UpstreamConnection(asyncio.Protocol):
         return part
 
     def _read_on(self) -> None:
-        """Go on with what has come, once others have had their turn; or read more."""
+        """Process the waiting bytes in the next iteration of the loop, or read more."""
         if self._paused or self._turn is not None:
             return
         if self._rest:
-            self._turn = self._loop.call_soon(self._go_on)
+            self._turn = self._loop.call_soon(self._next_turn)
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _go_on(self) -> None:
-        """Deal with the next part of what has come."""
+    def _next_turn(self) -> None:
+        """Process the next part of the waiting bytes."""
         self._turn = None
         if self._rest:
             self.data_received(b"")
@@ -259,11 +263,11 @@ class UpstreamConnection(asyncio.Protocol):
             self._lose(*self._lost)
 
     def eof_received(self) -> bool:
-        """The upstream has closed its side."""
+        """Called when the upstream has closed its side; the transport then closes too."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone. What came before is dealt with first, in turns as ever."""
+        """Called when the connection is lost. Bytes that still wait are processed first, in turns as before."""
         self._transport = None
         if self._rest and self._receiver is not None:
             self._lost = (exc,)
@@ -273,13 +277,13 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _lose(self, exc: Exception | None) -> None:
         self._lost = None
-        self._parser = httptools.HttpResponseParser(None)  # the old one refers to this: no cycle may be left
+        self._parser = httptools.HttpResponseParser(None)  # the old one refers to this object: break the cycle
         receiver = self._receiver
         if receiver is None:
             self._release(self)
             return
         if self._head is not None and exc is None and not _is_sized(self._head):
-            # Only the content of the body can tell whether it was cut.
+            # The body ends with the connection: only its content can show whether it was truncated.
             self._receiver = None
             receiver.on_end()
         elif self._is_stale():
@@ -294,19 +298,19 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _is_stale(self) -> bool:
         """Whether the connection was dead when the request was sent."""
-        begun = self._head is not None or self._bare_bytes
-        return self.kept_until > 0 and not begun and self._loop.time() - self._sent < _STALE_S
+        begun = self._head is not None or self._framing_bytes
+        return self.idle_until > 0 and not begun and self._loop.time() - self._sent < _STALE_S
 
-    # What llhttp calls.
+    # Called by llhttp.
 
     def on_message_begin(self) -> None:
-        """An answer begins."""
+        """Called at the start of a response."""
         if self._complete:
             raise ValueError("a second answer to one request")
         self._opening = True
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Called when the head is complete."""
         if len(self._fields) > self._limits.max_headers:
             raise ValueError(f"more than {self._limits.max_headers} headers")
         status = self._parser.get_status_code()
@@ -319,17 +323,17 @@ class UpstreamConnection(asyncio.Protocol):
             self._receiver.on_head(status, self._head)
 
     def on_message_complete(self) -> None:
-        """The answer is whole, or was only a forerunner (100, 103)."""
+        """Called when a response is complete, final or informational (100, 103)."""
         if self._head is not None:
             self._complete = True
         else:
             self._fields.clear()
 
     def _check(self, defect: str) -> None:
-        """Fail if the answer has a defect, or a head or trailers without end."""
-        if not defect and self._bare_bytes > self._limits.max_head:
+        """Fail if the response has a defect, or if its head, its framing or its trailers exceed the limits."""
+        if not defect and self._framing_bytes > self._limits.max_head:
             defect = f"more than {self._limits.max_head} bytes of the answer are head, or framing without a body"
-        if not defect and self._fields:  # of its head, or behind its body
+        if not defect and self._fields:  # headers of an incomplete head, or trailers
             headers = len(self._fields) + (len(self._head) if self._head is not None else 0)
             if headers > self._limits.max_headers:
                 defect = f"more than {self._limits.max_headers} headers"
@@ -337,27 +341,27 @@ class UpstreamConnection(asyncio.Protocol):
             self._fail("upstream_bad_response", defect)
 
     def _finish(self) -> None:
-        """The answer is whole. Forget it, so that there can be another; the parser stands behind its end."""
+        """End a complete response, and reset the state for the next one; the parser is at the end of the response."""
         receiver, self._receiver = self._receiver, None
         self._head = None
         if self._fields:
             self._fields.clear()
         self._read = b""
-        self._bare_bytes = 0
+        self._framing_bytes = 0
         self._complete = False
         if self._rest:
             self._rest = b""
-            self._keep_alive = False  # what stands behind the answer is not ours
+            self._keep_alive = False  # the bytes after the response are not part of it
         transport = self._transport
         if transport is not None and (
             not self._keep_alive
             or transport.get_write_buffer_size()
-            or (self._secured is not None and _is_sending(self._secured))
+            or (self._tls_socket is not None and _has_unsent(self._tls_socket))
         ):
-            # What was not sent yet would hold up what follows it, perhaps for ever.
+            # The connection cannot be reused: unsent bytes of this request would delay the next one, perhaps forever.
             transport.abort()
         if self._paused:
-            self.resume()  # whoever was slow has all of it; the next answer must not wait, nor its end go unnoticed
+            self.resume()  # the slow client has everything; the next response must not wait, nor a close go unnoticed
         self._release(self)
         if receiver is not None:
             receiver.on_end()
@@ -374,9 +378,9 @@ class UpstreamConnection(asyncio.Protocol):
 
 @lru_cache(maxsize=1_024)
 def _size_line(length: int) -> tuple[bytes | tuple[()], int]:
-    """How a read of so many bytes begins if it is exactly one chunk with a body, and how long that line is.
+    """The size line of a read of this length if it is exactly one chunk with a body, and the length of that line.
 
-    There are lengths that no chunk has: nothing begins with the line of such a one.
+    Some lengths are impossible for a chunk. For these it returns an empty tuple, with which no read starts.
     """
     for digits in _LIKELY_DIGITS:
         size = length - digits - len(b"\r\n\r\n")
@@ -387,17 +391,17 @@ def _size_line(length: int) -> tuple[bytes | tuple[()], int]:
 
 
 def _is_sized(head: Headers) -> bool:
-    """Whether the head says how its body ends. Else that ends where the connection does."""
+    """Whether the head defines the end of the body. Otherwise the body ends with the connection."""
     return "content-length" in head or "chunked" in head.get("transfer-encoding", "").lower()
 
 
-def _is_sending(connected: socket.socket) -> bool:
-    """Whether a part of the request has not left yet, although it was encrypted.
+def _has_unsent(connected: socket.socket) -> bool:
+    """Whether a part of the encrypted request has not been sent yet.
 
-    Under TLS lies a second buffer, which nobody shows. While it holds something the kernel has something unsent too;
-    and it has nothing once an answer has come to all that was sent.
+    Below TLS there is a second write buffer, whose size asyncio does not report. While it has bytes, the kernel has
+    unsent bytes too; and the kernel has none once the response to the whole request has arrived.
     """
     try:
         return any(fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4)))
-    except OSError:  # a system that does not tell
+    except OSError:  # the system does not report it
         return False

@@ -1,7 +1,7 @@
-"""Deadline: a time-out that is cheap to move.
+"""Deadline: a timeout that is cheap to move.
 
-Streams move their time-outs with every event, and connections with every request. Moving one here only stores a number;
-the loop's timer is armed again when it fires early.
+Streams move their timeouts with every event, and connections with every request. Moving a deadline to a later time only
+stores a number; the loop's timer fires too early then, and is set again.
 """
 
 from asyncio import AbstractEventLoop, TimerHandle
@@ -11,7 +11,7 @@ _NEVER = float("inf")
 
 
 class Deadline:
-    """Calls back once when its time has come, unless it is moved or cleared before."""
+    """Calls back once at its time, unless it is moved or cleared before."""
 
     __slots__ = ("_armed", "_at", "_callback", "_handle", "_loop")
 
@@ -23,7 +23,7 @@ class Deadline:
         self._handle: TimerHandle | None = None
 
     def set(self, seconds: float) -> None:
-        """Move the deadline to so many seconds from now."""
+        """Set the deadline to this many seconds from now."""
         self._at = at = self._loop.time() + seconds
         if at < self._armed:
             if self._handle is not None:
@@ -31,13 +31,13 @@ class Deadline:
             self._arm(at)
 
     def clear(self) -> None:
-        """There is no deadline for now."""
+        """Remove the deadline; `set` may set another."""
         self._at = _NEVER
 
     def end(self) -> None:
-        """There will be no deadline any more."""
+        """Remove the deadline for good, and free the callback."""
         self._at = self._armed = _NEVER
-        self._callback = _nothing  # whoever has this deadline is freed without the garbage collector
+        self._callback = _do_nothing  # breaks the reference cycle with the owner of this deadline
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -55,5 +55,5 @@ class Deadline:
             self._arm(self._at)
 
 
-def _nothing() -> None:
-    """The deadline has ended."""
+def _do_nothing() -> None:
+    """The callback of a deadline that has ended."""

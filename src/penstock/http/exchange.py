@@ -1,4 +1,4 @@
-"""Exchange: one request of a client, and the answer to it, written at once or piece by piece."""
+"""Exchange: one request of a client and its response, written at once or piece by piece."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -6,8 +6,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-# The header by which a client may name its request; it is told again.
-_CLIENTS_NAME = "x-client-request-id"
+# The header with the client's own id of the request; it is sent back.
+_CLIENT_REQUEST_ID = "x-client-request-id"
 _CLOSE = "connection: close\r\n"
 # Statuses of responses that have no body, and so neither Content-Length nor Transfer-Encoding (RFC 9110, section 8.6).
 _WITHOUT_BODY = (204, 304)
@@ -15,55 +15,59 @@ REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class ClientConnection(Protocol):
-    """The connection that a request came on, as its exchange sees it."""
+    """The interface of a client's connection to its exchange."""
 
     closing: bool
-    """Whether it is closed after the answer under way."""
+    """Whether the connection is closed after the current response."""
     paused: bool
-    """Whether the client is slower than what is written to it."""
+    """Whether the write buffer is full because the client is slow (backpressure)."""
     peer: str
     """The client's address."""
     write: Callable[[bytes], None]
-    """Sends bytes, or keeps them until the client takes them."""
+    """Sends bytes, or buffers them until the client reads them."""
 
     def abort(self) -> None:
-        """Close at once, whatever is still to be sent."""
+        """Close at once, and drop unsent bytes."""
 
     def cut(self, *, reset: bool) -> None:
-        """Close once what was written has been sent, or reset."""
+        """Close after the written bytes have been sent, or reset the connection."""
 
     def finished(self, *, keep_alive: bool) -> None:
-        """The answer is complete."""
+        """Called when the response is complete."""
 
 
 class HttpRequest(Struct, eq=False):
-    """A request as it came, but for its body: header names in lower case; a header that came twice has the last value.
+    """A request without its body. Header names are in lower case; a header that was sent twice has its last value.
 
-    Its length is not among the headers: the requests of one connection may share this.
+    It has no Content-Length, so that requests with the same head can share it (`head_cache.py`).
     """
 
     method: str
     path: str
     query: str
     headers: dict[str, str]
-    modern: bool = True
-    """Whether it is HTTP/1.1: whoever speaks that reads chunks."""
+    is_http11: bool = True
+    """Whether it is HTTP/1.1, so that the response may be chunked."""
     keep_alive: bool = True
-    """Whether the client wants to ask again on its connection."""
+    """Whether the client will reuse its connection."""
     parsed_head: Any = None
     """What the handler derived from the head. Later requests with the same head share this object (`head_cache.py`)."""
-    told: str = ""
-    """What the head of every answer says: how the client names its request, and whether the connection is closed."""
+    fixed_headers: str = ""
+    """Headers of every response to it: the client's own request id, and `connection: close`."""
 
     def __post_init__(self) -> None:
-        if _CLIENTS_NAME in self.headers:
-            self.told = f"{_CLIENTS_NAME}: {self.headers[_CLIENTS_NAME]}\r\n"
+        if _CLIENT_REQUEST_ID in self.headers:
+            self.fixed_headers = f"{_CLIENT_REQUEST_ID}: {self.headers[_CLIENT_REQUEST_ID]}\r\n"
         if not self.keep_alive:
-            self.told += _CLOSE
+            self.fixed_headers += _CLOSE
 
 
 class Exchange(Struct, eq=False):
-    """One request, and the answer to it. The handler sets `on_gone`, `on_pause` and `on_resume` as it needs them."""
+    """One request and its response. The handler sets `on_gone`, `on_pause` and `on_resume` as it needs them.
+
+    `on_gone` is called when the client disconnects before the response is complete. `on_pause` and `on_resume` are the
+    backpressure of a slow client.
+    """
 
     _connection: ClientConnection
     request: HttpRequest
@@ -76,17 +80,17 @@ class Exchange(Struct, eq=False):
 
     @property
     def begun(self) -> bool:
-        """Whether the status is decided."""
+        """Whether the response has started, so that its status is fixed."""
         return self._state != "new"
 
     @property
     def over(self) -> bool:
-        """Whether the answer is complete, or the client has gone."""
+        """Whether the response is complete, or the client has disconnected."""
         return self._state == "over"
 
     @property
     def paused(self) -> bool:
-        """Whether the client is slow, perhaps with the answer before this one."""
+        """Whether the client is slow, perhaps to read the previous response."""
         return self._connection.paused
 
     @property
@@ -95,7 +99,7 @@ class Exchange(Struct, eq=False):
         return self._connection.peer
 
     def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        """Answer at once, with a body of known length."""
+        """Send a whole response, with a body of known length."""
         if self._state != "new":
             return
         has_body = status not in _WITHOUT_BODY
@@ -104,34 +108,34 @@ class Exchange(Struct, eq=False):
         self._finish()
 
     def start(self, status: int, headers: dict[str, str]) -> None:
-        """Begin an answer that is written piece by piece. Its head leaves with the first piece."""
+        """Start a streamed response. Its head is sent with the first piece."""
         if status in _WITHOUT_BODY:
             self.respond(status, headers, b"")
         else:
             self.begin(head_lines(status, headers))
 
     def begin(self, lines: str) -> None:
-        """The same, where the first line of the head and the headers are written already, as `head_lines` does it."""
+        """The same, with a status line and headers that are already encoded by `head_lines`."""
         if self._state == "new":
             self._state = "streaming"
-            self._unsent = self._head(lines, "transfer-encoding: chunked\r\n" if self.request.modern else "")
+            self._unsent = self._head(lines, "transfer-encoding: chunked\r\n" if self.request.is_http11 else "")
 
     def write(self, data: bytes, /) -> None:
         """Send a piece of the body."""
         if self._state == "streaming" and data:
-            piece = b"%x\r\n%b\r\n" % (len(data), data) if self.request.modern else data
+            piece = b"%x\r\n%b\r\n" % (len(data), data) if self.request.is_http11 else data
             if self._unsent:
                 piece = self._unsent + piece
                 self._unsent = b""
             self._connection.write(piece)
 
     def chunk_writer(self) -> Callable[[bytes], None] | None:
-        """What sends HTTP chunks as they are, until the answer ends; None where they cannot go out so."""
-        in_chunks = self._state == "streaming" and self.request.modern and not self._unsent
+        """A function that sends encoded HTTP chunks unchanged, until the response ends; None if it is not possible."""
+        in_chunks = self._state == "streaming" and self.request.is_http11 and not self._unsent
         return self._connection.write if in_chunks else None
 
     def flush(self) -> None:
-        """Send the head now, if it still waits for the first piece."""
+        """Send the head now, if it has not been sent yet."""
         if self._state == "streaming" and self._unsent:
             self._connection.write(self._unsent)
             self._unsent = b""
@@ -140,7 +144,7 @@ class Exchange(Struct, eq=False):
         """Send the last piece, and the end of the body."""
         if self._state == "streaming":
             unsent = self._unsent
-            if not self.request.modern:
+            if not self.request.is_http11:
                 last = unsent + data
             elif data:
                 last = b"%b%x\r\n%b\r\n0\r\n\r\n" % (unsent, len(data), data)
@@ -150,32 +154,32 @@ class Exchange(Struct, eq=False):
             self._finish()
 
     def abort(self) -> None:
-        """Break the answer off: the client sees that it is not complete."""
+        """Break the response off: the client sees that it is incomplete."""
         if self._state != "over":
             self._state = "over"
             self._connection.abort()
 
     def cut(self, *, reset: bool) -> None:
-        """Break the answer off behind what was written: close the connection, or reset it."""
+        """Break the response off after the written bytes: close the connection, or reset it."""
         if self._state != "over":
             self._state = "over"
             self._connection.cut(reset=reset)
 
     def gone(self) -> None:
-        """The client has left (called by the connection)."""
+        """Called by the connection when the client has disconnected."""
         if self._state != "over":
             self._state = "over"
             if self.on_gone is not None:
                 self.on_gone()
 
     def forget(self) -> None:
-        """The handler wants to hear nothing more."""
+        """Remove the handler's callbacks."""
         self.on_gone = self.on_pause = self.on_resume = None
 
     def _head(self, lines: str, framing: str) -> bytes:
         request = self.request
         closes = _CLOSE if self._connection.closing and request.keep_alive else ""
-        return f"{lines}{framing}{request.told}{closes}\r\n".encode("latin-1", "replace")
+        return f"{lines}{framing}{request.fixed_headers}{closes}\r\n".encode("latin-1", "replace")
 
     def _finish(self) -> None:
         self._state = "over"
@@ -183,6 +187,6 @@ class Exchange(Struct, eq=False):
 
 
 def head_lines(status: int, headers: dict[str, str]) -> str:
-    """The first line of an answer's head and its headers, each with its end."""
+    """The status line and the headers of a response, each with its line end."""
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", *map(": ".join, headers.items()), ""]
     return "\r\n".join(lines)

@@ -13,10 +13,15 @@ Why it is safe (in particular against request smuggling):
 2. Only heads that the parser itself has accepted are cached, and only plain ones: HTTP/1.1, POST, exactly one
    Content-Length, no Transfer-Encoding, Expect or Upgrade, printable ASCII, keep-alive. No header that changes the
    framing of the body can be among the cached bytes.
-3. The limits hold for every reuse: a head is cached only if it is within its limit even with `_MAX_DIGITS` more digits,
+3. The parser stays in step. The cache is used only between two requests: llhttp has finished a message on a keep-alive
+   connection, and no other byte has arrived since (otherwise `ServerConnection` drops the cache). A request that
+   matches bypasses the parser completely, so the parser is still between two messages. A request that arrives in
+   several reads is collected as long as it matches (`matches_start`); if it stops matching, all of its bytes go to the
+   parser.
+4. The limits hold for every reuse: a head is cached only if it is within its limit even with `_MAX_DIGITS` more digits,
    and the size of the body is checked each time.
-4. What may change between two requests is not cached: whether the key is valid is looked up for each request.
-5. A connection caches one head of at most `_MAX_CACHED` bytes, and drops it as soon as another request is parsed.
+5. What may change between two requests is not cached: whether the key is valid is looked up for each request.
+6. A connection caches one head of at most `_MAX_CACHED` bytes, and drops it as soon as another request is parsed.
 """
 
 import re
@@ -35,22 +40,22 @@ _END = b"\r\n\r\n"
 _MAX_CACHED = 8_192
 # A request that arrives in parts is joined and compared again with each part, so it must be small.
 _MAX_PARTIAL = 65_536
-# Digits of a Content-Length (rule 3).
+# Digits of a Content-Length (rule 4).
 _MAX_DIGITS = 15
 
 
 class CachedHead:
     """A cached head, and its parsed request without the body."""
 
-    __slots__ = ("_before", "_behind", "_behind_size", "_digits_at", "_max_body", "_template", "request")
+    __slots__ = ("_digits_at", "_max_body", "_prefix", "_suffix", "_suffix_size", "_template", "request")
 
-    def __init__(self, before: bytes, behind: bytes, request: HttpRequest, max_body: int) -> None:
-        """`before` and `behind` are the bytes before and after the digits of Content-Length."""
-        self._before = before
-        self._behind = behind
-        self._digits_at = len(before)
-        self._behind_size = len(behind)
-        self._template = b"%d".join(part.replace(b"%", b"%%") for part in (before, behind.removesuffix(_END)))
+    def __init__(self, prefix: bytes, suffix: bytes, request: HttpRequest, max_body: int) -> None:
+        """`prefix` and `suffix` are the bytes before and after the digits of Content-Length."""
+        self._prefix = prefix
+        self._suffix = suffix
+        self._digits_at = len(prefix)
+        self._suffix_size = len(suffix)
+        self._template = b"%d".join(part.replace(b"%", b"%%") for part in (prefix, suffix.removesuffix(_END)))
         self._max_body = max_body
         self.request = request
 
@@ -60,14 +65,14 @@ class CachedHead:
         size = len(body)
         return body if end and head == self._template % size and size <= self._max_body else None
 
-    def begins(self, data: bytes) -> bool:
+    def matches_start(self, data: bytes) -> bool:
         """Whether `data` is this head with any length, followed by an incomplete body that is small."""
         end = data.find(b"\r", self._digits_at)
         digits = data[self._digits_at : end]
         if len(digits) > _MAX_DIGITS or not digits.isdigit():
             return False
-        same = data.startswith(self._before) and data.startswith(self._behind, end)
-        return same and len(data) - end - self._behind_size < int(digits) <= min(self._max_body, _MAX_PARTIAL)
+        same = data.startswith(self._prefix) and data.startswith(self._suffix, end)
+        return same and len(data) - end - self._suffix_size < int(digits) <= min(self._max_body, _MAX_PARTIAL)
 
 
 def cache_head(data: bytes, request: HttpRequest, limits: FrontLimits) -> CachedHead | None:

@@ -1,27 +1,28 @@
-"""What a connection may cost: sizes and seconds, each with its reason."""
+"""The limits of connections: sizes and seconds, each with its reason."""
 
 from msgspec import Struct
 
 
 class FrontLimits(Struct, frozen=True, kw_only=True):
-    """Limits on what clients send. A client that exceeds one is answered, where that is possible, and cut off."""
+    """Limits on what clients send. A client that exceeds one gets an error where possible, and is disconnected."""
 
-    # OpenAI asks its callers to keep all request headers under 64 KiB; nobody needs a hundred of them.
+    # OpenAI requires that all request headers together are under 64 KiB; no known client sends a hundred of them.
     max_head: int = 65_536
     max_header: int = 16_384
     max_headers: int = 100
     max_target: int = 8_192
-    # Room for a few images in base64; a provider's own limit is of the same order.
+    # Enough for a few images in base64; a provider's own limit is of the same order.
     max_body: int = 20_000_000
-    # Bytes of chunk framing in a row without any body: extensions and trailers nobody sends in earnest.
+    # Bytes of chunk framing in a row without any body: chunk extensions and trailers, which no known client sends.
     max_framing: int = 16_384
     max_connections: int = 20_000
     head_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     keep_alive_s: float = 75.0
-    # A client that takes nothing for this long has gone, whatever its kernel says.
+    # A client that reads nothing for this long counts as gone, even if its TCP connection is open.
     stalled_client_s: float = 60.0
-    # What may wait for a slow client in this process before its upstream is asked to pause; and in the kernel.
+    # Backpressure: how much may be buffered for a slow client in this process before its upstream is paused; and in the
+    # kernel.
     write_buffer: int = 65_536
     send_buffer: int = 131_072
 
@@ -31,7 +32,7 @@ class UpstreamLimits(Struct, frozen=True, kw_only=True):
 
     max_head: int = 65_536
     max_headers: int = 200
-    # An idle connection is kept shorter than the shortest time after which servers usually close it.
+    # Idle connections are kept for less than the shortest time after which servers usually close them.
     idle_s: float = 50.0
     max_age_s: float = 300.0
     max_idle: int = 256

@@ -1,6 +1,7 @@
-"""The pool: connections to upstreams, kept for the next request.
+"""The connection pool: connections to upstreams, reused for later requests (keep-alive).
 
-Certificates are always verified. Names that resolve to addresses which are never a provider's are rejected (SSRF).
+Certificates are always verified. Host names that resolve to addresses which are never a provider's are rejected, such
+as link-local and multicast addresses (SSRF, `ssrf.py`).
 """
 
 import asyncio
@@ -17,12 +18,12 @@ from msgspec import Struct
 
 from penstock.http.client import UpstreamConnection, UpstreamError
 from penstock.http.limits import UpstreamLimits
-from penstock.http.sockets import Proxy, authority, open_tunnel, reach
+from penstock.http.sockets import Proxy, authority, connect_any, open_tunnel
 from penstock.http.ssrf import is_forbidden
 
 
 class Origin(Struct, frozen=True):
-    """Where an upstream is: host and port, or the path of a unix socket; with TLS or without; behind a proxy or not."""
+    """The address of an upstream: host and port, or the path of a unix socket; TLS or not; a proxy or none."""
 
     host: str
     port: int
@@ -32,58 +33,58 @@ class Origin(Struct, frozen=True):
 
 
 class Resolver(Protocol):
-    """Who knows the addresses of a host."""
+    """Resolves a host name."""
 
     async def __call__(self, host: str, port: int, /) -> list[str]:
-        """Its addresses, the best one first; raises `socket.gaierror` where it has none."""
+        """The addresses of a host, the preferred one first; raises `socket.gaierror` if there are none."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses that the system knows, asked beside the loop."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    """The addresses of a host from the system's resolver, in a thread."""
+    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in resolved))
 
 
 class IdleConnections:
-    """The connections to one origin that wait for the next request."""
+    """The idle connections to one origin."""
 
     def __init__(self, limits: UpstreamLimits, time: Callable[[], float], connections: set[UpstreamConnection]) -> None:
         self._time = time
         self._idle_s = limits.idle_s
-        self._room = limits.max_idle
+        self._max_idle = limits.max_idle
         self._connections = connections
         self._idle: deque[UpstreamConnection] = deque()
 
     def take(self) -> UpstreamConnection | None:
-        """The one that was used last, if there is one that can still be used."""
+        """Take the most recently used connection that can still be used, if there is one."""
         idle = self._idle
         while idle:
             connection = idle.pop()
             now = self._time()
-            if now < connection.kept_until and now < connection.retires and connection.alive:
+            if now < connection.idle_until and now < connection.retires and connection.alive:
                 return connection
             connection.close()
         return None
 
     def put(self, connection: UpstreamConnection) -> None:
-        """Keep a connection that is free, as long as it may be used; or forget it, if it is gone."""
+        """Store a connection after its response; remove it from the pool if it is closed."""
         if not connection.alive:
             self._connections.discard(connection)
-        elif len(self._idle) >= self._room:
+        elif len(self._idle) >= self._max_idle:
             connection.close()
         else:
-            connection.kept_until = self._time() + self._idle_s
+            connection.idle_until = self._time() + self._idle_s
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close them, and whichever is put here from now on."""
-        self._room = 0
+        """Close all, and every connection that is put here later."""
+        self._max_idle = 0
         while self._idle:
             self._idle.pop().close()
 
 
 class Pool:
-    """Connections to upstreams, kept for the next request."""
+    """A pool of connections to upstreams."""
 
     def __init__(self, limits: UpstreamLimits, tls: ssl.SSLContext | None = None, resolver: Resolver = resolve) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,7 +96,7 @@ class Pool:
         self._closed = False
 
     def idle(self, origin: Origin) -> IdleConnections:
-        """Where connections to the origin are kept."""
+        """The idle connections to an origin."""
         idle = self._idle.get(origin)
         if idle is None:
             idle = self._idle[origin] = IdleConnections(self._limits, self._loop.time, self.connections)
@@ -104,79 +105,87 @@ class Pool:
         return idle
 
     async def open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
-        """A fresh connection to the origin."""
+        """Open a new connection to an origin; raises `UpstreamError`."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._open(origin, timeout_s)
         except TimeoutError:
-            message = f"no connection to {_named(origin)} within {timeout_s:g} s"
+            message = f"no connection to {_describe(origin)} within {timeout_s:g} s"
             raise UpstreamError("upstream_connect_timeout", message) from None
         except ssl.SSLError as error:
-            message = f"TLS with {_named(origin)} failed: {error.reason or error}"
+            message = f"TLS with {_describe(origin)} failed: {error.reason or error}"
             raise UpstreamError("upstream_tls_failed", message) from None
         except socket.gaierror as error:
             raise UpstreamError("upstream_dns_failed", f"cannot resolve {origin.host}: {error.strerror}") from None
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS):
-                raise UpstreamError("gateway_overloaded", "the gateway has no room for another connection") from None
-            reason = os.strerror(error.errno) if error.errno else error  # asyncio has words of its own
-            message = f"cannot connect to {_named(origin)}: {reason}"
+                raise UpstreamError("gateway_overloaded", "the gateway cannot open another connection") from None
+            reason = os.strerror(error.errno) if error.errno else error  # asyncio replaces the system's message
+            message = f"cannot connect to {_describe(origin)}: {reason}"
             raise UpstreamError("upstream_connect_failed", message) from None
 
     def close(self) -> None:
-        """Close what is idle, and everything else as soon as it is free."""
+        """Close the idle connections now, and the others after their responses."""
         self._closed = True
         for idle in self._idle.values():
             idle.close()
 
     async def _open(self, origin: Origin, timeout_s: float) -> UpstreamConnection:
         loop = self._loop
-        put_back = self.idle(origin).put
+        release = self.idle(origin).put
 
-        def make() -> UpstreamConnection:
-            return UpstreamConnection(self._limits, put_back)
+        def make_connection() -> UpstreamConnection:
+            return UpstreamConnection(self._limits, release)
 
         tls = self._context() if origin.tls else None
         name = origin.host if origin.tls else None
         if origin.unix:
-            _, connection = await loop.create_unix_connection(make, origin.unix, ssl=tls, server_hostname=name)
+            _, connection = await loop.create_unix_connection(
+                make_connection, origin.unix, ssl=tls, server_hostname=name
+            )
         elif origin.proxy is not None:
             tunnel = await open_tunnel(origin.proxy, origin.host, origin.port, timeout_s)
-            _, connection = await loop.create_connection(make, sock=tunnel, ssl=tls, server_hostname=name)
+            _, connection = await loop.create_connection(make_connection, sock=tunnel, ssl=tls, server_hostname=name)
         else:
-            connection = await self._connect(make, origin, tls, timeout_s)
+            connection = await self._connect(make_connection, origin, tls, timeout_s)
         self.connections.add(connection)
         return connection
 
     async def _connect(
-        self, make: Callable[[], UpstreamConnection], origin: Origin, tls: ssl.SSLContext | None, timeout_s: float
+        self,
+        make_connection: Callable[[], UpstreamConnection],
+        origin: Origin,
+        tls: ssl.SSLContext | None,
+        timeout_s: float,
     ) -> UpstreamConnection:
-        """A connection to the first of the host's addresses that takes one."""
+        """Connect to the first of the host's addresses that accepts, and start TLS."""
         name = origin.host if origin.tls else None
         addresses = await self._addresses(origin)
         while True:
-            reached, address = await reach(addresses, origin.port, timeout_s)
+            connected, address = await connect_any(addresses, origin.port, timeout_s)
             try:
-                _, connection = await self._loop.create_connection(make, sock=reached, ssl=tls, server_hostname=name)
+                _, connection = await self._loop.create_connection(
+                    make_connection, sock=connected, ssl=tls, server_hostname=name
+                )
             except ssl.SSLError:
                 raise
             except OSError:
-                addresses.remove(address)  # it broke off while TLS began
+                addresses.remove(address)  # it closed the connection during the TLS handshake
                 if not addresses:
                     raise
             else:
                 return connection
 
     async def _addresses(self, origin: Origin) -> list[str]:
-        """The addresses of a host. What its name resolves to is checked; an address in the configuration is not."""
+        """The allowed addresses of a host. The SSRF filter is for names only: an operator may configure any address."""
         if _is_address(origin.host):
             return [origin.host]
-        found = await self._resolve(origin.host, origin.port)
-        good = [address for address in found if not is_forbidden(address)]
-        if found and not good:
-            message = f"{origin.host} resolves to {found[0]}, which is never a provider's address"
+        resolved = await self._resolve(origin.host, origin.port)
+        allowed = [address for address in resolved if not is_forbidden(address)]
+        if resolved and not allowed:
+            message = f"{origin.host} resolves to {resolved[0]}, which is never a provider's address"
             raise UpstreamError("upstream_forbidden_address", message)
-        return good
+        return allowed
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -192,5 +201,5 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _named(origin: Origin) -> str:
+def _describe(origin: Origin) -> str:
     return origin.unix or authority(origin.host, origin.port)

@@ -1,13 +1,16 @@
-"""The server's side of HTTP/1.1: one `ServerConnection` per client, one `Exchange` (`exchange.py`) per request on it.
+"""The server side of HTTP/1.1: one `ServerConnection` per client, one `Exchange` (`exchange.py`) per request on it.
 
-llhttp parses; this file keeps what no parser keeps: sizes, seconds, order and flow.
+llhttp parses; this file enforces what a parser does not: size limits, timeouts, the order of responses, and
+backpressure.
 
-1. A request reaches the handler whole (head and body), within the limits, or not at all.
-2. One exchange at a time: what a client sends ahead is held until the answer is complete; who sends too much of it gets
-   this answer and no other.
-3. Reading never stops: only so is it noticed at once that a client has left. Half-closing is leaving.
-4. `Exchange.write` never blocks. When the client is slow `on_pause` is called, and `on_resume` when it has caught up.
-5. Whatever was begun is ended: an answer that cannot be completed closes the connection without its last chunk.
+1. A request reaches the handler complete (head and body) and within the limits, or not at all.
+2. One exchange at a time: pipelined requests are buffered until the response is complete. A client that pipelines too
+   much gets this response, and then the connection closes.
+3. Reading never stops, because only a read shows at once that a client has disconnected. A half-close counts as a
+   disconnect.
+4. Backpressure: `Exchange.write` never blocks. `on_pause` is called when the write buffer is full because the client is
+   slow, and `on_resume` when it has drained.
+5. Every response that was started is ended: if it cannot be completed, the connection closes without its last chunk.
 """
 
 import asyncio
@@ -28,20 +31,20 @@ from penstock.http.limits import FrontLimits
 from penstock.http.sockets import authority
 
 _HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]*\Z")
-_MAX_AHEAD = 65_536
+_MAX_PIPELINED = 65_536
 _LINGER_S = 2.0
-# The headers by which a client offers to speak another protocol.
-_OFFERS = frozenset(("upgrade", "connection", "http2-settings"))
-# The option by which a client says, among others, that it wants no second answer.
+# The headers with which a client offers another protocol.
+_UPGRADE_HEADERS = frozenset(("upgrade", "connection", "http2-settings"))
+# The `close` option in a Connection header, which may have other options too.
 _CLOSE = re.compile(r"(?:^|,)\s*close\s*(?:,|\Z)", re.IGNORECASE)
-# What a header has beside its name and its value.
-_MARKS = len(": \r\n")
-# Of SO_LINGER: closing resets the connection.
-_NO_FAREWELL = struct.pack("ii", 1, 0)
+# The bytes of a header besides its name and its value.
+_HEADER_PUNCTUATION = len(": \r\n")
+# The value of SO_LINGER with which closing resets the connection.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class ErrorPage(Protocol):
-    """Renders the answer to a request that never reached the handler: its headers and its body."""
+    """Renders the response to a request that does not reach the handler: its headers and its body."""
 
     def __call__(self, status: int, message: str, /) -> tuple[dict[str, str], bytes]: ...
 
@@ -57,32 +60,33 @@ class ServerConnection(asyncio.Protocol):
         connections: set["ServerConnection"],
         max_body: Callable[[bytes, dict[str, str]], int] | None = None,
     ) -> None:
-        """`max_body` says what a request with this target and these headers may carry, where that is not the same."""
+        """`max_body` returns the limit of the body for a target and its headers, if it is not the same for all."""
         self._handler = handler
         self._error_page = error_page
         self._limits = limits
         self._connections = connections
-        self._ask_max_body = max_body
+        self._max_body_for = max_body
         self._max_body = limits.max_body
         self._loop = asyncio.get_running_loop()
         self._deadline = Deadline(self._loop, self._expire)
         self._transport: asyncio.Transport | None = None
         self.write: Callable[[bytes], None] = _drop
-        """Sends bytes, or keeps them until the client takes them. The transport's own: it is called for every event."""
+        """Sends bytes, or buffers them until the client reads them. It is the transport's own method, because it is
+        called for every event."""
         self._exchange: Exchange | None = None
-        self._ahead = b""
+        self._pipelined = b""
         self._ready: deque[Exchange] = deque()
         self.paused = False
-        self._unsent = 0  # what the client had not taken when it was last looked at
+        self._unsent = 0  # the size of the write buffer when progress was last checked
         self.closing = False
         self.peer = ""
-        # Of the last request, while nothing came behind it but the part of one that has the same head.
-        self._known: CachedHead | None = None
-        self._held = b""
+        # The head of the last request. It is dropped when bytes arrive that do not match it (`head_cache.py`, rule 3).
+        self._cached_head: CachedHead | None = None
+        self._partial = b""
         # The request that is being parsed.
         self._parser = httptools.HttpRequestParser(self)
-        self._seen = b""  # all of it so far, unless it is long
-        self._waiting = "head"
+        self._raw_request = b""  # its bytes so far, unless it is long
+        self._expecting = "head"
         self._head_bytes = 0
         self._framing_bytes = 0
         self._target = b""
@@ -90,11 +94,11 @@ class ServerConnection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._body_size = 0
 
-    # What the loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
-        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        """Called when a client has connected."""
+        transport = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from it
         self._transport = transport
         self.write = transport.write
         transport.set_write_buffer_limits(high=self._limits.write_buffer)
@@ -112,65 +116,65 @@ class ServerConnection(asyncio.Protocol):
         self._deadline.set(self._limits.head_timeout_s)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
-        known = self._known
-        if known is not None and self._exchange is None and not self.closing:
-            if self._held:
-                self._take_rest(known, data)
+        """Called with the bytes of a read."""
+        cached = self._cached_head
+        if cached is not None and self._exchange is None and not self.closing:
+            if self._partial:
+                self._continue_partial(cached, data)
                 return
-            body = known.body_of(data)
+            body = cached.body_of(data)
             if body is not None:
-                self._begin_exchange(Exchange(self, known.request, body))
+                self._begin_exchange(Exchange(self, cached.request, body))
                 return
-            if known.begins(data):
-                self._hold(data)
+            if cached.matches_start(data):
+                self._keep_partial(data)
                 self._deadline.set(self._limits.body_timeout_s)
                 return
         if self._exchange is None:
-            if self._ready or self._ahead:
-                self._ahead += data  # what came before is taken up first, which is to happen now
+            if self._ready or self._pipelined:
+                self._pipelined += data  # earlier requests are processed first; that is already scheduled
             else:
                 self._feed(data)
             return
-        self._known = None  # this comes first
-        if len(self._ahead) + len(data) <= _MAX_AHEAD and not self.closing:
-            self._ahead += data
+        self._cached_head = None  # these bytes come before the next request
+        if len(self._pipelined) + len(data) <= _MAX_PIPELINED and not self.closing:
+            self._pipelined += data
         else:
-            self._ahead = b""
-            self.closing = True  # after this answer; what comes until then is read and dropped (rule 3)
+            self._pipelined = b""
+            self.closing = True  # after this response; until then, bytes are read and dropped (rule 3)
 
     def eof_received(self) -> bool:
-        """The client has closed its side, which means that it does not wait for an answer."""
+        """Called when the client has closed its side, which counts as a disconnect (rule 3)."""
         self.abort()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """The connection is gone."""
+        """Called when the connection is closed."""
         self._deadline.end()
         self._connections.discard(self)
-        self._transport = self._known = None
+        self._transport = self._cached_head = None
         self.write = _drop
-        self._let_go()
+        self._free()
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.gone()
 
-    def _let_go(self) -> None:
-        """Free what came, and the parser, which refers to this connection: a cycle would wait for the collector."""
+    def _free(self) -> None:
+        """Free the buffers, and the parser, which refers to this connection: a cycle would wait for the collector."""
         self._parser = httptools.HttpRequestParser(None)
-        self._ahead = self._held = self._seen = b""
+        self._pipelined = self._partial = self._raw_request = b""
         self._body = []
         self._ready.clear()
 
     def pause_writing(self) -> None:
-        """The client is slower than what is written to it."""
+        """Called when the write buffer is full (backpressure)."""
         self.paused = True
         self._await_progress()
         if self._exchange is not None and self._exchange.on_pause is not None:
             self._exchange.on_pause()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Called when the write buffer has drained."""
         self.paused = False
         if self._exchange is None:
             self._deadline.set(self._limits.keep_alive_s)
@@ -179,27 +183,27 @@ class ServerConnection(asyncio.Protocol):
         if self._exchange.on_resume is not None:
             self._exchange.on_resume()
 
-    # What exchanges call.
+    # Called by exchanges.
 
     def abort(self) -> None:
-        """Close at once, whatever is still to be sent."""
+        """Close at once, and drop unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
 
     def cut(self, *, reset: bool) -> None:
-        """Close once what was written has been sent, or reset."""
+        """Close after the written bytes have been sent, or reset the connection."""
         if self._transport is None:
             return
         if reset:
             connected = self._transport.get_extra_info("socket")
             if connected is not None:
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_FAREWELL)
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self._transport.abort()
         else:
             self._close()
 
     def finished(self, *, keep_alive: bool) -> None:
-        """The answer is complete: wait for the next request, or close."""
+        """The response is complete: wait for the next request, or close."""
         self._exchange = None
         if self._transport is None:
             return
@@ -208,33 +212,33 @@ class ServerConnection(asyncio.Protocol):
             return
         if self.paused:
             self._await_progress()
-        elif self._head_bytes and not self._ready:  # a part of the next request came with this one
+        elif self._head_bytes and not self._ready:  # a part of the next request has already arrived
             limits = self._limits
-            self._deadline.set(limits.head_timeout_s if self._waiting == "head" else limits.body_timeout_s)
+            self._deadline.set(limits.head_timeout_s if self._expecting == "head" else limits.body_timeout_s)
         else:
             self._deadline.set(self._limits.keep_alive_s)
-        if self._ready or self._ahead:
-            self._loop.call_soon(self._go_on)
+        if self._ready or self._pipelined:
+            self._loop.call_soon(self._take_pipelined)
 
-    # What the server calls.
+    # Called by the server.
 
     def drain(self) -> None:
-        """Take no more requests: close now, or when the answer under way is complete."""
+        """Accept no more requests: close now, or when the current response is complete."""
         self.closing = True
         if self._exchange is None:
             self._close()
 
-    # The request under way.
+    # The current request.
 
-    def _go_on(self) -> None:
-        """Take up what the client sent ahead."""
+    def _take_pipelined(self) -> None:
+        """Process pipelined requests."""
         if self._exchange is not None or self._transport is None or self.closing:
             return
         if self._ready:
             self._begin_exchange(self._ready.popleft())
-        elif self._ahead:
-            ahead, self._ahead = self._ahead, b""
-            self._feed(ahead)
+        elif self._pipelined:
+            pipelined, self._pipelined = self._pipelined, b""
+            self._feed(pipelined)
 
     def _begin_exchange(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -242,43 +246,43 @@ class ServerConnection(asyncio.Protocol):
             self._deadline.clear()
         self._handler(exchange)
         if self.paused and exchange.on_pause is not None and not exchange.over:
-            exchange.on_pause()  # the answer before is still in the way
+            exchange.on_pause()  # the previous response is still in the write buffer
 
-    def _hold(self, data: bytes) -> None:
-        """Keep a part of a request whose head is known; nothing of it from when it is whole."""
-        self._held = data
-        self._waiting, self._head_bytes = ("body", len(data)) if data else ("head", 0)
+    def _keep_partial(self, data: bytes) -> None:
+        """Buffer an incomplete request with the cached head; empty when there is none."""
+        self._partial = data
+        self._expecting, self._head_bytes = ("body", len(data)) if data else ("head", 0)
 
-    def _take_rest(self, known: CachedHead, data: bytes) -> None:
-        data = self._held + data
-        body = known.body_of(data)
-        if body is None and known.begins(data):
-            self._hold(data)
+    def _continue_partial(self, cached: CachedHead, data: bytes) -> None:
+        data = self._partial + data
+        body = cached.body_of(data)
+        if body is None and cached.matches_start(data):
+            self._keep_partial(data)
             return
-        self._hold(b"")
+        self._keep_partial(b"")
         if body is not None:
-            self._begin_exchange(Exchange(self, known.request, body))
+            self._begin_exchange(Exchange(self, cached.request, body))
         else:
             self._feed(data)
 
     def _feed(self, data: bytes) -> None:
         if self._transport is None or self.closing:
             return
-        waited = self._waiting if self._head_bytes else ""
-        self._known = None
-        if not waited:
-            self._seen = data
-        elif self._seen:
-            self._seen = self._seen + data if len(self._seen) < _MAX_AHEAD else b""
-        if self._waiting == "head":
+        expected = self._expecting if self._head_bytes else ""
+        self._cached_head = None
+        if not expected:
+            self._raw_request = data
+        elif self._raw_request:
+            self._raw_request = self._raw_request + data if len(self._raw_request) < _MAX_PIPELINED else b""
+        if self._expecting == "head":
             self._head_bytes += len(data)
         self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._decline(data[upgrade.args[0] :])
+            self._decline_upgrade(data[upgrade.args[0] :])
         except (httptools.HttpParserError, _RefusedError) as error:
-            if self._ready:  # what stands behind a good request does not spoil its answer
+            if self._ready:  # invalid bytes after a valid request do not affect its response
                 self.closing = True
                 self._begin_exchange(self._ready.popleft())
                 return
@@ -290,61 +294,63 @@ class ServerConnection(asyncio.Protocol):
         else:
             if self._ready:
                 exchange = self._ready.popleft()
-                if self._ask_max_body is None and not self._ready:
-                    self._known = cache_head(self._seen, exchange.request, self._limits)
-                self._seen = b""
+                if self._max_body_for is None and not self._ready:
+                    self._cached_head = cache_head(self._raw_request, exchange.request, self._limits)
+                self._raw_request = b""
                 self._begin_exchange(exchange)
             else:
-                self._await_rest(waited)
+                self._await_rest(expected)
 
-    def _await_rest(self, waited: str) -> None:
-        """Wait for the rest of a request, but not for ever; `waited` is what was waited for before."""
+    def _await_rest(self, expected: str) -> None:
+        """Wait for the rest of a request, with a timeout; `expected` is what was awaited before these bytes."""
         limits = self._limits
-        if self._waiting == "head" and self._head_bytes > limits.max_head:
+        if self._expecting == "head" and self._head_bytes > limits.max_head:
             self._refuse(431, f"the headers exceed {limits.max_head} bytes")
-        elif self._waiting == "body" and self._framing_bytes > limits.max_framing:
+        elif self._expecting == "body" and self._framing_bytes > limits.max_framing:
             self._refuse(400, f"more than {limits.max_framing} bytes of chunk framing without a body")
-        elif self._waiting != waited:
-            self._deadline.set(limits.head_timeout_s if self._waiting == "head" else limits.body_timeout_s)
+        elif self._expecting != expected:
+            self._deadline.set(limits.head_timeout_s if self._expecting == "head" else limits.body_timeout_s)
 
-    def _decline(self, rest: bytes) -> None:
-        """The client offers another protocol, which is not taken up: read the request again, without the offer."""
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Ignore the client's offer to upgrade to another protocol: parse the request again without the offer."""
         if self._parser.get_method() == b"CONNECT" or not self._ready:
             self._refuse(405, "there is nothing to connect to")
             return
         self._ready.pop()
-        kept = [f"{name}: {value}".encode("latin-1") for name, value in self._headers if name not in _OFFERS]
+        lines_kept = [
+            f"{name}: {value}".encode("latin-1") for name, value in self._headers if name not in _UPGRADE_HEADERS
+        ]
         if any(name == "connection" and _CLOSE.search(value) for name, value in self._headers):
-            kept.append(b"connection: close")
+            lines_kept.append(b"connection: close")
         version = self._parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._target, version), *kept]
+        lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._target, version), *lines_kept]
         self._parser = httptools.HttpRequestParser(self)
         self._feed(b"\r\n".join([*lines, b"", b""]) + rest)
 
-    # What llhttp calls.
+    # Called by llhttp.
 
     def on_message_begin(self) -> None:
-        """A request begins."""
-        self._waiting = "head"
-        self._head_bytes = self._head_bytes or 1  # behind another one in a read, none of it is counted yet
+        """Called at the start of a request."""
+        self._expecting = "head"
+        self._head_bytes = self._head_bytes or 1  # after another request in the same read, no byte is counted yet
         self._target = b""
         self._headers = []
         self._body = []
         self._body_size = 0
 
     def on_url(self, target: bytes) -> None:
-        """A piece of the request target."""
+        """Called with a piece of the request target."""
         self._target += target
         if len(self._target) > self._limits.max_target:
             raise _RefusedError(414, f"the URL exceeds {self._limits.max_target} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header. (How many they are, and how large, is asked when all are here: `_feed` bounds what may come.)"""
-        if self._waiting == "head":  # else it is a trailer: nobody needs one
+        """Called with one header. Their number and size are checked when all are here; `_feed` bounds the input."""
+        if self._expecting == "head":  # otherwise it is a trailer, which is ignored
             self._headers.append((name.lower().decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Called when the head is complete."""
         self._check_sizes()
         headers = dict(self._headers)
         host = headers.get("host")
@@ -357,12 +363,12 @@ class ServerConnection(asyncio.Protocol):
             raise _RefusedError(400, "there must be exactly one Host header")
         if "transfer-encoding" in headers:
             self._check_transfer_encoding()
-        if self._ask_max_body is not None:
-            self._max_body = self._ask_max_body(self._target, headers)
+        if self._max_body_for is not None:
+            self._max_body = self._max_body_for(self._target, headers)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body:
             raise _RefusedError(413, f"the body exceeds {self._max_body} bytes")
-        self._waiting = "body"
+        self._expecting = "body"
         self._framing_bytes = 0
         if headers.get("expect", "").lower() == "100-continue" and not self._ready:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -386,16 +392,16 @@ class ServerConnection(asyncio.Protocol):
     def _check_sizes(self) -> None:
         limits = self._limits
         headers = self._headers
-        size = sum(map(len, chain.from_iterable(headers))) + _MARKS * len(headers)
+        size = sum(map(len, chain.from_iterable(headers))) + _HEADER_PUNCTUATION * len(headers)
         if len(headers) > limits.max_headers:
             raise _RefusedError(431, f"there are more than {limits.max_headers} headers")
         if size > limits.max_head:
             raise _RefusedError(431, f"the headers exceed {limits.max_head} bytes")
-        if size > limits.max_header < max(len(name) + len(value) + _MARKS for name, value in headers):
+        if size > limits.max_header < max(len(name) + len(value) + _HEADER_PUNCTUATION for name, value in headers):
             raise _RefusedError(431, f"a header exceeds {limits.max_header} bytes")
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
+        """Called with a piece of the body."""
         self._body_size += len(data)
         self._framing_bytes = 0
         if self._body_size > self._max_body:
@@ -403,8 +409,8 @@ class ServerConnection(asyncio.Protocol):
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
-        self._waiting = "head"
+        """Called when the request is complete."""
+        self._expecting = "head"
         self._head_bytes = 0
         try:
             url = httptools.parse_url(self._target)
@@ -415,14 +421,14 @@ class ServerConnection(asyncio.Protocol):
         if url.host is not None:  # a target in absolute form overrides the Host header (RFC 9112, section 3.2.2)
             host = url.host.decode("latin-1")
             headers["host"] = authority(host, url.port) if url.port else f"[{host}]" if ":" in host else host
-        modern = self._parser.get_http_version() != "1.0"
+        is_http11 = self._parser.get_http_version() != "1.0"
         request = HttpRequest(
             method=self._parser.get_method().decode("latin-1"),
             path=(url.path or b"/").decode("latin-1"),
             query=(url.query or b"").decode("latin-1"),
             headers=headers,
-            modern=modern,
-            keep_alive=modern and self._parser.should_keep_alive(),
+            is_http11=is_http11,
+            keep_alive=is_http11 and self._parser.should_keep_alive(),
         )
         self._ready.append(Exchange(self, request, b"".join(self._body)))
         self._body = []
@@ -430,7 +436,7 @@ class ServerConnection(asyncio.Protocol):
     # Endings.
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer a request that cannot be taken, and close: what follows it on the wire is not to be trusted."""
+        """Reject a request with an error, and close: the framing of the bytes after it cannot be trusted."""
         if self._exchange is not None:
             self.abort()
             return
@@ -441,7 +447,8 @@ class ServerConnection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """Close, but read and drop what the client still sends: closing on unread bytes would take the answer back."""
+        """Close gracefully: read and drop what the client still sends. Closing with unread bytes would send a TCP
+        reset, which can destroy the response before the client has read it."""
         self.closing = True
         if self._transport is None:
             return
@@ -450,16 +457,16 @@ class ServerConnection(asyncio.Protocol):
         self._deadline.set(_LINGER_S)
 
     def _await_progress(self) -> None:
-        """Give a client that takes nothing a while, and then no more."""
+        """Set the timeout of a client that reads nothing; `_expire` extends it while there is progress."""
         self._unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
         self._deadline.set(self._limits.stalled_client_s)
 
     def _expire(self) -> None:
         if self._transport is not None and 0 < self._transport.get_write_buffer_size() < self._unsent:
-            self._await_progress()  # it is slow, but it takes something
+            self._await_progress()  # the client is slow, but it reads
             return
         if self._exchange is not None or self.paused or self.closing:
-            self.abort()  # the client takes nothing
+            self.abort()  # the client reads nothing
         elif self._head_bytes:
             self._refuse(408, "the request took too long to arrive")
         else:
@@ -473,11 +480,11 @@ class ServerConnection(asyncio.Protocol):
 
 
 def _drop(_data: bytes) -> None:
-    """Send to nobody: the client has gone."""
+    """Discard bytes: the client has disconnected."""
 
 
 class _RefusedError(Exception):
-    """A request that is refused before it reaches the handler."""
+    """A request is rejected before it reaches the handler."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

@@ -1,8 +1,8 @@
-"""Sockets to upstreams: straight to a host's addresses, or through the tunnel of a proxy.
+"""Sockets to upstreams: directly to a host's addresses (happy eyeballs), or through the CONNECT tunnel of a proxy.
 
-1. An address that does not answer keeps nobody from the next one: that is tried soon, beside it, and the first that
-   takes the connection is used.
-2. What a proxy is shown of a user is in nothing that is shown of the proxy.
+1. Happy eyeballs (RFC 8305): connection attempts to several addresses overlap. An address that does not answer does not
+   block the next one, which is tried after a short delay; the first established connection is used.
+2. The credentials of a proxy appear in no `repr` and in no error message.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-# How long an address is alone, before the next is tried beside it: most that answer at all have answered by then.
-_HEAD_START_S = 0.25
+# The connection attempt delay (RFC 8305): most addresses that answer at all have answered by then.
+_ATTEMPT_DELAY_S = 0.25
 _MAX_HEAD = 16_384
 
 
 class Proxy(Struct, frozen=True):
-    """Where an HTTP proxy is, and what it is shown as `Proxy-Authorization`, if anything.
+    """The address of an HTTP proxy, and its `Proxy-Authorization`, if any.
 
-    One that has a defect cannot be used, and nobody is asked without it.
+    A proxy with a `defect` cannot be used, and then no connection is made: never a direct one in its place.
     """
 
     host: str
@@ -33,78 +33,78 @@ class Proxy(Struct, frozen=True):
 
 
 def authority(host: str, port: int) -> str:
-    """A host and a port, as they stand in a URL."""
+    """A host and a port in the form that URLs use."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def reach(addresses: Sequence[str], port: int, timeout_s: float) -> tuple[socket.socket, str]:
-    """A socket to the first of the addresses that takes a connection, and that address.
+async def connect_any(addresses: Sequence[str], port: int, timeout_s: float) -> tuple[socket.socket, str]:
+    """Connect to the first address that accepts (happy eyeballs); returns the socket and that address.
 
-    Each has its turn within the time, however short that is. Raises `OSError` if none of them takes one.
+    Every address is tried within the timeout, however short it is. Raises `OSError` if all attempts fail.
     """
-    head_start_s = min(_HEAD_START_S, timeout_s / (len(addresses) + 1))
+    delay_s = min(_ATTEMPT_DELAY_S, timeout_s / (len(addresses) + 1))
     waiting = deque(addresses)
-    tried: dict[asyncio.Task[socket.socket], str] = {}
-    refused: BaseException = OSError("the name has no address")
+    attempts: dict[asyncio.Task[socket.socket], str] = {}
+    failure: BaseException = OSError("the name has no address")
     try:
-        while waiting or tried:
+        while waiting or attempts:
             if waiting:
                 address = waiting.popleft()
-                tried[asyncio.create_task(_connected(address, port))] = address
-            patience_s = head_start_s if waiting else None
-            done, _ = await asyncio.wait(tried, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+                attempts[asyncio.create_task(_connect(address, port))] = address
+            next_after_s = delay_s if waiting else None
+            done, _ = await asyncio.wait(attempts, timeout=next_after_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 error = task.exception()
                 if error is None:
-                    return task.result(), tried.pop(task)
-                del tried[task]
-                refused = error
+                    return task.result(), attempts.pop(task)
+                del attempts[task]
+                failure = error
     finally:
-        for task in tried:
+        for task in attempts:
             if not task.cancel() and task.exception() is None:
-                task.result().close()  # it has come too late
-    raise refused
+                task.result().close()  # connected, but another attempt was faster
+    raise failure
 
 
 async def open_tunnel(proxy: Proxy, host: str, port: int, timeout_s: float) -> socket.socket:
-    """A socket to the host through the proxy's CONNECT."""
+    """Open a socket to the host through the proxy's CONNECT."""
     if proxy.defect:
         raise OSError(proxy.defect)
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
-    tunnel, _ = await reach(addresses, proxy.port, timeout_s)
-    named = authority(host, port)
-    lines = [f"CONNECT {named} HTTP/1.1", f"host: {named}"]
+    resolved = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in resolved))
+    tunnel, _ = await connect_any(addresses, proxy.port, timeout_s)
+    target = authority(host, port)
+    lines = [f"CONNECT {target} HTTP/1.1", f"host: {target}"]
     if proxy.authorization:
         lines.append(f"proxy-authorization: {proxy.authorization}")
     try:
         await loop.sock_sendall(tunnel, "\r\n".join([*lines, "", ""]).encode())
         head = b""
         while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
-            data = await loop.sock_recv(tunnel, 1)  # what follows the head is the host's
+            data = await loop.sock_recv(tunnel, 1)  # byte by byte: the bytes after the head belong to the host
             if not data:
                 break
             head += data
         if head.split(b" ", 2)[1:2] != [b"200"]:
-            said = head.partition(b"\r\n")[0].decode("latin-1")
-            raise OSError(f"the proxy refused the tunnel: {said[:200]!r}")
+            status_line = head.partition(b"\r\n")[0].decode("latin-1")
+            raise OSError(f"the proxy refused the tunnel: {status_line[:200]!r}")
     except BaseException:
         tunnel.close()
         raise
     return tunnel
 
 
-async def _connected(address: str, port: int) -> socket.socket:
-    # The address is written in figures, so nobody is asked for it.
-    ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(
+async def _connect(address: str, port: int) -> socket.socket:
+    # A numeric address, so there is no DNS query.
+    ((family, kind, protocol, _, sockaddr), *_) = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )
-    connecting = socket.socket(family, kind, protocol)
+    connection = socket.socket(family, kind, protocol)
     try:
-        connecting.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connecting, place)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, sockaddr)
     except BaseException:
-        connecting.close()
+        connection.close()
         raise
-    return connecting
+    return connection

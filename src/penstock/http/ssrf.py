@@ -1,11 +1,13 @@
-"""Addresses that are never a provider's. The pool rejects names that resolve to them, which guards against SSRF.
+"""SSRF filter: addresses that are never a provider's. The pool rejects host names that resolve to them.
 
 - Link-local, multicast, unspecified and broadcast addresses. Most clouds serve instance metadata at the link-local
-  169.254.169.254: whoever reaches it gets the machine's credentials.
-- Metadata services at other addresses.
-- IPv6 addresses that carry one of these IPv4 addresses: a translator or a tunnel may deliver to it.
+  address 169.254.169.254, which returns the machine's credentials to any local process.
+- Cloud metadata services at other addresses.
+- IPv6 addresses that embed one of these IPv4 addresses: a translator (NAT64) or a tunnel may deliver to it.
 
-Private and unique local addresses are allowed: people run models in their own networks.
+Private and unique local addresses are allowed: people run models in their own networks. The pool checks the addresses
+of every lookup and connects to these very addresses, so DNS rebinding cannot bypass the filter. Where a proxy is used,
+the proxy resolves names, and the filter does not apply.
 """
 
 from collections.abc import Iterator
@@ -38,7 +40,7 @@ _ISATAP = (b"\0\0\x5e\xfe", b"\x02\0\x5e\xfe")
 
 
 def is_forbidden(host: str) -> bool:
-    """Whether an address is never a provider's. What is no address is forbidden too."""
+    """Whether an address is never a provider's. A text that is not an address is forbidden too."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -58,7 +60,7 @@ def _is_reserved(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address may be delivered to."""
+    """The IPv4 addresses that are embedded in an IPv6 address."""
     data = address.packed
     last = IPv4Address(data[12:])
     if address.ipv4_mapped is not None:
@@ -70,5 +72,5 @@ def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
     if any(address in network for network in _LAST_32_BITS) or data[8:12] in _ISATAP:
         yield last
     if address in _LOCAL_NAT64:
-        # Behind a prefix of 48 bits, the address stands around the ninth byte, and zeros follow it.
+        # After a prefix of 48 bits, the IPv4 address is split around the ninth byte, and zeros follow it (RFC 6052).
         yield last if any(data[11:]) else IPv4Address(data[6:8] + data[9:11])

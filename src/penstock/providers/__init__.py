@@ -1,1 +1,1 @@
-"""What is known about providers, as data."""
+"""Providers: the built-in ones as data, the settings of one provider, and evidence of a stream's provider."""

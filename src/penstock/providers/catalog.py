@@ -1,7 +1,7 @@
-"""The built-in providers: one TOML file each beside this module, in the same words as the user's own.
+"""The built-in providers: one TOML file each beside this module, with the same keys as in the user's configuration.
 
-What is read here are tables as they stand in the files. The loader of the configuration puts the user's keys over them
-and judges the result.
+This module returns the tables unchecked. The loader of the configuration merges the user's keys into them and validates
+the result.
 """
 
 import tomllib
@@ -12,7 +12,7 @@ from os.path import dirname, join
 from types import MappingProxyType
 
 _FOLDER = dirname(__file__)
-# What gives a provider away, which is about streams and not about reaching anybody.
+# The rows of `evidence.py`, which describe streams and not a provider.
 _NOT_A_PROVIDER = "evidence.toml"
 
 
@@ -26,8 +26,8 @@ def catalog() -> Mapping[str, Mapping[str, object]]:
     return MappingProxyType(tables)
 
 
-def brought_in(table: Mapping[str, object], env: Mapping[str, str]) -> bool:
-    """Whether a built-in provider is there: by its key or its address in the environment; a model here always is."""
+def is_available(table: Mapping[str, object], env: Mapping[str, str]) -> bool:
+    """Whether a built-in provider is available: its key or address is in the environment, or it is a local model."""
     return "model" in table or any(key in table and env.get(str(table[key])) for key in ("env", "url_env"))
 
 

@@ -1,7 +1,7 @@
-"""Evidence: which provider a stream comes from, as far as what stands in it tells.
+"""Evidence: guesses the provider of a stream from its content.
 
-The knowledge is data, the rows of `evidence.toml`; nothing here knows a provider. A guess is for people and for
-statistics. Behaviour never depends on it.
+The rules are data, the rows of `evidence.toml`; this code names no provider. A guess is for people and for statistics.
+Behaviour never depends on it.
 """
 
 import re
@@ -16,7 +16,7 @@ from penstock.core.dialects.registry import DEFAULT_DIALECT
 
 
 class Evidence(Struct, frozen=True, forbid_unknown_fields=True):
-    """One row: a provider, and what must all hold for a stream to be its own."""
+    """One row: a provider, and the conditions that a stream of it fulfils, all of them."""
 
     provider: str
     dialect: str = DEFAULT_DIALECT
@@ -30,14 +30,14 @@ class Evidence(Struct, frozen=True, forbid_unknown_fields=True):
     error: list[str] = []
 
     def fits(self, completion: Completion) -> bool:
-        """Whether every condition of the row holds."""
+        """Whether every condition of the row is fulfilled."""
         fingerprint = completion.extras.get("system_fingerprint")
         choices = [choice.extras | choice.message_extras for choice in completion.choices]
         calls = [call.extras for choice in completion.choices for call in choice.tool_calls]
         return (
-            _found(self.id, completion.id)
-            and _found(self.model, completion.model)
-            and _found(self.fingerprint, fingerprint)
+            _matches(self.id, completion.id)
+            and _matches(self.model, completion.model)
+            and _matches(self.fingerprint, fingerprint)
             and _present(self.chunk, completion.extras)
             and (not self.choice or any(_present(self.choice, fields) for fields in choices))
             and (not self.tool or any(_present(self.tool, fields) for fields in calls))
@@ -47,27 +47,27 @@ class Evidence(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def guess(completion: Completion, dialect: str = DEFAULT_DIALECT) -> str | None:
-    """The provider that the first fitting row of the answer's dialect names, if any fits."""
+    """The provider of the first row in the answer's dialect that fits, if any."""
     return next((row.provider for row in evidence() if row.dialect == dialect and row.fits(completion)), None)
 
 
 @cache
 def evidence() -> tuple[Evidence, ...]:
-    """Every row, in order."""
+    """All rows, in order."""
     with open(join(dirname(__file__), "evidence.toml"), "rb") as file:
         return convert(tomllib.load(file)["evidence"], tuple[Evidence, ...])
 
 
-def _found(pattern: str, text: object) -> bool:
+def _matches(pattern: str, text: object) -> bool:
     return not pattern or (isinstance(text, str) and re.search(pattern, text) is not None)
 
 
 def _present(names: list[str], fields: object) -> bool:
-    return all(_reaches(fields, name.split(".")) for name in names)
+    return all(_has_path(fields, name.split(".")) for name in names)
 
 
-def _reaches(value: object, path: list[str]) -> bool:
-    """Whether the path leads from field to field to something, even if that is null."""
+def _has_path(value: object, path: list[str]) -> bool:
+    """Whether the path of field names exists, even if its value is null."""
     for name in path:
         if not isinstance(value, dict) or name not in value:
             return False

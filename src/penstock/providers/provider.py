@@ -1,7 +1,7 @@
-"""Provider: a service that answers, and how to reach it. Timeouts: how long it may take.
+"""Provider: the settings of a service that answers calls. Timeouts: the time limits of an attempt.
 
-The fields are the words of `[providers.NAME]` and `[timeouts]`: their descriptions are what editors and the JSON Schema
-show, their bounds are what the loader checks. How a provider differs from others stands in these fields alone.
+The fields are the keys of `[providers.NAME]` and `[timeouts]` in the configuration. Editors and the JSON Schema show
+their descriptions, and the loader checks their bounds. All differences between providers are in these fields.
 """
 
 import re
@@ -14,26 +14,26 @@ from msgspec import Meta, Struct
 
 from penstock.providers.secret import Secret
 
-# A day: longer is a slip of the pen, milliseconds perhaps.
+# At most a day: a longer time is probably a mistake, such as milliseconds.
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 
-# The usual header of a key, which carries it as `Bearer KEY`; any other header carries it as it is.
+# The usual header for the key, as `Bearer KEY`; any other header has the key alone.
 KEY_HEADER = "authorization"
 
 
-# A shorter value is a word that may stand anywhere.
+# Shorter values are not treated as secrets: they may occur anywhere as ordinary words.
 _MIN_SECRET = 8
-# What a path has in place of the model's name; and what separates segments, on Windows too.
+# The placeholder for the model's name in a path; and the separators of path segments, including that of Windows.
 _MODEL = "{model}"
 _SEPARATOR = re.compile(r"[/\\]")
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """How long an attempt may take, in seconds."""
+    """The time limits of an attempt, in seconds."""
 
-    # Most connections take a tenth of a second; the next target should not wait for one that will not come.
+    # Most connections take a tenth of a second; the next target should not wait for one that will fail.
     connect_s: Annotated[Seconds, Meta(description="Seconds to connect, including TLS.")] = 3.0
-    # Reasoning models think before they speak. Comments and empty events do not count.
+    # Reasoning models take long before their first output. Comments and empty events do not count.
     first_event_s: Annotated[
         Seconds, Meta(description="Seconds from the request to the first event of the answer.")
     ] = 60.0
@@ -43,10 +43,10 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """A service that answers. `timeouts` are complete: what the provider leaves out is as for everybody.
+    """A service that answers calls. `timeouts` is complete: it includes the general ones that the provider leaves out.
 
-    Where `model` is set it is a model on this machine, and has no `base_url`; `implied` says that nobody asked for it:
-    it is there because it is always there.
+    If `model` is set, the provider is a local model and has no `base_url`. `implied` means that the configuration does
+    not name it: it is a built-in provider that is always available.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     model: Annotated[
         str, Meta(description="A local model, instead of base_url: smollm2, or the path of a GGUF file.")
     ] = ""
-    # Of memory, so that four long conversations fit: a token of the built-in model takes 23 KB.
+    # Limits the memory, with enough for four long conversations: a token of the built-in model takes 23 KB.
     context: Annotated[int, Meta(ge=256, le=1_000_000, description="The context of a local model, in tokens.")] = 8_192
     slots: Annotated[int, Meta(ge=1, le=64, description="Calls that a local model answers at the same time.")] = 4
     queue: Annotated[int, Meta(ge=0, le=10_000, description="Calls that can wait for a slot of a local model.")] = 32
@@ -102,14 +102,14 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def embedded(self) -> bool:
-        """Whether it is a model on this machine."""
+        """Whether it is a local model."""
         return bool(self.model)
 
     def can_name(self, model: str) -> bool:
-        """Whether a model's name may be filled into its paths.
+        """Whether a model's name may be inserted into its paths (guards against path traversal).
 
-        Not if it has a dot segment, however it is encoded: servers and proxies remove it together with the segment
-        before it (RFC 3986, section 5.2.4), and another path is asked with the provider's key.
+        A name with a dot segment may not, however it is encoded: servers and proxies remove the segment before it
+        (RFC 3986, section 5.2.4), and the provider's key would be sent to another path.
         """
         if _MODEL not in self.path + self.embeddings:
             return True
@@ -117,20 +117,20 @@ class Provider(Struct, frozen=True, kw_only=True):
         return not any(segment.partition(";")[0] in (".", "..") for segment in segments)
 
     def url(self, model: str) -> str:
-        """Where to send a request for a model."""
+        """The URL for requests to a model."""
         return self.base_url + self.path.replace(_MODEL, quote(model, safe=""))
 
     def embeddings_url(self, model: str) -> str:
-        """Where to send a request for embeddings; it must have them."""
+        """The URL for embeddings; only for a provider that has them."""
         return self.base_url + self.embeddings.replace(_MODEL, quote(model, safe=""))
 
     def secrets(self) -> tuple[str, ...]:
-        """What must never be told to anybody else."""
+        """The values that must not be disclosed: the API key and the values of additional headers."""
         secrets = [*self.headers.values(), *([self.api_key] if self.api_key is not None else [])]
         return tuple(secret.reveal() for secret in secrets if len(secret.reveal()) >= _MIN_SECRET)
 
     def credentials(self) -> dict[str, str]:
-        """The headers that only this provider gets: its further headers, and its key."""
+        """The headers that are sent to this provider only: its additional headers, and its key."""
         headers = {name: value.reveal() for name, value in self.headers.items()}
         if self.api_key is not None:
             prefix = "Bearer " if self.key_header == KEY_HEADER else ""
@@ -139,7 +139,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
 
 def _decoded(text: str) -> str:
-    """A text without percent-encoding, however often it was encoded."""
+    """Decode percent-encoding repeatedly, until there is none left."""
     while (plain := unquote(text)) != text:
         text = plain
     return text

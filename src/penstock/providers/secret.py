@@ -1,14 +1,14 @@
-"""Secret: a key that can be used but not shown."""
+"""Secret: a string, such as an API key, that is not shown by accident."""
 
 from hmac import compare_digest
 
-# From this length on the last characters tell keys apart without giving one away.
+# From this length on, the last characters are shown: they identify a key without disclosing it.
 _LONG = 12
 _SHOWN = 4
 
 
 class Secret:
-    """A string that no log line, error, page or encoder shows by accident. `source` says where it came from."""
+    """A string whose `repr`, `str` and format hide it, so that no log, error or page shows it."""
 
     __slots__ = ("_source", "_value")
 
@@ -18,11 +18,11 @@ class Secret:
 
     @property
     def source(self) -> str:
-        """The variables it came from, or the file that holds it."""
+        """The environment variables or the file that it was read from."""
         return self._source
 
     def reveal(self) -> str:
-        """The string itself, for the one place that sends it or compares it."""
+        """The string itself, for the code that sends or compares it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class Secret:
         return format(repr(self), spec)
 
     def __eq__(self, other: object) -> bool:
-        """Takes the same time wherever the two differ."""
+        """Compare in constant time, to resist timing attacks."""
         if not isinstance(other, Secret):
             return NotImplemented
         return compare_digest(_encoded(self._value), _encoded(other._value))

@@ -36,7 +36,7 @@ from penstock.gateway.config.settings import (
 )
 from penstock.gateway.config.tables import TableReader
 from penstock.gateway.config.toml import Document, Path, parse
-from penstock.providers.catalog import brought_in, catalog
+from penstock.providers.catalog import catalog, is_available
 
 DEFAULT_FILE = "penstock.toml"
 COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -153,7 +153,7 @@ def _with_built_ins(data: Mapping[str, object], env: Mapping[str, str]) -> dict[
         if isinstance(own.get(name), dict):
             moved = "base_url" in own[name]  # then it is a server, whatever the built-in of that name is
             merged[name] = {key: value for key, value in table.items() if not (moved and key == "model")} | own[name]
-        elif name not in own and brought_in(table, env):
+        elif name not in own and is_available(table, env):
             merged[name] = dict(table)
     return {**data, "providers": merged}
 

@@ -89,7 +89,7 @@ async def outcome(client: Client, *reads: bytes) -> Outcome:
             exchange = client.answer()
             request = exchange.request
             seen.append((request.method, request.path, request.query, request.headers, request.keep_alive))
-            seen.append((request.modern, exchange.body))
+            seen.append((request.is_http11, exchange.body))
             await asyncio.sleep(0)
 
     for data in reads:
@@ -105,7 +105,7 @@ async def judge(*reads: bytes) -> None:
 
 
 @pytest.mark.parametrize("reads", SECOND.values(), ids=SECOND)
-def test_a_known_head_changes_nothing(reads: tuple[bytes, ...]) -> None:
+def test_a_cached_head_changes_nothing(reads: tuple[bytes, ...]) -> None:
     async def check() -> None:
         await judge(*reads)
         for others in SECOND.values():
@@ -197,7 +197,7 @@ def test_a_body_that_takes_too_long_is_refused_though_its_head_is_known() -> Non
     asyncio.run(check())
 
 
-def test_a_body_of_a_known_head_may_come_until_its_time_is_over() -> None:
+def test_the_body_of_a_cached_head_may_arrive_until_its_timeout() -> None:
     async def check() -> None:
         client = Client(body_timeout_s=0.1)
         client.send(FIRST)
@@ -223,7 +223,7 @@ def test_a_head_that_is_not_plain_is_read_each_time(request_: bytes) -> None:
     asyncio.run(check())
 
 
-def test_a_known_head_is_not_kept_where_another_length_would_make_it_too_long() -> None:
+def test_a_head_is_not_cached_where_another_length_would_make_it_too_long() -> None:
     async def check() -> None:
         client = Client(max_head=len(FIRST) + 5)
         client.send(FIRST)
