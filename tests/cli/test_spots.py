@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.inspection.annotations import marks
+from penstock.cli.inspection.annotations import mark_defects
 from penstock.core.repairs import REPAIRS
 from tests.cli.support import invoke
 from tests.corpus import DEFECTS
@@ -96,7 +96,7 @@ BEGIN = {
 
 def covered(data: bytes, code: str) -> list[tuple[str, int]]:
     """What is marked for a defect, and on which line."""
-    found = [mark for mark in marks(data)[0] if mark.code == code]
+    found = [mark for mark in mark_defects(data)[0] if mark.code == code]
     return [(_text(data[mark.offset : mark.offset + (mark.length or 0)]), mark.line) for mark in found]
 
 
@@ -177,7 +177,7 @@ def test_it_is_found(wire: bytes, code: str, expected: list[str]) -> None:
 
 def test_it_is_found_in_the_right_place_of_alike_ones() -> None:
     wire = sse(begins(), says('"finish_reason":"eos"'), finishes("eos"), "[DONE]")
-    (mark,) = marks(wire)[0]
+    (mark,) = mark_defects(wire)[0]
     assert mark.offset == wire.rindex(b'"finish_reason":"eos"')
 
 
@@ -191,7 +191,7 @@ def test_of_halves_that_follow_each_other_each_is_marked() -> None:
 def test_wherever_a_stream_breaks_off_its_marks_lie_within_it(code: str) -> None:
     data = CAPTURES[code]
     for size in range(0, len(data), 7):
-        for mark in marks(data[:size])[0]:
+        for mark in mark_defects(data[:size])[0]:
             assert 0 <= mark.offset <= mark.offset + (mark.length or 0) <= size
             assert mark.line >= 1
 
@@ -200,7 +200,7 @@ def test_wherever_a_stream_breaks_off_its_marks_lie_within_it(code: str) -> None
 def test_small_defects_have_small_marks() -> None:
     for path in DEFECTS.glob("*.sse"):
         data = path.read_bytes()
-        for mark in marks(data)[0]:
+        for mark in mark_defects(data)[0]:
             if mark.code in REPAIRS and mark.code not in LINES:
                 assert (mark.length or 0) < 100, (path.name, mark)
 
@@ -209,7 +209,7 @@ def test_many_defects_in_one_event_take_no_time() -> None:
     pieces = [piece(number, f"id{number}", "f", {"n": number}) for number in range(300)]
     wire = sse(begins(), delta({"tool_calls": pieces}), finishes("tool_calls"), "[DONE]")
     began = time.process_time()
-    found, left_off = marks(wire)
+    found, left_off = mark_defects(wire)
     assert time.process_time() - began < 8
     assert len(found) + left_off >= 300
 

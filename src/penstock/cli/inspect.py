@@ -9,10 +9,10 @@ import click
 from penstock import Choice
 from penstock.capture import Capture
 from penstock.cli.inspection import plain
-from penstock.cli.inspection.annotations import marks
+from penstock.cli.inspection.annotations import mark_defects
 from penstock.cli.inspection.content_parts import describe_part
 from penstock.cli.inspection.loss_counts import count_losses, takes_client
-from penstock.cli.inspection.stream_file import KEPT, ReadStream, read_all, takes_dialect, takes_files
+from penstock.cli.inspection.stream_file import MAX_KEPT_BYTES, ReadStream, read_all, takes_dialect, takes_files
 from penstock.cli.inspection.summary import summarize
 from penstock.cli.inspection.timing import StreamTiming
 from penstock.cli.text import to_json
@@ -59,7 +59,7 @@ def command(
     if as_json:
         show = _show_findings if findings else _show_json
     status = COMPLETED
-    for reading in read_all(files, dialect=dialect, kept=sys.maxsize if findings else KEPT):
+    for reading in read_all(files, dialect=dialect, kept=sys.maxsize if findings else MAX_KEPT_BYTES):
         if reading is None:
             status = UNREADABLE
         else:
@@ -70,7 +70,7 @@ def command(
 
 def describe(reading: ReadStream, client: str | None = None) -> dict[str, object]:
     """What `--json` prints of one stream; with its losses for clients of a dialect, if one is named."""
-    completion, spot = reading.completion, reading.spots()
+    completion, locate = reading.completion, reading.locator()
     usage, fault = completion.usage, completion.fault
     return {
         "file": reading.file,
@@ -83,9 +83,9 @@ def describe(reading: ReadStream, client: str | None = None) -> dict[str, object
         "created": completion.created,
         "choices": [_describe_choice(choice) for choice in completion.choices],
         "usage": usage and _fields(usage.normal(), "input", "output", "total", "cached", "reasoning", "source"),
-        "fault": fault and _fields(fault, "code", "message", "provider") | _fields(spot(fault), *_PLACE),
+        "fault": fault and _fields(fault, "code", "message", "provider") | _fields(locate(fault), *_PLACE),
         "repairs": [
-            _fields(each, "code", "level", "count") | _fields(spot(each), *_PLACE) for each in completion.repairs
+            _fields(each, "code", "level", "count") | _fields(locate(each), *_PLACE) for each in completion.repairs
         ],
         "frames": reading.frames,
         "capture": reading.capture and _describe_capture(reading.capture, reading.times),
@@ -94,9 +94,9 @@ def describe(reading: ReadStream, client: str | None = None) -> dict[str, object
 
 
 def _describe_marks(data: bytes, dialect: str) -> dict[str, object]:
-    """Every defect, and the bytes of the stream as text in which each byte is one character."""
-    found, left_off = marks(data, dialect)
-    return {"findings": found, "findings_left_off": left_off, "text": data.decode("latin-1")}
+    """Every defect, and the bytes of the stream decoded as Latin-1, so that each byte is one character."""
+    marks, left_off = mark_defects(data, dialect)
+    return {"findings": marks, "findings_left_off": left_off, "text": data.decode("latin-1")}
 
 
 def _describe_capture(capture: Capture, times: StreamTiming | None) -> dict[str, object]:

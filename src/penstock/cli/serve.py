@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from penstock.cli.banner import PageLink, announcement, banner
-from penstock.cli.fetching import echo, obtain
+from penstock.cli.fetching import echo, fetch_all
 from penstock.cli.invocation import invocation
 from penstock.errors import BookError, ConfigError, ListenError
 from penstock.gateway.config import DEFAULT_FILE, Config, LedgerSettings, default_file, load
@@ -64,7 +64,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         sys.exit(1)
     pretty = is_pretty(config.server.log, sys.stderr.fileno())
     if config.only_here:
-        obtain(config, os.environ, echo if pretty else partial(write_now, sys.stderr.fileno(), pretty=False))
+        fetch_all(config, os.environ, echo if pretty else partial(write_now, sys.stderr.fileno(), pretty=False))
 
     def ready(bound: int, admin: str, link: str) -> list[str]:
         page = PageLink(admin, link, invocation("open", *(("--config", str(file)) if file is not None else ())))

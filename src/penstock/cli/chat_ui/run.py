@@ -14,7 +14,7 @@ from penstock.cli.chat_ui.advice import advice
 from penstock.cli.chat_ui.answer import ChatResult, describe_result
 from penstock.cli.chat_ui.caller import Caller
 from penstock.cli.chat_ui.conversation import Conversation
-from penstock.cli.fetching import obtain
+from penstock.cli.fetching import fetch_all
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import default_file, load
@@ -66,7 +66,7 @@ def _serve(caller: Caller, file: Path | None) -> tuple[str, ...]:
         # It listens on a loopback address with its own key, regardless of the file.
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
         if config.only_here:
-            obtain(config, os.environ)
+            fetch_all(config, os.environ)
         caller.serve(config)
     except ConfigError as error:
         click.echo(str(error), err=True)

@@ -1,4 +1,4 @@
-"""Marks: every defect of a stream, one by one, where it stands in the bytes; for whoever shows the bytes with them."""
+"""DefectMark: every single defect of a stream with its position in the bytes, for a view that shows both."""
 
 from msgspec import Struct
 
@@ -8,12 +8,12 @@ from penstock.cli.text import one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.repairs import FAULTS, REPAIRS
 
-# More are only counted: a stream may have one in every event.
-_MOST = 2_000
+# Further defects are only counted: a stream may have one in every event.
+_MAX_MARKS = 2_000
 
 
 class DefectMark(Struct, frozen=True):
-    """One defect, and where it is: `length` bytes from `offset` on. Its level is `fault`, `repair` or `notice`."""
+    """One defect and its position: `length` bytes from `offset` on. Its level is `fault`, `repair` or `notice`."""
 
     code: str
     level: str
@@ -25,23 +25,25 @@ class DefectMark(Struct, frozen=True):
     detail: str
 
 
-def marks(data: bytes, dialect: str = DEFAULT_DIALECT) -> tuple[list[DefectMark], int]:
-    """The defects of a stream in the order of its bytes, and how many more there are."""
+def mark_defects(data: bytes, dialect: str = DEFAULT_DIALECT) -> tuple[list[DefectMark], int]:
+    """The defects of a stream in the order of its bytes, and the number of those that are left out."""
     reader = StreamReader(dialect)
-    found = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
-    found.sort(key=lambda event: event.offset)
-    spots = DefectLocator(data, dialect)
-    return sorted((_mark(event, spots) for event in found[:_MOST]), key=_place), max(0, len(found) - _MOST)
+    defects = [event for event in (*reader.feed(data), *reader.close()) if isinstance(event, Repair | Fault)]
+    defects.sort(key=lambda event: event.offset)
+    locator = DefectLocator(data, dialect)
+    return sorted((_mark(event, locator) for event in defects[:_MAX_MARKS]), key=_offset), max(
+        0, len(defects) - _MAX_MARKS
+    )
 
 
-def _mark(event: Repair | Fault, spots: DefectLocator) -> DefectMark:
+def _mark(event: Repair | Fault, locator: DefectLocator) -> DefectMark:
     if isinstance(event, Fault):
         row, level, detail = FAULTS[event.code], "fault", event.message
     else:
         row, level, detail = REPAIRS[event.code], event.level, event.detail
-    spot = spots.spot(event)
-    return DefectMark(event.code, level, row.wrong, row.done, spot.offset, spot.line, spot.length, one_line(detail))
+    span = locator.locate(event)
+    return DefectMark(event.code, level, row.wrong, row.done, span.offset, span.line, span.length, one_line(detail))
 
 
-def _place(mark: DefectMark) -> int:
+def _offset(mark: DefectMark) -> int:
     return mark.offset

@@ -1,11 +1,11 @@
-"""Parts: what `inspect --json` says of each content part of an answer, in the order in which they were said."""
+"""Content parts: the JSON of `inspect --json` for each content part of an answer."""
 
 import msgspec
 
 from penstock import MediaPart, OpaquePart, Part, ReasoningPart, RefusalPart, TextPart, ToolCall, ToolResult
 from penstock.cli.inspection.summary import decoded_size
 
-# What a part is called in its `type`.
+# The value of `type` in the JSON.
 TYPES: dict[type[Part], str] = {
     TextPart: "text",
     ReasoningPart: "reasoning",
@@ -15,12 +15,12 @@ TYPES: dict[type[Part], str] = {
     ToolResult: "tool_result",
     OpaquePart: "opaque",
 }
-# Members that every part of its type has; others are left out where they say nothing.
+# Fields that are always present; others are omitted if they are empty.
 ALWAYS = frozenset(("text", "id", "name", "arguments"))
 
 
 def describe_part(part: Part) -> dict[str, object]:
-    """One part: its type and what it holds. Media are told by their size, not by their data."""
+    """One part as JSON. Media have their size instead of their data."""
     fields: dict[str, object] = msgspec.to_builtins(part)
     if isinstance(part, OpaquePart):
         fields["native_type"] = fields.pop("type")
@@ -29,5 +29,5 @@ def describe_part(part: Part) -> dict[str, object]:
     if isinstance(part, MediaPart):
         fields["size"] = decoded_size(part.data) or None
         del fields["data"]
-    told = {name: value for name, value in fields.items() if name in ALWAYS or value}
-    return {"type": TYPES[type(part)], **told}
+    present = {name: value for name, value in fields.items() if name in ALWAYS or value}
+    return {"type": TYPES[type(part)], **present}

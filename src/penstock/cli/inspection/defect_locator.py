@@ -1,9 +1,9 @@
-"""DefectLocator: the very bytes that a defect is about, found in the event that it was met in.
+"""DefectLocator: finds the exact bytes of a defect within its event.
 
-The reader says in which event, and on which line, a defect stands: to know more would cost every stream. Whoever shows
-a stream to a person looks for the rest here, afterwards: by the bytes, for defects that every dialect may have, and by
-the places in an event's JSON that the dialect names. Where nothing better is known, or what is wrong is that something
-is not there, it is the line.
+The reader reports the event and the line of a defect. Exact positions would slow down every stream, so they are
+computed here, afterwards, and only for output to people. Defects that any dialect may have are found by patterns in the
+bytes; others by the JSON paths that the dialect names for them. If neither matches, or if something is missing rather
+than wrong, the position is the whole line.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from penstock import Fault, Repair, RepairCount
-from penstock.cli.inspection.json_spans import JsonSpan, end_of_line, leads, members_of
+from penstock.cli.inspection.json_spans import JsonSpan, end_of_line, json_spans, path_matches
 from penstock.core.dialects.dialect import DefectPlaces, JsonPath
 from penstock.core.dialects.registry import find_dialect
 
@@ -22,20 +22,19 @@ _PREFIX = re.compile(rb"data[ \t]*:[ \t]*", re.IGNORECASE)
 _NEXT = re.compile(rb"\s*(?:data[ \t]*:)?\s*\{")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_WAITING = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"')
+_INCOMPLETE = re.compile(rb'\\u[dD][89abAB][0-9a-fA-F]{2}"')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)", re.IGNORECASE)
 
-# What is not there is missed at the end.
+# Defects whose position is the end of the stream, because something is missing there.
 _AT_THE_END = frozenset(("no-done", "no-final-blank-line", "no-final-newline", "array-unclosed"))
 
-
-# How far back something is looked for.
-_FAR = 65_536
+# How many bytes before an event are searched.
+_MAX_LOOKBACK = 65_536
 
 
 class DefectSpan(Struct, frozen=True):
-    """So many bytes, if that is known, from where, on which line."""
+    """The position of a defect. `length` is None if it is unknown."""
 
     offset: int
     length: int | None
@@ -43,60 +42,60 @@ class DefectSpan(Struct, frozen=True):
 
 
 class DefectLocator:
-    """Where in a stream its defects are."""
+    """Locates the defects of one stream."""
 
     def __init__(self, data: bytes, dialect: str) -> None:
         self._data = data
         self._places = find_dialect(dialect).places or DefectPlaces(paths={})
-        # The values of the event that was looked at last, and those of them that were looked for.
+        # A cache for the last event: its JSON values, and those that match a path.
         self._offset = -1
         self._members: dict[JsonPath, JsonSpan] = {}
-        self._led: dict[JsonPath, list[JsonSpan]] = {}
+        self._matching: dict[JsonPath, list[JsonSpan]] = {}
 
-    def spot(self, found: Repair | RepairCount | Fault) -> DefectSpan:
-        """Where one is."""
-        data, offset = self._data, found.offset
-        start, end = self._find(found) or (offset, end_of_line(data, offset))
+    def locate(self, defect: Repair | RepairCount | Fault) -> DefectSpan:
+        """The position of a defect."""
+        data, offset = self._data, defect.offset
+        start, end = self._find(defect) or (offset, end_of_line(data, offset))
         lines = len(_LINE_START.findall(data, min(start, offset), max(start, offset)))
         if start == len(data) > offset and data.endswith((b"\r", b"\n")):
-            lines -= 1  # behind the last line end there is no line
-        return DefectSpan(start, end - start, found.line + (lines if start >= offset else -lines))
+            lines -= 1  # no line starts after the last line end
+        return DefectSpan(start, end - start, defect.line + (lines if start >= offset else -lines))
 
-    def _find(self, found: Repair | RepairCount | Fault) -> tuple[int, int] | None:
-        code, offset, data = found.code, found.offset, self._data
+    def _find(self, defect: Repair | RepairCount | Fault) -> tuple[int, int] | None:
+        code, offset, data = defect.code, defect.offset, self._data
         if code in _AT_THE_END:
             return len(data), len(data)
         if code in _BY_BYTES:
             return _BY_BYTES[code](data, offset, end_of_line(data, offset))
-        detail = found.message if isinstance(found, Fault) else found.detail
+        detail = defect.message if isinstance(defect, Fault) else defect.detail
         places = self._places
         paths = tuple((name,) for name in detail.split(", ")) if code in places.named else places.paths.get(code, ())
         for path in paths:
-            candidates = self._leading(offset, path)
+            candidates = self._values_at(offset, path)
             if candidates:
-                told = detail.encode(errors="replace")
-                best = next((member for member in candidates if told in self._near(member)), candidates[0])
+                quoted = detail.encode(errors="replace")
+                best = next((member for member in candidates if quoted in self._context(member)), candidates[0])
                 return best.start, best.end
         return None
 
-    def _leading(self, offset: int, path: JsonPath) -> list[JsonSpan]:
-        """The values of an event to which a path leads."""
+    def _values_at(self, offset: int, path: JsonPath) -> list[JsonSpan]:
+        """The JSON values of an event that match a path."""
         if offset != self._offset:
-            self._offset, self._led = offset, {}
-            self._members = {member.path: member for member in members_of(self._data, offset)}
-        if path not in self._led:
-            self._led[path] = [member for member in self._members.values() if leads(path, member.path)]
-        return self._led[path]
+            self._offset, self._matching = offset, {}
+            self._members = {member.path: member for member in json_spans(self._data, offset)}
+        if path not in self._matching:
+            self._matching[path] = [member for member in self._members.values() if path_matches(path, member.path)]
+        return self._matching[path]
 
-    def _near(self, member: JsonSpan) -> bytes:
-        """What a detail may be about: the value, or the item of the group that it is in."""
+    def _context(self, member: JsonSpan) -> bytes:
+        """The bytes that a detail may quote: the value, or the item of its group (such as a tool call)."""
         group = self._places.group
         if group and group in member.path:
             member = self._members[member.path[: member.path.index(group) + 2]]
         return self._data[member.start : member.end]
 
 
-# Each gets the stream, and where the line begins and ends.
+# Finders: each gets the stream, and the start and end of the line.
 
 
 def _bom(_data: bytes, start: int, _end: int) -> tuple[int, int]:
@@ -104,23 +103,23 @@ def _bom(_data: bytes, start: int, _end: int) -> tuple[int, int]:
 
 
 def _field(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """The name of the field, and its colon."""
-    found = _FIELD.match(data, start, end)
-    return found.span() if found is not None else None
+    """The name of the field and its colon."""
+    match = _FIELD.match(data, start, end)
+    return match.span() if match is not None else None
 
 
 def _bracket(_data: bytes, start: int, end: int) -> tuple[int, int]:
-    """Where `data:` should stand before it."""
+    """The first byte of the JSON, before which `data:` is missing."""
     return start, min(start + 1, end)
 
 
 def _line_before(data: bytes, start: int, _end: int) -> tuple[int, int] | None:
-    """The `data:` that stands alone."""
+    """The `data:` on a line of its own, before this one."""
     rest = data[max(0, start - 200) : start].rstrip()
-    begins = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
-    at = max(0, start - 200) + begins
-    found = _PREFIX.match(data, at)
-    return (at, at + len(rest) - begins) if found is not None else None
+    line_start = max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+    at = max(0, start - 200) + line_start
+    match = _PREFIX.match(data, at)
+    return (at, at + len(rest) - line_start) if match is not None else None
 
 
 def _second_prefix(data: bytes, start: int, end: int) -> tuple[int, int] | None:
@@ -130,16 +129,16 @@ def _second_prefix(data: bytes, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _value(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """What stands behind `data:`."""
-    found = _PREFIX.match(data, start, end)
-    return (found.end(), end) if found is not None and found.end() < end else None
+    """The value after `data:`."""
+    match = _PREFIX.match(data, start, end)
+    return (match.end(), end) if match is not None and match.end() < end else None
 
 
-def _seam(data: bytes, start: int, _end: int) -> tuple[int, int] | None:
-    """Where one object ends and the next begins."""
-    whole = next((member for member in members_of(data, start) if not member.path), None)
-    found = _NEXT.match(data, whole.end) if whole is not None else None
-    return (found.start() - 1, found.end()) if found is not None else None
+def _object_boundary(data: bytes, start: int, _end: int) -> tuple[int, int] | None:
+    """The boundary between two objects."""
+    whole = next((member for member in json_spans(data, start) if not member.path), None)
+    match = _NEXT.match(data, whole.end) if whole is not None else None
+    return (match.start() - 1, match.end()) if match is not None else None
 
 
 def _not_utf8(data: bytes, start: int, end: int) -> tuple[int, int] | None:
@@ -151,40 +150,41 @@ def _not_utf8(data: bytes, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _control(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    found = _CONTROL.search(data, start, end)
-    return found.span() if found is not None else None
+    match = _CONTROL.search(data, start, end)
+    return match.span() if match is not None else None
 
 
 def _not_finite(data: bytes, start: int, _end: int) -> tuple[int, int] | None:
-    for member in members_of(data, start):
+    for member in json_spans(data, start):
         value = data[member.start : member.end].rpartition(b":")[2].strip()
         if _NOT_FINITE.fullmatch(value):
             return member.end - len(value), member.end
     return None
 
 
-def _half(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """The first half of a character that is not beside the other."""
+def _unpaired_surrogate(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """The first surrogate escape that is not part of a pair."""
     at = start
-    while (found := _SURROGATE.search(data, at, end)) is not None:
-        pair = _PAIR.match(data, found.start(), end)
+    while (match := _SURROGATE.search(data, at, end)) is not None:
+        pair = _PAIR.match(data, match.start(), end)
         if pair is None:
-            return found.span()
+            return match.span()
         at = pair.end()
     return None
 
 
-def _lone_half(data: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """The half that was waiting for the other: in this event, or the last one before.
+def _lone_surrogate(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """The unpaired surrogate that the defect is about: in this event, or the last one before it.
 
-    One that stands at the end of this event waits for the next: where one was waiting already, that one is meant.
+    A high surrogate at the end of this event may be completed by the next event. If an earlier one was already
+    incomplete, the defect is about that one.
     """
-    here, last, before = _half(data, start, end), None, max(0, start - _FAR)
-    if here is not None and not _WAITING.match(data, here[0]):
-        return here
-    while (again := _half(data, before, start)) is not None:
-        last, before = again, again[1]
-    return last if here is None or (last is not None and _WAITING.match(data, last[0])) else here
+    current, last, before = _unpaired_surrogate(data, start, end), None, max(0, start - _MAX_LOOKBACK)
+    if current is not None and not _INCOMPLETE.match(data, current[0]):
+        return current
+    while (previous := _unpaired_surrogate(data, before, start)) is not None:
+        last, before = previous, previous[1]
+    return last if current is None or (last is not None and _INCOMPLETE.match(data, last[0])) else current
 
 
 _BY_BYTES: dict[str, Callable[[bytes, int, int], tuple[int, int] | None]] = {
@@ -199,10 +199,10 @@ _BY_BYTES: dict[str, Callable[[bytes, int, int], tuple[int, int] | None]] = {
     "data-prefix-twice": _second_prefix,
     "done-misspelled": _value,
     "done-repeated": _value,
-    "glued-events": _seam,
+    "glued-events": _object_boundary,
     "invalid-utf8": _not_utf8,
     "raw-control-character": _control,
     "non-finite-number": _not_finite,
-    "split-surrogate": _half,
-    "lone-surrogate": _lone_half,
+    "split-surrogate": _unpaired_surrogate,
+    "lone-surrogate": _lone_surrogate,
 }

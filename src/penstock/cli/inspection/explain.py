@@ -1,6 +1,6 @@
-"""What is wrong with a stream, in a sentence each: the words of `core/repairs.py` and what this stream adds to them.
+"""Explains the defects of a stream, each in a sentence: the text of `core/repairs.py` and the details of this stream.
 
-And how its dialect was found, in a few words.
+Also names how the dialect was detected.
 """
 
 from penstock import Fault, RepairCount
@@ -21,12 +21,12 @@ FOUND_BY: dict[FoundBy, str] = {
 
 
 def explain_repair(repair: RepairCount) -> str:
-    """What is wrong, and what is particular about it where it was met first."""
+    """What is wrong, with the detail of the first occurrence."""
     return _sentence(REPAIRS[repair.code].wrong, one_line(repair.detail))
 
 
 def explain_fault(fault: Fault) -> str:
-    """What is wrong, with the provider's own words where it said anything."""
+    """What is wrong, with the provider's own message if there is one."""
     wrong, message = FAULTS[fault.code].wrong, visible(fault.message)
     return _sentence(wrong, message) if fault.code in QUOTING else message
 

@@ -1,7 +1,7 @@
-"""Findings: what is wrong with one stream, as a list that a report can be made of.
+"""Findings: the defects of one stream as a list, from which a report is made.
 
-A fault and a truncated ending are errors: the answer is not whole. Repairs are warnings: it is whole all the same.
-Harmless habits of providers are notices.
+A fault and a truncated ending are errors: the answer is incomplete. Repairs are warnings: the answer is complete.
+Harmless deviations are notices.
 """
 
 from typing import Literal, TypeAlias
@@ -16,7 +16,7 @@ Severity: TypeAlias = Literal["notice", "warning", "error"]
 
 
 class Finding(Struct, frozen=True):
-    """One kind of defect in one file: where it was met first, how often in all. Its fields are those of the JSON."""
+    """One kind of defect in one file: its first position and its count. The fields are those of the JSON."""
 
     file: str
     line: int
@@ -28,14 +28,14 @@ class Finding(Struct, frozen=True):
 
 
 class LintResult(Struct, frozen=True):
-    """A file, and what was found in it."""
+    """A file and its findings."""
 
     file: str
     findings: list[Finding]
 
 
 def lint(reading: ReadStream, *, repairs: Severity) -> LintResult:
-    """What is wrong with a stream, in the order of the bytes; `repairs` is how severe repairs are."""
+    """List the defects of a stream in the order of its bytes. `repairs` is the severity of repairs."""
     completion, fault = reading.completion, reading.completion.fault
     findings = []
     for repair in completion.repairs:

@@ -1,6 +1,6 @@
-"""Members: every value in the JSON of an event, with its path, and where in the bytes it stands.
+"""JsonSpans: every value in the JSON of an event, with its path and its position in the bytes.
 
-It follows brackets and strings, and asks for nothing else: what is not quite JSON can be followed too.
+The scanner only follows brackets and strings, so that it also works on JSON with errors.
 """
 
 import re
@@ -16,24 +16,24 @@ _LINE_END = re.compile(rb"[\r\n]")
 
 
 class JsonSpan(Struct, frozen=True):
-    """A value of an event's JSON: the path to it, and where it begins and ends; in an object, with its key."""
+    """A JSON value: its path, and its start and end. In an object, the span includes the key."""
 
     path: JsonPath
     start: int
     end: int
 
 
-def members_of(data: bytes, offset: int) -> Iterator[JsonSpan]:
-    """All values of the JSON that an event holds, as far as it can be followed; what is in another comes before it."""
-    found = _OPENING.search(data, offset)
+def json_spans(data: bytes, offset: int) -> Iterator[JsonSpan]:
+    """All values of an event's JSON, as far as it can be scanned. Nested values come before their container."""
+    match = _OPENING.search(data, offset)
     line_end = end_of_line(data, offset)
-    if found is not None and (found.start() < line_end or not data[line_end : found.start()].strip()):
-        yield from _walk(data, found.start())
+    if match is not None and (match.start() < line_end or not data[line_end : match.start()].strip()):
+        yield from _walk(data, match.start())
 
 
 def _walk(data: bytes, position: int) -> Iterator[JsonSpan]:
     path: list[str | int] = []
-    begun: list[int] = []  # of each value that is open, with its key
+    starts: list[int] = []  # of each open value, including its key
     key: tuple[str, int] | None = None
     while (token := _TOKEN.match(data, position)) is not None:
         string, opening, closing, mark, _ = token.groups()
@@ -47,7 +47,7 @@ def _walk(data: bytes, position: int) -> Iterator[JsonSpan]:
             path[-1] = key[0]
         else:
             if closing is None:
-                begun.append(key[1] if key is not None else start)
+                starts.append(key[1] if key is not None else start)
                 key = None
             if opening is not None:
                 path.append("" if opening == b"{" else 0)
@@ -56,17 +56,17 @@ def _walk(data: bytes, position: int) -> Iterator[JsonSpan]:
                 if not path:
                     return
                 path.pop()
-            yield JsonSpan(tuple(path), begun.pop(), position)
+            yield JsonSpan(tuple(path), starts.pop(), position)
             if not path:
                 return
 
 
-def leads(wanted: JsonPath, path: JsonPath) -> bool:
-    """Whether a path is one that is wanted."""
-    return len(wanted) == len(path) and all(want in ("*", step) for want, step in zip(wanted, path, strict=True))
+def path_matches(pattern: JsonPath, path: JsonPath) -> bool:
+    """Whether a path matches a pattern, in which `*` matches any step."""
+    return len(pattern) == len(path) and all(each in ("*", step) for each, step in zip(pattern, path, strict=True))
 
 
 def end_of_line(data: bytes, offset: int) -> int:
-    """Where the line ends that a place is on."""
-    found = _LINE_END.search(data, offset)
-    return found.start() if found is not None else len(data)
+    """The end of the line that contains an offset."""
+    match = _LINE_END.search(data, offset)
+    return match.start() if match is not None else len(data)

@@ -1,4 +1,4 @@
-"""Losses of a recorded answer: what clients of another API would not get of it."""
+"""Losses of a recorded answer: what a translation into another dialect would drop."""
 
 import click
 from msgspec import Struct
@@ -22,7 +22,7 @@ class LossCount(Struct, frozen=True):
 
 
 def count_losses(reading: ReadStream, client: str) -> list[LossCount]:
-    """What clients of this dialect would not get. An answer in their own dialect is forwarded, and loses nothing."""
+    """What clients of this dialect would lose. An answer in their own dialect is passed through without losses."""
     losses: list[Loss] = []
     if reading.dialect.dialect != client and reading.completion.choices:
         surface_dialect(client).write_body(reading.completion, _FACTS, losses)

@@ -1,6 +1,6 @@
 """A summary as plain text, the same for a pipe, a file and a support ticket.
 
-What we say begins at the margin; what the stream says is indented, so that neither can be taken for the other.
+Our own lines start at the margin, and text of the stream is indented, so that the stream cannot imitate our lines.
 """
 
 from penstock.cli.inspection.summary import AnswerText, Fact, Summary, SummaryDefect
@@ -10,9 +10,9 @@ _INDENT = "  "
 
 
 def render(summary: Summary, *, headed: bool) -> str:
-    """The text; under the file's name, and with a blank line behind it, if it is one of several."""
+    """The text. With `headed`, for one of several files: under the file's name, and followed by a blank line."""
     blocks = [f"== {summary.file}"] if headed else []
-    blocks += map(_passage, summary.passages)
+    blocks += map(_text, summary.texts)
     lines = list(map(_fact, summary.facts))
     for defects in summary.defects:
         lines += [_fact(defects.fact), *_kinds(defects.kinds)]
@@ -20,8 +20,8 @@ def render(summary: Summary, *, headed: bool) -> str:
     return "\n\n".join(blocks) + ("\n\n" if headed else "\n")
 
 
-def _passage(passage: AnswerText) -> str:
-    return f"{passage.heading}\n{_indented(passage.text, _INDENT)}" if passage.text else passage.heading
+def _text(answer: AnswerText) -> str:
+    return f"{answer.heading}\n{_indented(answer.text, _INDENT)}" if answer.text else answer.heading
 
 
 def _fact(fact: Fact) -> str:

@@ -1,7 +1,7 @@
-"""A summary on a terminal: the same words as `plain.py`, in colour and wrapped to the window.
+"""A summary on a terminal: the same text as `plain.py`, in colour and wrapped to the window.
 
-Imports rich, so it is imported only where there is a terminal. Whatever comes from the stream is a `Text`, in which
-rich interprets no mark-up.
+This module imports rich, which is slow to load, so it is imported only for a terminal. Everything from the stream is a
+`Text`, in which rich does not interpret markup.
 """
 
 from rich.console import Console, Group, RenderableType
@@ -10,46 +10,46 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.inspection.summary import AnswerText, DefectCounts, Fact, Summary, SummaryDefect, Tone, Voice
+from penstock.cli.inspection.summary import AnswerText, DefectCounts, Fact, Summary, SummaryDefect, TextKind, Tone
 
-_VOICES: dict[Voice, str] = {
+_KIND_STYLES: dict[TextKind, str] = {
     "reasoning": "dim italic",
     "answer": "",
     "refusal": "yellow",
     "tool call": "cyan",
     "other": "dim",
 }
-_TONES: dict[Tone, str] = {"": "", "good": "bold green", "doubtful": "bold yellow", "bad": "bold red"}
+_TONES: dict[Tone, str] = {"": "", "good": "bold green", "warning": "bold yellow", "bad": "bold red"}
 _CODE = "yellow"
 _LABEL = "dim"
 _LABEL_WIDTH = 10
-# From this width on a defect and what is wrong with it share a line.
+# From this width on, a defect and its explanation share a line.
 _WIDE = 110
 
 
 def show(summary: Summary, *, headed: bool) -> None:
-    """Print to the terminal; under the file's name if it is one of several."""
+    """Print to the terminal. With `headed`, under the file's name."""
     console = Console(highlight=False)
     console.print(render(summary, headed=headed, wide=console.width >= _WIDE))
 
 
 def render(summary: Summary, *, headed: bool, wide: bool) -> RenderableType:
-    """What rich prints."""
+    """Build the output for rich."""
     blocks: list[RenderableType] = []
     if headed:
         blocks += [Text(summary.file, "bold", overflow="fold"), Rule(style=_LABEL), Text()]
-    for passage in summary.passages:
-        blocks += [Text(passage.heading, _LABEL), *_words(passage), Text()]
+    for text in summary.texts:
+        blocks += [Text(text.heading, _LABEL), *_body(text), Text()]
     blocks.append(_facts(summary.facts))
     for defects in summary.defects:
         blocks += [_facts([defects.fact]), *_kinds(defects, wide=wide)]
     return Group(*blocks, Text())
 
 
-def _words(passage: AnswerText) -> list[RenderableType]:
-    if not passage.text:
+def _body(text: AnswerText) -> list[RenderableType]:
+    if not text.text:
         return []
-    return [_indented(Text(passage.text, _VOICES[passage.voice], overflow="fold"), 2)]
+    return [_indented(Text(text.text, _KIND_STYLES[text.kind], overflow="fold"), 2)]
 
 
 def _facts(facts: list[Fact]) -> Table:
@@ -65,7 +65,7 @@ def _facts(facts: list[Fact]) -> Table:
 
 
 def _kinds(defects: DefectCounts, *, wide: bool) -> list[RenderableType]:
-    """A table where the window is wide, else two lines each; in colour where the defects matter."""
+    """A table if the window is wide, otherwise two lines each; in colour if the defects matter."""
     code, words = (_CODE, "") if defects.fact.tone else (_LABEL, _LABEL)
     kinds = defects.kinds
     if not wide:

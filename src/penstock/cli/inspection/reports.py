@@ -1,4 +1,4 @@
-"""Reports: what `lint` prints, in each of its formats.
+"""Reports: the output of `lint` in each format.
 
 | format | for | form |
 |---|---|---|

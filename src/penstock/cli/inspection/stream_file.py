@@ -1,10 +1,9 @@
-"""ReadStream: one file or standard input, read to its end, and what both commands want to know about it.
+"""ReadStream: the result of reading one file or standard input to its end, for `inspect` and `lint`.
 
-The dialect is the one that `--dialect` names, else the one that a capture names, else the one that the first events
-tell (`core/dialects/detect.py`).
-A bare stream is read in blocks, so that it may be larger than memory as long as its answer is not. A capture, which its
-first line tells, is read as it came, read by read. A file that cannot be opened, or is no good as a capture, is told on
-standard error, with what to do about it, and the others are read all the same.
+The dialect is that of `--dialect`, else that of the capture, else the one detected from the first events
+(`core/dialects/detect.py`). A bare stream is read in blocks, so that it may be larger than memory as long as its answer
+is not. A capture, which is recognised by its first line, is replayed read by read. If a file cannot be opened or is not
+a valid capture, an error with advice goes to standard error, and the other files are read all the same.
 """
 
 import sys
@@ -25,15 +24,15 @@ from penstock.core.dialects.registry import upstream_dialect
 from penstock.errors import CaptureError, UnknownDialectError
 
 STDIN = "-"
-# Large enough that the calls cost nothing, small enough that nobody notices the memory.
+# Large enough to make the cost of system calls negligible, and small enough for memory.
 BLOCK = 1 << 18
-# Of a stream that is not larger the bytes are kept, where somebody wants to know exactly where things are in them.
-KEPT = 5_000_000
-# After these faults nothing that follows can count, not even usage.
-HOPELESS = frozenset(("binary", "html-page", "event-too-large"))
+# The bytes of a stream up to this size are kept to locate defects exactly.
+MAX_KEPT_BYTES = 5_000_000
+# After these faults the rest of the stream is not read: it cannot contain even usage.
+FATAL = frozenset(("binary", "html-page", "event-too-large"))
 
-# How a capture ended that was not the stream's own doing: the ending, and why.
-WHY: dict[str, tuple[Ending, str]] = {
+# Endings that the capture knows and the stream does not: the ending and its reason.
+CAPTURE_ENDINGS: dict[str, tuple[Ending, str]] = {
     "cancelled": ("cancelled", "the client left"),
     "timed-out": ("timed_out", "the provider took too long"),
 }
@@ -48,8 +47,8 @@ ADVICE: tuple[tuple[type[OSError], str], ...] = (
 class ReadStream(Struct, frozen=True):
     """A stream read to its end. `lines` counts an unterminated last line too.
 
-    Of a capture there is more: `starts` are the lines of the file on which its reads begin. `data` are the bytes of the
-    stream, where they were to be kept.
+    For a capture, `starts` are the lines of the file on which its reads start. `data` are the bytes of the stream, if
+    they were kept.
     """
 
     file: str
@@ -66,17 +65,17 @@ class ReadStream(Struct, frozen=True):
 
     @property
     def unreadable(self) -> bool:
-        """Whether the bytes are no text at all."""
+        """Whether the bytes are binary."""
         return self.completion.fault is not None and self.completion.fault.code == "binary"
 
-    def spots(self) -> Callable[[RepairCount | Fault], DefectSpan]:
-        """What says where in the stream a defect is: exactly, if its bytes were kept, else where its event begins."""
+    def locator(self) -> Callable[[RepairCount | Fault], DefectSpan]:
+        """A function that locates a defect: exactly if the bytes were kept, otherwise by the start of its event."""
         if self.data is not None:
-            return DefectLocator(self.data, self.dialect.dialect).spot
-        return lambda found: DefectSpan(found.offset, None, found.line)
+            return DefectLocator(self.data, self.dialect.dialect).locate
+        return lambda defect: DefectSpan(defect.offset, None, defect.line)
 
     def line_in_file(self, line: int, offset: int) -> int:
-        """Where in the file a place in the stream is: in a capture, other lines stand between those of the stream."""
+        """The line of the file for a position in the stream. They differ in a capture, which has lines of its own."""
         if self.capture is None:
             return line
         at = 1
@@ -89,7 +88,7 @@ class ReadStream(Struct, frozen=True):
 
 
 class Input(Protocol):
-    """Where bytes come from."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes; none at the end."""
@@ -126,9 +125,9 @@ takes_dialect = click.option(
 
 
 def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 0) -> Iterator[ReadStream | None]:
-    """Read each file in turn; None stands for one that could not be opened or read, once that has been told.
+    """Read each file in turn. Yields None for a file that could not be read, after the error has been printed.
 
-    Without a dialect, that of each file is looked for. Streams of `kept` bytes or less are kept.
+    Without a dialect, that of each file is detected. The bytes of streams up to `kept` bytes are kept.
     """
     for path in files:
         try:
@@ -143,19 +142,19 @@ def read_all(files: tuple[str, ...], *, dialect: str | None = None, kept: int = 
 
 
 def read(name: str, source: Input, *, dialect: str | None = None, kept: int = 0) -> ReadStream:
-    """Read a stream to its end, or to where nothing more can count; raises `CaptureError` for a bad capture."""
+    """Read a stream to its end or to a fatal fault. Raises `CaptureError` for an invalid capture."""
     first = source.read(BLOCK)
     blocks = chain((first,), iter(lambda: source.read(BLOCK), b""))
-    asked = Detected(dialect, "option") if dialect is not None else None
+    chosen = Detected(dialect, "option") if dialect is not None else None
     if not is_capture(first):
-        return _read_bare(name, blocks, asked, kept)
-    reading = _read_capture(name, b"".join(blocks), asked)
+        return _read_bare(name, blocks, chosen, kept)
+    reading = _read_capture(name, b"".join(blocks), chosen)
     return structs.replace(reading, data=reading.capture.data) if kept and reading.capture is not None else reading
 
 
-def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept: int) -> ReadStream:
+def _read_bare(name: str, blocks: Iterator[bytes], chosen: Detected | None, kept: int) -> ReadStream:
     beginning: list[bytes] = []
-    dialect = asked or _detect(blocks, beginning)
+    dialect = chosen or _detect(blocks, beginning)
     reader, answer = StreamReader(dialect.dialect), Accumulator(dialect.dialect)
     size = ends = 0
     last = b""
@@ -171,7 +170,7 @@ def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept:
         last = data[-1:]
         events = reader.feed(data)
         answer.extend(events)
-        if any(isinstance(event, Fault) and event.code in HOPELESS for event in events):
+        if any(isinstance(event, Fault) and event.code in FATAL for event in events):
             break
     answer.extend(reader.close())
     lines = ends + (last not in (b"\n", b"\r"))
@@ -188,7 +187,7 @@ def _read_bare(name: str, blocks: Iterator[bytes], asked: Detected | None, kept:
 
 
 def _detect(blocks: Iterator[bytes], beginning: list[bytes]) -> Detected:
-    """The dialect of a bare stream. The blocks that had to be read for it are added to its beginning."""
+    """Detect the dialect of a bare stream. Adds the blocks that were read for it to `beginning`."""
     detection = Detection()
     for block in blocks:
         beginning.append(block)
@@ -197,16 +196,16 @@ def _detect(blocks: Iterator[bytes], beginning: list[bytes]) -> Detected:
     return detection.close()
 
 
-def _read_capture(name: str, data: bytes, asked: Detected | None) -> ReadStream:
+def _read_capture(name: str, data: bytes, chosen: Detected | None) -> ReadStream:
     capture, starts = locate(data)
-    dialect = asked or dialect_of(capture)
+    dialect = chosen or dialect_of(capture)
     reader, answer, watch = StreamReader(dialect.dialect), Accumulator(dialect.dialect), Stopwatch()
     for part in capture.reads:
         events = reader.feed(part.data)
         answer.extend(events)
-        watch.note(part.at_s, events, reader.frames)
+        watch.record(part.at_s, events, reader.frames)
     answer.extend(reader.close())
-    completion = _as_it_ended(answer.completion, capture)
+    completion = _with_recorded_ending(answer.completion, capture)
     size = sum(len(part.data) for part in capture.reads)
     return ReadStream(
         name,
@@ -222,12 +221,12 @@ def _read_capture(name: str, data: bytes, asked: Detected | None) -> ReadStream:
     )
 
 
-def _as_it_ended(completion: Completion, capture: Capture) -> Completion:
-    """A stream that stops too early says not why; its capture may."""
+def _with_recorded_ending(completion: Completion, capture: Capture) -> Completion:
+    """Replace the ending of a truncated stream by the one that its capture recorded."""
     how = capture.closing.how if capture.closing is not None else None
-    if completion.ending != "truncated" or how not in WHY:
+    if completion.ending != "truncated" or how not in CAPTURE_ENDINGS:
         return completion
-    ending, detail = WHY[how]
+    ending, detail = CAPTURE_ENDINGS[how]
     return structs.replace(completion, ending=ending, ending_detail=f"{detail}: {completion.ending_detail}")
 
 

@@ -1,7 +1,7 @@
-"""Summary: what `inspect` tells a person about one stream, in words, before anyone has thought of colours.
+"""Summary: the report of `inspect` about one stream, independent of its layout.
 
-`plain.py` and `pretty.py` only lay it out. Every string in it is safe to show: what the stream says has passed through
-`text.visible` or `text.one_line`, and nothing else has to think of that.
+`plain.py` and `pretty.py` do the layout. Every string in a summary is safe to print: text of the stream has been
+escaped by `text.visible` or `text.one_line`, so the layout need not escape.
 """
 
 from typing import Literal, TypeAlias
@@ -34,18 +34,18 @@ from penstock.core.losses import LOSSES
 from penstock.core.repairs import Level
 from penstock.providers.evidence import guess
 
-Tone: TypeAlias = Literal["", "good", "doubtful", "bad"]
-Voice: TypeAlias = Literal["reasoning", "answer", "refusal", "tool call", "other"]
+Tone: TypeAlias = Literal["", "good", "warning", "bad"]
+TextKind: TypeAlias = Literal["reasoning", "answer", "refusal", "tool call", "other"]
 
-# Parts that are told although they have no text: that there is one says something.
+# Parts that are shown even without text, because their existence is information.
 _EVEN_IF_EMPTY = frozenset(("tool call", "other"))
 
 TONES: dict[Ending, Tone] = {
     "completed": "good",
-    "truncated": "doubtful",
+    "truncated": "warning",
     "failed": "bad",
-    "cancelled": "doubtful",
-    "timed_out": "doubtful",
+    "cancelled": "warning",
+    "timed_out": "warning",
 }
 
 
@@ -62,15 +62,15 @@ HOW_IT_ENDED: dict[How, str] = {
 
 
 class AnswerText(Struct, frozen=True):
-    """Something that the model says: how, under which heading, and what."""
+    """One part of the answer, with its kind and its heading."""
 
-    voice: Voice
+    kind: TextKind
     heading: str
     text: str
 
 
 class Fact(Struct, frozen=True):
-    """A line about the stream; more than one where `detail` has them."""
+    """A line about the stream; several if `detail` has line breaks."""
 
     label: str
     value: str
@@ -79,7 +79,7 @@ class Fact(Struct, frozen=True):
 
 
 class SummaryDefect(Struct, frozen=True):
-    """One kind of defect that was tolerated: how often, where first, and what is wrong."""
+    """One kind of tolerated defect: its count, its first position and what is wrong."""
 
     code: str
     count: int
@@ -89,45 +89,45 @@ class SummaryDefect(Struct, frozen=True):
 
 
 class DefectCounts(Struct, frozen=True):
-    """The defects of one level: how many there are, then each kind of them."""
+    """The defects of one level: their number, then each kind."""
 
     fact: Fact
     kinds: list[SummaryDefect]
 
 
 class Summary(Struct, frozen=True):
-    """All that there is to tell about one stream: of its defects the repairs, then the notices, if there are any."""
+    """The report about one stream. `defects` are the repairs, then the notices, if there are any."""
 
     file: str
-    passages: list[AnswerText]
+    texts: list[AnswerText]
     facts: list[Fact]
     defects: list[DefectCounts]
 
 
 def summarize(reading: ReadStream, client: str | None = None) -> Summary:
-    """Put a stream into words; with what clients of that dialect would lose, if one is named."""
+    """Summarize a stream; with the losses for clients of a dialect, if one is given."""
     completion = reading.completion
     alone = len(completion.choices) == 1
     repairs, notices = _defects(reading, "repair"), _defects(reading, "notice")
     return Summary(
         file=one_line(reading.file),
-        passages=[passage for choice in completion.choices for passage in _passages(choice, alone=alone)],
+        texts=[text for choice in completion.choices for text in _answer_texts(choice, alone=alone)],
         facts=[*_facts(reading), *([] if client is None else [_losses(reading, client)])],
         defects=[repairs, *([notices] if notices.kinds else [])],
     )
 
 
-def _passages(choice: Choice, *, alone: bool) -> list[AnswerText]:
-    """What was said, part by part, in its order."""
-    said = [passage for part in choice.parts if (passage := _passage(part)).text or passage.voice in _EVEN_IF_EMPTY]
+def _answer_texts(choice: Choice, *, alone: bool) -> list[AnswerText]:
+    """The parts of a choice, in order."""
+    texts = [text for part in choice.parts if (text := _answer_text(part)).text or text.kind in _EVEN_IF_EMPTY]
     prefix = "" if alone else f"choice {choice.index}: "
     return [
-        AnswerText(each.voice, prefix + one_line(each.heading), visible(each.text).strip("\n"))
-        for each in said or [AnswerText("answer", "answer (empty)", "")]
+        AnswerText(each.kind, prefix + one_line(each.heading), visible(each.text).strip("\n"))
+        for each in texts or [AnswerText("answer", "answer (empty)", "")]
     ]
 
 
-def _passage(part: Part) -> AnswerText:
+def _answer_text(part: Part) -> AnswerText:
     match part:
         case TextPart(text):
             return AnswerText("answer", "answer", text)
@@ -149,7 +149,7 @@ def _passage(part: Part) -> AnswerText:
 
 
 def decoded_size(base64: str) -> int:
-    """How many bytes a text in base64 stands for."""
+    """The number of bytes that a base64 text encodes."""
     return len(base64.rstrip("=")) * 3 // 4
 
 
@@ -157,7 +157,7 @@ def _facts(reading: ReadStream) -> list[Fact]:
     completion = reading.completion
     facts = [_ending(completion)]
     if completion.fault is not None:
-        facts += _fault(completion.fault, reading.spots()(completion.fault))
+        facts += _fault(completion.fault, reading.locator()(completion.fault))
     if completion.choices:
         facts.append(Fact("finish", _finish(completion)))
     if reading.frames:
@@ -177,24 +177,24 @@ def _facts(reading: ReadStream) -> list[Fact]:
 
 
 def _dialect(reading: ReadStream) -> Fact:
-    found, capture = reading.dialect, reading.capture
-    how = FOUND_BY[found.by]
-    if found.by not in ("option", "capture") and capture is not None and capture.header.dialect:
+    detected, capture = reading.dialect, reading.capture
+    how = FOUND_BY[detected.by]
+    if detected.by not in ("option", "capture") and capture is not None and capture.header.dialect:
         how += f"; the capture says {one_line(capture.header.dialect)}, which this Penstock does not know"
-    return Fact("dialect", found.dialect, how)
+    return Fact("dialect", detected.dialect, how)
 
 
 def _losses(reading: ReadStream, client: str) -> Fact:
-    found = count_losses(reading, client)
-    if not found:
+    losses = count_losses(reading, client)
+    if not losses:
         return Fact("losses", "none", f"for clients of {client}")
     lines = (
         f"{each.code} ×{each.count}: {LOSSES[each.code].meaning}"
         + (f" ({one_line(', '.join(each.details))})" if each.details else "")
-        for each in found
+        for each in losses
     )
-    total = sum(each.count for each in found)
-    tone: Tone = "doubtful" if any(each.changes_meaning for each in found) else ""
+    total = sum(each.count for each in losses)
+    tone: Tone = "warning" if any(each.changes_meaning for each in losses) else ""
     return Fact("losses", str(total), "\n".join([f"for clients of {client}", *lines]), tone)
 
 
@@ -204,31 +204,31 @@ def _recorded(capture: Capture) -> list[Fact]:
     status = f"status {header.status}" if header.status is not None else "no answer began"
     known = [one_line(word) for word in (header.at, target, status) if word]
     if closing is None:
-        reads = Fact("reads", str(len(capture.reads)), f"cut off: {capture.cut_off}", "doubtful")
+        reads = Fact("reads", str(len(capture.reads)), f"cut off: {capture.cut_off}", "warning")
     else:
         reads = Fact("reads", str(len(capture.reads)), HOW_IT_ENDED[closing.how])
     return [Fact("recorded", ", ".join(known)), reads]
 
 
 def _times(times: StreamTiming) -> list[Fact]:
-    told = [f"first event {seconds(times.first_event_s)}"] if times.first_event_s is not None else []
+    parts = [f"first event {seconds(times.first_event_s)}"] if times.first_event_s is not None else []
     if times.longest_gap_s is not None and times.longest_gap_at_s is not None:
-        told.append(f"longest gap {seconds(times.longest_gap_s)} at {seconds(times.longest_gap_at_s)}")
-    told.append(f"total {seconds(times.total_s)}")
+        parts.append(f"longest gap {seconds(times.longest_gap_s)} at {seconds(times.longest_gap_at_s)}")
+    parts.append(f"total {seconds(times.total_s)}")
     if times.tokens_per_s is not None:
-        told.append(f"{times.tokens_per_s:.3g} tokens/s")
-    return [Fact("times", ", ".join(told)), Fact("timeline", times.drawn(), f"{seconds(times.slot_s)} each")]
+        parts.append(f"{times.tokens_per_s:.3g} tokens/s")
+    return [Fact("times", ", ".join(parts)), Fact("timeline", times.draw(), f"{seconds(times.slot_s)} each")]
 
 
 def _ending(completion: Completion) -> Fact:
     ending = completion.ending
     assert ending is not None  # the stream was read to its end
-    detail = "" if completion.fault else one_line(completion.ending_detail)  # else the fault says it better
+    detail = "" if completion.fault else one_line(completion.ending_detail)  # otherwise the fault explains it better
     return Fact("ending", ending, detail, TONES[ending])
 
 
-def _fault(fault: Fault, spot: DefectSpan) -> list[Fact]:
-    where = f"line {spot.line}, byte {spot.offset}"
+def _fault(fault: Fault, span: DefectSpan) -> list[Fact]:
+    where = f"line {span.line}, byte {span.offset}"
     facts = [Fact("fault", fault.code, f"{where}\n{explain_fault(fault)}", "bad")]
     more = {key: value for key, value in (fault.provider or {}).items() if value not in (None, fault.message)}
     if more:
@@ -253,9 +253,9 @@ def _usage(usage: Usage | None) -> str:
     usage = usage.normal()
     whole = {"input": usage.input, "output": usage.output, "total": usage.total}
     parts = {"cached": usage.cached, "reasoning": usage.reasoning}
-    told = [f"{count} {name}" for name, count in whole.items() if count is not None]
-    told += [f"{count} {name}" for name, count in parts.items() if count]
-    return ", ".join(told) + (" (estimated)" if usage.source == "estimated" else "")
+    counts = [f"{count} {name}" for name, count in whole.items() if count is not None]
+    counts += [f"{count} {name}" for name, count in parts.items() if count]
+    return ", ".join(counts) + (" (estimated)" if usage.source == "estimated" else "")
 
 
 def _provider(reading: ReadStream) -> Fact:
@@ -264,9 +264,9 @@ def _provider(reading: ReadStream) -> Fact:
 
 
 def _defects(reading: ReadStream, level: Level) -> DefectCounts:
-    spot = reading.spots()
+    locate = reading.locator()
     kinds = [
-        SummaryDefect(repair.code, repair.count, (at := spot(repair)).line, at.offset, explain_repair(repair))
+        SummaryDefect(repair.code, repair.count, (at := locate(repair)).line, at.offset, explain_repair(repair))
         for repair in reading.completion.repairs
         if repair.level == level
     ]
@@ -274,4 +274,4 @@ def _defects(reading: ReadStream, level: Level) -> DefectCounts:
         return DefectCounts(Fact(f"{level}s", "none"), [])
     count = str(sum(kind.count for kind in kinds))
     value = count if len(kinds) == 1 else f"{count} of {len(kinds)} kinds"
-    return DefectCounts(Fact(f"{level}s", value, tone="doubtful" if level == "repair" else ""), kinds)
+    return DefectCounts(Fact(f"{level}s", value, tone="warning" if level == "repair" else ""), kinds)

@@ -1,7 +1,7 @@
-"""StreamTiming: when a recorded stream came, and how fast. Only a capture knows.
+"""StreamTiming: the times and the speed of a recorded stream. Only captures have times.
 
-The first event is the first that says something, as in the gateway's log, and so is the last one the last. A gap is a
-time in which no event came at all: comments and blank lines are none.
+The first and the last event are those with content, as in the gateway's log. A gap is a time without any event;
+comments and blank lines are not events.
 """
 
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec import Struct
 from penstock import Completion, Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta, ToolCallStart
 from penstock.capture import Capture
 
-# What counts as an event: the model says something.
+# Events with content.
 CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta)
 _SLOTS = 40
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -17,7 +17,7 @@ _NOTHING = "·"
 
 
 class StreamTiming(Struct, frozen=True, kw_only=True):
-    """Seconds since the request. The timeline is how many bytes came in each slot of so many seconds."""
+    """Times in seconds since the request. `timeline` is the number of bytes in each slot of `slot_s`."""
 
     head_s: float | None
     first_event_s: float | None
@@ -29,7 +29,7 @@ class StreamTiming(Struct, frozen=True, kw_only=True):
     slot_s: float
     timeline: list[int]
 
-    def drawn(self) -> str:
+    def draw(self) -> str:
         """The timeline as a row of bars."""
         most = max(self.timeline, default=0)
         return "".join(
@@ -38,30 +38,30 @@ class StreamTiming(Struct, frozen=True, kw_only=True):
 
 
 class Stopwatch:
-    """Notes when events come, while a capture is read."""
+    """Records the times of events while a capture is read."""
 
     def __init__(self) -> None:
         self._frames = 0
-        self._moved: float | None = None
+        self._last_frame: float | None = None
         self._first: float | None = None
         self._last: float | None = None
         self._gap: float | None = None
         self._gap_at: float | None = None
 
-    def note(self, at_s: float | None, events: list[Event], frames: int) -> None:
-        """A read has brought these events, and so many frames have come by now."""
+    def record(self, at_s: float | None, events: list[Event], frames: int) -> None:
+        """Record a read with its events, and the number of frames so far."""
         if at_s is None or frames == self._frames:
             return
         self._frames = frames
         if any(isinstance(event, CONTENT) for event in events):
             self._first = at_s if self._first is None else self._first
             self._last = at_s
-        if self._moved is not None and (self._gap is None or at_s - self._moved > self._gap):
-            self._gap, self._gap_at = at_s - self._moved, self._moved
-        self._moved = at_s
+        if self._last_frame is not None and (self._gap is None or at_s - self._last_frame > self._gap):
+            self._gap, self._gap_at = at_s - self._last_frame, self._last_frame
+        self._last_frame = at_s
 
     def times(self, capture: Capture, completion: Completion) -> StreamTiming | None:
-        """What has been noted; None where the capture has no times."""
+        """The result; None if the capture has no times."""
         known = [read.at_s for read in capture.reads if read.at_s is not None]
         if capture.closing is not None and capture.closing.at_s is not None:
             known.append(capture.closing.at_s)
@@ -84,7 +84,7 @@ class Stopwatch:
         )
 
     def _rate(self, completion: Completion) -> float | None:
-        """Tokens after the first, over the time that they took; without those of a reasoning that is not shown."""
+        """Tokens per second after the first, without the tokens of reasoning that is not in the stream."""
         usage = completion.usage
         if usage is None or usage.output is None or self._first is None or self._last is None:
             return None
