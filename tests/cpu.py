@@ -25,7 +25,7 @@ from penstock.gateway.billing.tags import kept_tags
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.embeddings_request import parse_embeddings
 from penstock.gateway.calls.failure import from_status, redacted
-from penstock.gateway.limits.demand import of_embeddings, of_request
+from penstock.gateway.limits.demand import chat_demand, embeddings_demand
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import AttemptTimeouts
 from penstock.gateway.relay.relay import Relay
@@ -300,11 +300,11 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
     try:
         if how == "embeddings":
             embeddings = parse_embeddings(data)
-            of_embeddings(embeddings)
+            embeddings_demand(embeddings)
             embeddings.members.edited(_DESTINATION.members)
         else:
             chat = _SURFACE.read_request(data, {}, _SURFACE.path)
-            wish = of_request(chat, _UPSTREAM.limits(chat, _DESTINATION))
+            wish = chat_demand(chat, _UPSTREAM.limits(chat, _DESTINATION))
             kept_tags(wish.tags, {}, SECRETS)
             _UPSTREAM.write_request(chat, _DESTINATION)
         outcome = "read"

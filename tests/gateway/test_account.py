@@ -11,10 +11,20 @@ from hypothesis import strategies as st
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key, Period
-from penstock.gateway.limits.account import Account, Hold, book, rehold, release, seed, settle, touch, wants_seed
+from penstock.gateway.limits.account import (
+    Account,
+    Hold,
+    book,
+    expire,
+    release,
+    restore_holds,
+    seed,
+    settle,
+    wants_seed,
+)
 from penstock.gateway.limits.accounts import LocalAccounts
-from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation, dollars, extend, portion, reserve
-from penstock.gateway.limits.period import span
+from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation, dollars, extend, reserve, with_share
+from penstock.gateway.limits.period import period_at
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)
 LONG = 3_600_000
@@ -116,7 +126,7 @@ def test_tokens_are_limited_in_every_minute_and_given_back() -> None:
     granted(ask(account, limited, "c", tokens=40, now=NOW + 11_000))
     settle(account, "b", 0, 45, NOW + 12_000)
     assert (account.tokens, account.minute[NOW // 1000 + 12][1]) == (105, 5), "a shortfall is counted when it is known"
-    touch(account, NOW + 72_000)
+    expire(account, NOW + 72_000)
     assert (account.tokens, account.requests, account.minute) == (0, 0, {})
 
 
@@ -156,7 +166,7 @@ def test_a_call_counts_in_the_period_of_its_admission() -> None:
     denied(ask(account, limited, "b", 1, now=last))
     granted(ask(account, limited, "b", 100, now=last + 1))
     settle(account, "a", 70, 0, last + 5)
-    seed(account, span("month", last + 5), Spent(total=0, recent=frozenset()), last + 5)
+    seed(account, period_at("month", last + 5), Spent(total=0, recent=frozenset()), last + 5)
     book(account, ["a"], last + 5)
     assert account.spent == {"2026-11": 70, "2026-12": 0}
 
@@ -194,14 +204,14 @@ def test_seeding_takes_over_what_the_ledger_has() -> None:
     for id in ("a", "b", "c"):
         granted(ask(account, limited, id, 10))
     settle(account, "a", 8, 0, NOW)
-    seed(account, span("month", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
+    seed(account, period_at("month", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
     assert (account.spent, set(account.holds)) == ({"2026-11": 13}, {"b", "c"})
     before = copy.deepcopy(account)
     settle(account, "a", 8, 0, NOW)
     book(account, ["a"], NOW)
-    rehold(account, {"a": Hold(8, 0, NOW // 1000, "2026-11", NOW + LONG, False)})
+    restore_holds(account, {"a": Hold(8, 0, NOW // 1000, "2026-11", NOW + LONG, False)})
     assert account == before, "its sum has this call already"
-    seed(account, span("day", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
+    seed(account, period_at("day", NOW), Spent(total=13, recent=frozenset(("a",))), NOW)
     assert account.owed == {"2026-11-15": 20}, "calls under way count in the periods that the key now has"
 
 
@@ -222,8 +232,8 @@ def test_every_operation_may_come_twice() -> None:
     ask(account, limited, "b", 10, 10)
     twice(lambda: release(account, "b", NOW))
     hold = Hold(7, 7, NOW // 1000, "2026-11", NOW + LONG)
-    twice(lambda: rehold(account, {"c": hold}))
-    twice(lambda: seed(account, span("month", NOW), Spent(total=1, recent=frozenset()), NOW))
+    twice(lambda: restore_holds(account, {"c": hold}))
+    twice(lambda: seed(account, period_at("month", NOW), Spent(total=1, recent=frozenset()), NOW))
     book(account, ["a"], NOW)
     book(account, ["a"], NOW)
     assert account.spent == {"2026-11": 16}
@@ -246,31 +256,31 @@ def test_periods_follow_the_calendar(period: Period, at: str, label: str, since:
     def ms(text: str) -> int:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
-    found = span(period, ms(at) + 999)
+    found = period_at(period, ms(at) + 999)
     assert (found.label, found.since, found.until) == (label, ms(since), ms(until))
 
 
 def test_periods_follow_one_another() -> None:
     for period in ("day", "week", "month"):
         at = int(datetime(2023, 12, 25, tzinfo=UTC).timestamp() * 1000)
-        found = span(period, at)
+        found = period_at(period, at)
         for _ in range(800):
             at += int(timedelta(days=1).total_seconds() * 1000)
-            following = span(period, at)
+            following = period_at(period, at)
             assert following.since <= at < (following.until or 0)
             assert following == found or following.since == found.until
             found = following
-    assert span("total", NOW).until is None
+    assert period_at("total", NOW).until is None
 
 
 def test_a_share_is_taken_of_what_is_left() -> None:
     account = Account(spent={"2026-11": 60}, open=2, requests=10, newest=NOW)
     account.minute = {NOW // 1000: [10, 0, NOW]}
-    share = portion(account, key(budget=100, requests_per_minute=20, tokens_per_minute=100, concurrent=3), 0.25, NOW)
+    share = with_share(account, key(budget=100, requests_per_minute=20, tokens_per_minute=100, concurrent=3), 0.25, NOW)
     limits = (share.budget, share.requests_per_minute, share.tokens_per_minute, share.concurrent)
     assert limits == (10, 2, 25, 1), "one call at least, where one is left"
-    assert portion(account, key(concurrent=2), 0.25, NOW).concurrent == 0
-    assert portion(account, key(), 0.25, NOW) == key()
+    assert with_share(account, key(concurrent=2), 0.25, NOW).concurrent == 0
+    assert with_share(account, key(), 0.25, NOW) == key()
 
 
 def test_an_account_is_the_same_when_it_is_read_again() -> None:

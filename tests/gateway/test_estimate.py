@@ -16,7 +16,7 @@ from penstock.core.dialects.openai_chat.request import read_request
 from penstock.core.dialects.registry import surface_dialect
 from penstock.core.input_estimate import estimate_request
 from penstock.gateway.billing.output_estimate import BytesPerToken
-from penstock.gateway.limits.demand import of_request
+from penstock.gateway.limits.demand import chat_demand
 from tests.promptness import in_time, prompt
 
 ENGLISH = "The quick brown fox jumps over the lazy dog while nobody is looking. "
@@ -82,7 +82,7 @@ def test_a_chat_is_taken_for_that_many(name: str) -> None:
     for more in ({}, {"user": "somebody"}):
         body = msgspec.json.encode({"model": "m", **fields, **more})
         request = surface_dialect("openai_chat").read_request(body, {}, "/chat/completions")
-        assert of_request(request, RequestLimits()).input == estimate_input(fields)
+        assert chat_demand(request, RequestLimits()).input == estimate_input(fields)
 
 
 @pytest.mark.parametrize("name", [name for name in CHATS if name != "a schema"])  # which is none of chat's

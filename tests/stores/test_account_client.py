@@ -4,7 +4,7 @@ from penstock.errors import BookError
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
-from penstock.gateway.limits.period import span
+from penstock.gateway.limits.period import period_at
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
 from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant
@@ -72,7 +72,7 @@ def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls(
         return Spent(total=0, recent=frozenset())
 
     process = SharedAccountClient(Door(shelf), ask_ledger, 0.25, ledger.clock)
-    december = span("month", NOW).until
+    december = period_at("month", NOW).until
     assert december
     ledger.now = december - 1
     process.apply(KEY, [Reserve(LIMITED, Reservation("old", 1000, 0, ledger.now, LASTS + december))])
@@ -82,7 +82,7 @@ def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls(
     account = shelf.account()
     assert account
     assert (account.spent, account.owed) == ({MONTH: 900, "2026-12": 0}, {"2026-12": 1000})
-    assert asked == [span("month", NOW).since, december]
+    assert asked == [period_at("month", NOW).since, december]
 
 
 def test_what_ended_while_alone_is_held_no_longer() -> None:

@@ -147,7 +147,9 @@ class Bookkeeping:
     def budgets(self) -> dict[str, float]:
         """The remaining part of its budget, by id of each usable key."""
         now = time.time() * 1000
-        parts = {key.id: self._accounts.left(key) for key in self._stored if key.budget and not key.unusable(now)}
+        parts = {
+            key.id: self._accounts.remaining_share(key) for key in self._stored if key.budget and not key.unusable(now)
+        }
         return {id: part for id, part in parts.items() if part is not None}
 
     async def close(self) -> None:

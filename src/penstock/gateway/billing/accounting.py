@@ -19,7 +19,7 @@ from penstock.core.price import ServiceTier, charge
 from penstock.core.usage import Tokens
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
-from penstock.gateway.billing.output_estimate import estimate_sound
+from penstock.gateway.billing.output_estimate import estimate_audio
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
 
@@ -179,7 +179,7 @@ def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Mea
 
 def _said(attempt: Attempt, output: OutputEstimate) -> Tokens:
     """About what was said, aloud and otherwise."""
-    sound = estimate_sound(attempt.audio_chars)
+    sound = estimate_audio(attempt.audio_chars)
     text = output(f"{attempt.provider}/{attempt.model}", attempt.output_chars, attempt.events)
     return Tokens(output=text + sound, audio_output=sound)
 

@@ -17,7 +17,7 @@ from penstock.core.failure import Failure
 from penstock.core.price import ServiceTier
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import Entry
-from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_sound
+from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
 from penstock.gateway.billing.prices import PriceBook, PricedModel
 from penstock.gateway.billing.tags import kept_tags, kept_text
 from penstock.gateway.calls.call import Attempt, Call
@@ -259,7 +259,7 @@ def _output(ratios: BytesPerToken, call: Call) -> int:
         return usage.output
     events, said = call.reached
     text = ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
-    return text + estimate_sound(attempt.audio_chars)
+    return text + estimate_audio(attempt.audio_chars)
 
 
 class NoLedger:

@@ -21,7 +21,7 @@ _LAST = 32
 _MOST_WAITING = 64
 
 
-def estimate_sound(size: int) -> int:
+def estimate_audio(size: int) -> int:
     """About how many tokens sound of so many characters has, as it is streamed. What is packed has more."""
     return _ceil(size, _SOUND_FOR_A_TOKEN)
 

@@ -34,7 +34,7 @@ from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEn
 from penstock.gateway.calls.routing import TargetHealth, in_order
 from penstock.gateway.calls.trace import HEADER, new_span
 from penstock.gateway.config import Config, Provider, Target
-from penstock.gateway.limits.demand import TokenDemand, of_embeddings, of_request
+from penstock.gateway.limits.demand import TokenDemand, chat_demand, embeddings_demand
 from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
 from penstock.gateway.relay.control import AttemptControl
@@ -387,7 +387,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
 
     def _demand(self) -> TokenDemand:
         plan = self._plan
-        return of_request(self._request, plan.upstream.limits(self._request, plan.destination))
+        return chat_demand(self._request, plan.upstream.limits(self._request, plan.destination))
 
     def _ask(self) -> None:
         plan = self._plan
@@ -516,7 +516,7 @@ class EmbeddingAttempts(AnyAttempts[BodyClient, EmbeddingsRequest]):
     """The attempts at a request for embeddings."""
 
     def _demand(self) -> TokenDemand:
-        return of_embeddings(self._request)
+        return embeddings_demand(self._request)
 
     def _ask(self) -> None:
         plan = self._plan

@@ -9,14 +9,14 @@ from typing import Literal, TypeAlias
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.admission import dollars
-from penstock.gateway.limits.period import span
+from penstock.gateway.limits.period import period_at
 
 State: TypeAlias = Literal["active", "revoked", "expired"]
 
 
 def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
     """All that may be told of a key."""
-    period = span(key.period, now_ms)
+    period = period_at(key.period, now_ms)
     spent = book.spent(key.id, period.since).total
     left = None if key.budget is None else max(0, key.budget - spent)
     return {

@@ -1,19 +1,20 @@
-"""Account: what one key has spent, holds and has used in the last minute. Pure: the time is always handed in.
+"""Account: the spending, the holds and the last minute's usage of one key. Pure: the time is always a parameter.
 
-A call *reserves* what it may cost at most, *extends* that if it must, and *settles* what it really cost, or *releases*
+A call *reserves* its maximum cost, *extends* the reservation if necessary, and *settles* the actual cost, or *releases*
 all of it. Its hold stays until its entry is in the ledger; then it is *booked*: the hold becomes a part of the sum.
 
     reserve ──► hold, open ──settle──► hold, closed ──book──► spent
                   │    ▲ extend
                   └──release──► gone
 
-Every operation may be applied twice, since whoever applies it may not learn that it did. A call belongs to the period
-in which it was admitted. A second counts until its newest request is 60 seconds old, so that no minute, wherever it
-begins, has more than the limit. `admission.py` has `reserve` and `extend`, which know the limits.
+Every operation is idempotent, because a process may apply one to shared storage and lose the reply. A call belongs to
+the period in which it was admitted. A second counts until its newest request is 60 seconds old (sliding window), so
+that no 60 seconds have more than the limit. `reserve` and `extend`, which check the limits, are in `admission.py`.
 
-An account is not the book. It is *seeded* from the ledger: with what was spent in a period, and the ids of the calls
-that were booked of late. Whoever settles or books one of those later adds nothing, and a hold of it is not put back.
-So no call counts twice. An account is *stale* if something happened that only the ledger knows of; it is seeded anew.
+The ledger is the source of truth, not the account. An account is *seeded* from the ledger: with the amount spent in a
+period, and the ids of the calls that were booked recently. To settle or book one of those later changes nothing, and
+its hold is not restored. So no call counts twice. An account is *stale* if something happened that only the ledger
+knows; then it is seeded again.
 
 Money is in nanodollars, time in milliseconds since 1970.
 """
@@ -24,58 +25,61 @@ from msgspec import Struct, field, structs
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.period import DAY_MS, BudgetPeriod, span
+from penstock.gateway.limits.period import DAY_MS, BudgetPeriod, period_at
 
 MINUTE_MS = 60_000
-# How long a settled call may wait for its place in the ledger. Longer than any ledger should be out of order.
+# How long a settled call may wait until it is in the ledger. Longer than any outage of the ledger should last.
 _BOOKED_WITHIN_MS = 3_600_000
-# How long a call that was booked before seeding may still be settled or booked by those who do not know; and how soon
-# after its end it has to be booked for the ledger to name it among the latest.
+# How long after seeding another process may still settle or book a call that is in the seed; and how soon after its end
+# a call must be booked for the ledger to list it among the recent ones.
 SEED_IDS_MS = 60_000
 _BOOKED_LATE_MS = 20_000
 
 
 class Hold(Struct, frozen=True, array_like=True, gc=False):
-    """What is set aside for a call: at first what it may cost, and once it is no longer `open`, what it did."""
+    """The amount reserved for a call: its maximum cost while it is `open`, its actual cost afterwards."""
 
     cost: int
     tokens: int
     second: int
-    """When it was admitted, since 1970."""
+    """The second of its admission, since 1970."""
     period: str
     until: int
     open: bool = True
     late: int = 0
-    """Those of the tokens that were counted after its admission."""
+    """The part of `tokens` that was counted after its admission."""
 
 
 class Account(Struct, array_like=True):
-    """The live state of a key. `generation` is new whenever it was made anew."""
+    """The live state of a key. Each newly created account has a new `generation`.
+
+    Shared storage has it as an array: the order of the fields is part of the format, their names are not.
+    """
 
     generation: str = ""
     spent: dict[str, int] = field(default_factory=dict)
-    """By period: those that it was seeded with."""
+    """By period, for the periods that it was seeded with."""
     holds: dict[str, Hold] = field(default_factory=dict)
     minute: dict[int, list[int]] = field(default_factory=dict)
-    """By second: requests, tokens, and the time of the newest of them."""
+    """By second: requests, tokens, and the time of the newest request."""
     seed_ids: set[str] = field(default_factory=set)
     seeded: int = 0
     stale: bool = False
-    # Sums over `holds` and `minute`, and the earliest time at which something in them has to go.
+    # Sums over `holds` and `minute`, and the earliest time at which an element of them expires.
     owed: dict[str, int] = field(default_factory=dict)
     open: int = 0
     requests: int = 0
     tokens: int = 0
     newest: int = 0
     expiry: int = 0
-    leaving: int = 0
-    lasting: bool = False
-    """Whether holds never expire: those who hold can only end together with the account."""
+    window_expiry: int = 0
+    never_expires: bool = False
+    """Whether holds never expire, because the account exists only in the process that made them."""
 
 
 def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
-    """The call is over, and this is what it took. Tokens it did not need are given back to when it was admitted."""
-    touch(account, now)
+    """Record the actual cost and tokens of a call. Unused tokens are returned to the second of its admission."""
+    expire(account, now)
     hold = account.holds.get(id)
     if hold is None or not hold.open:
         return
@@ -88,8 +92,8 @@ def settle(account: Account, id: str, cost: int, tokens: int, now: int) -> None:
 
 
 def release(account: Account, id: str, now: int) -> None:
-    """The call took nothing. It still counts as a request."""
-    touch(account, now)
+    """Remove the hold of a call that cost nothing. It still counts as a request."""
+    expire(account, now)
     hold = account.holds.get(id)
     if hold is not None and hold.open:
         _give_back(account, hold, hold.tokens)
@@ -97,8 +101,10 @@ def release(account: Account, id: str, now: int) -> None:
 
 
 def book(account: Account, ids: Iterable[str], now: int) -> None:
-    """The calls are in the ledger. What is odd about one makes the account stale: it is unknown, or never settled,
-    or so late that the account may have been seeded with it under no name.
+    """Turn the holds of these calls into spending: they are in the ledger.
+
+    The account becomes stale if a call is unknown, was never settled, or is booked so late that a seed may contain its
+    cost without its id.
     """
     for id in ids:
         hold = account.holds.get(id)
@@ -113,25 +119,25 @@ def book(account: Account, ids: Iterable[str], now: int) -> None:
 
 
 def wants_seed(account: Account, key: Key, now: int) -> bool:
-    """Whether the ledger has to be asked before this key's budget can be judged."""
-    return key.budget is not None and (account.stale or span(key.period, now).label not in account.spent)
+    """Whether the account must be seeded before this key's budget can be checked."""
+    return key.budget is not None and (account.stale or period_at(key.period, now).label not in account.spent)
 
 
-def left_of_budget(account: Account, key: Key, now: int) -> float | None:
-    """Which part of a key's budget is neither spent nor held, from 1 to 0; None where that is not known."""
-    label = span(key.period, now).label
+def remaining_share(account: Account, key: Key, now: int) -> float | None:
+    """The share of a key's budget that is neither spent nor reserved, from 1 to 0; None if it is unknown."""
+    label = period_at(key.period, now).label
     if not key.budget or label not in account.spent:
         return None if key.budget != 0 else 0.0
     return max(0.0, 1 - (account.spent[label] + account.owed.get(label, 0)) / key.budget)
 
 
 def reserved_cost(account: Account, key: Key, now: int) -> int:
-    """What is held for calls in a key's present period, in nanodollars."""
-    return account.owed.get(span(key.period, now).label, 0)
+    """The amount reserved for calls in a key's current period, in nanodollars."""
+    return account.owed.get(period_at(key.period, now).label, 0)
 
 
 def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None:
-    """Take from the ledger what was spent in a period. What it knows of is held no longer."""
+    """Set the amount spent in a period from the ledger. Holds of calls that are in the ledger are removed."""
     account.stale = False
     account.seeded = now
     account.seed_ids = set(spent.recent)
@@ -139,14 +145,14 @@ def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None
         if id in spent.recent:
             _drop(account, id)
         elif hold.period != period.label and hold.second in period:
-            # The key counts by other periods than it did when this call was admitted.
+            # The key's period was changed, for example from a month to a week, after this call was admitted.
             put(account, id, structs.replace(hold, period=period.label))
     account.spent = {label: total for label, total in account.spent.items() if label in account.owed}
     account.spent[period.label] = spent.total
 
 
-def rehold(account: Account, holds: Mapping[str, Hold]) -> None:
-    """Put back what is held by those who know: all but what was in the ledger already when the account was seeded."""
+def restore_holds(account: Account, holds: Mapping[str, Hold]) -> None:
+    """Restore holds that a process has kept, except those of calls that were in the seed."""
     for id, hold in holds.items():
         if id in account.seed_ids:
             continue
@@ -155,17 +161,17 @@ def rehold(account: Account, holds: Mapping[str, Hold]) -> None:
         put(account, id, hold)
 
 
-def unhold(account: Account, ids: Iterable[str]) -> None:
-    """Forget holds without a trace: the account is about to be seeded from a ledger that has them."""
+def remove_holds(account: Account, ids: Iterable[str]) -> None:
+    """Remove holds without booking them: the account is seeded next, from a ledger that has these calls."""
     for id in ids:
         if id in account.holds:
             _drop(account, id)
 
 
-def touch(account: Account, now: int) -> None:
-    """Let go of what is over: seconds that left the window, calls that were never settled, ids that have served."""
-    if not account.leaving - 2 * MINUTE_MS <= now < account.leaving:
-        # What lies more than a minute ahead was counted before somebody set the clock back.
+def expire(account: Account, now: int) -> None:
+    """Remove what has expired: seconds outside the window, holds of calls that were never settled, old seed ids."""
+    if not account.window_expiry - 2 * MINUTE_MS <= now < account.window_expiry:
+        # Seconds more than a minute in the future were counted before the clock was set back.
         gone = [
             second
             for second, bucket in account.minute.items()
@@ -175,8 +181,8 @@ def touch(account: Account, now: int) -> None:
             requests, tokens, _ = account.minute.pop(second)
             account.requests -= requests
             account.tokens -= tokens
-        account.leaving = min((bucket[2] for bucket in account.minute.values()), default=now) + MINUTE_MS
-    if now >= account.expiry and not account.lasting:
+        account.window_expiry = min((bucket[2] for bucket in account.minute.values()), default=now) + MINUTE_MS
+    if now >= account.expiry and not account.never_expires:
         for id in [id for id, hold in account.holds.items() if hold.until < now]:
             account.stale = True
             _drop(account, id)
@@ -186,7 +192,7 @@ def touch(account: Account, now: int) -> None:
 
 
 def put(account: Account, id: str, hold: Hold) -> None:
-    """Hold this for a call, in place of what was held for it."""
+    """Set the hold of a call."""
     _drop(account, id)
     account.holds[id] = hold
     account.owed[hold.period] = account.owed.get(hold.period, 0) + hold.cost
@@ -207,11 +213,11 @@ def _drop(account: Account, id: str) -> None:
 
 
 def count(account: Account, now: int, requests: int, tokens: int) -> None:
-    """Count requests and tokens in the last minute."""
+    """Add requests and tokens to the last minute."""
     bucket = account.minute.get(now // 1000)
     if bucket is None:
         account.minute[now // 1000] = [requests, tokens, now]
-        account.leaving = min(account.leaving, now + MINUTE_MS)
+        account.window_expiry = min(account.window_expiry, now + MINUTE_MS)
     else:
         bucket[0] += requests
         bucket[1] += tokens

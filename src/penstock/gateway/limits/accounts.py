@@ -1,7 +1,7 @@
-"""Accounts: those of all keys, as the gateway sees them. Here for one process; `stores/` has those that are shared.
+"""Accounts: the accounts of all keys. `LocalAccounts` is for one process; shared accounts are in `stores/accounts/`.
 
-Nothing blocks: what has an answer hands it to `then`, at once or later, in the thread of the gateway's loop. For each
-call the order is: `reserve`, any `extend`, then `settle` and `booked`, or `release`.
+No method blocks. Answers are passed to the callback `then`, at once or later, in the thread of the gateway's event
+loop. The order for each call is: `reserve`, any number of `extend`, then `settle` and `booked`, or `release`.
 """
 
 import time
@@ -10,9 +10,9 @@ from typing import Protocol
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import Account, book, left_of_budget, release, reserved_cost, seed, settle
+from penstock.gateway.limits.account import Account, book, release, remaining_share, reserved_cost, seed, settle
 from penstock.gateway.limits.admission import Answer, Reservation, extend, reserve
-from penstock.gateway.limits.period import span
+from penstock.gateway.limits.period import period_at
 
 
 def now_ms() -> int:
@@ -21,38 +21,38 @@ def now_ms() -> int:
 
 
 class Accounts(Protocol):
-    """Reserve and settle, for every key."""
+    """The accounts of all keys, as the gateway uses them."""
 
     @property
     def degraded(self) -> str:
-        """What cannot be reached, so that limits are only a share of what they should be; empty if all is well."""
+        """The name of the storage that does not answer, so that only a share of each limit is used; else empty."""
 
-    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:
-        """Admit a call and hold what it may cost."""
+    def reserve(self, key: Key, reservation: Reservation, then: Callable[[Answer], None]) -> None:
+        """Admit a call and reserve its maximum cost."""
 
     def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
-        """Hold this much in all for a running call."""
+        """Raise the reservation of a running call to this total."""
 
     def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
-        """The call is over, and took this."""
+        """Record the actual cost and tokens of a call that has ended."""
 
     def release(self, key_id: str, id: str) -> None:
-        """The call is over, and took nothing: there will be nothing to book."""
+        """Remove the reservation of a call that has ended without cost. It will not be booked."""
 
     def booked(self, calls: Iterable[tuple[str, str]]) -> None:
-        """These calls, each with its key before it, are in the ledger durably."""
+        """These calls, as pairs of key id and call id, are stored in the ledger."""
 
     def seed(self, key: Key, spent: Spent) -> None:
-        """What the ledger says of a key's present period: at the start, and when a key or its period is new."""
+        """Set the amount spent in a key's current period: at the start, and when a key or its period is new."""
 
-    def left(self, key: Key) -> float | None:
-        """Which part of a key's budget is left, as far as this process has seen; None where it has not."""
+    def remaining_share(self, key: Key) -> float | None:
+        """The share of a key's budget that is left, as this process last saw it; None if it is unknown."""
 
     def reserved(self, key: Key) -> int:
-        """What is held for calls of a key in its present period, in nanodollars, as far as this process has seen."""
+        """The amount reserved in a key's current period, in nanodollars, as this process last saw it."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class LocalAccounts:
@@ -64,13 +64,13 @@ class LocalAccounts:
         self._clock = clock
         self._accounts: dict[str, Account] = {}
 
-    def reserve(self, key: Key, demand: Reservation, then: Callable[[Answer], None]) -> None:
+    def reserve(self, key: Key, reservation: Reservation, then: Callable[[Answer], None]) -> None:
         """See `Accounts`."""
         account = self._account(key.id)
         if key.budget is not None:
-            # A new period begins with nothing: all that is spent in it passes here.
-            account.spent.setdefault(span(key.period, demand.now).label, 0)
-        then(reserve(account, key, demand))
+            # A new period starts with nothing spent: this process sees all calls.
+            account.spent.setdefault(period_at(key.period, reservation.now).label, 0)
+        then(reserve(account, key, reservation))
 
     def extend(self, key: Key, id: str, cost: int, tokens: int, then: Callable[[Answer], None]) -> None:
         """See `Accounts`."""
@@ -95,12 +95,12 @@ class LocalAccounts:
     def seed(self, key: Key, spent: Spent) -> None:
         """See `Accounts`."""
         now = self._clock()
-        seed(self._account(key.id), span(key.period, now), spent, now)
+        seed(self._account(key.id), period_at(key.period, now), spent, now)
 
-    def left(self, key: Key) -> float | None:
+    def remaining_share(self, key: Key) -> float | None:
         """See `Accounts`."""
         account = self._accounts.get(key.id)
-        return left_of_budget(account, key, self._clock()) if account is not None else None
+        return remaining_share(account, key, self._clock()) if account is not None else None
 
     def reserved(self, key: Key) -> int:
         """See `Accounts`."""
@@ -114,5 +114,5 @@ class LocalAccounts:
     def _account(self, key_id: str) -> Account:
         account = self._accounts.get(key_id)
         if account is None:
-            account = self._accounts[key_id] = Account(lasting=True)
+            account = self._accounts[key_id] = Account(never_expires=True)
         return account

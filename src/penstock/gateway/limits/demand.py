@@ -11,15 +11,15 @@ from penstock.core.dialects.dialect import RequestLimits
 from penstock.core.request import MAX_TAGS, ClientRequest
 from penstock.gateway.calls.embeddings_request import EmbeddingsRequest
 
-# Of what is to be embedded, which is not read.
+# For the input of embeddings, which is not decoded.
 _BYTES_PER_TOKEN = 4
-# More than any model says in an answer, and few enough that what they cost fits into the accounts.
-_MOST_OUTPUT = 1_000_000_000
+# More than the output of any model, and small enough that the cost fits into the accounts' integers.
+_MAX_OUTPUT = 1_000_000_000
 
 
 class TokenDemand(Struct, frozen=True):
-    """Tokens of the input, estimated; tokens of the output at most, None where the client does not say; tags; the
-    service tier, in lower case."""
+    """The estimated input tokens, the maximum output tokens (None if the client sets none), the tags and user, and the
+    service tier in lower case."""
 
     input: int
     output: int | None = None
@@ -28,19 +28,19 @@ class TokenDemand(Struct, frozen=True):
     tier: str = ""
 
 
-def of_request(request: ClientRequest, limits: RequestLimits) -> TokenDemand:
-    """What a request asks for, by the limits of the request that is sent."""
+def chat_demand(request: ClientRequest, limits: RequestLimits) -> TokenDemand:
+    """The demand of a chat request, with the limits of the request that is sent to the provider."""
     return TokenDemand(
         request.estimate(),
-        min(limits.output, _MOST_OUTPUT) if limits.output is not None else None,
+        min(limits.output, _MAX_OUTPUT) if limits.output is not None else None,
         request.metadata,
         request.user,
         limits.tier,
     )
 
 
-def of_embeddings(request: EmbeddingsRequest) -> TokenDemand:
-    """What a request for embeddings asks for."""
+def embeddings_demand(request: EmbeddingsRequest) -> TokenDemand:
+    """The demand of a request for embeddings."""
     size = len(request.members.values["input"])
     return TokenDemand(size // _BYTES_PER_TOKEN + 1, 0, _tags(_raw(request, "metadata")), _text(_raw(request, "user")))
 

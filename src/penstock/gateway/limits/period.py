@@ -1,4 +1,4 @@
-"""BudgetPeriod: one period of the calendar, by which budgets are counted. In UTC; a week begins on Monday.
+"""BudgetPeriod: a day, week or month of the calendar for which a budget is valid. In UTC; a week starts on Monday.
 
 Times are in milliseconds since 1970.
 """
@@ -21,17 +21,17 @@ class BudgetPeriod(Struct, frozen=True):
     until: int | None
 
     def __contains__(self, second: int) -> bool:
-        """Whether a second since 1970 is in it."""
+        """Whether a time, in seconds since 1970, is in the period."""
         return self.since <= second * 1000 and (self.until is None or second * 1000 < self.until)
 
 
-def span(period: Period, now: int) -> BudgetPeriod:
-    """The period that a time is in."""
-    return _span(period, now // DAY_MS)
+def period_at(period: Period, now: int) -> BudgetPeriod:
+    """The period that contains a time."""
+    return _period_at(period, now // DAY_MS)
 
 
 @lru_cache(maxsize=64)
-def _span(period: Period, day: int) -> BudgetPeriod:
+def _period_at(period: Period, day: int) -> BudgetPeriod:
     if period == "total":
         return BudgetPeriod("total", 0, None)
     today = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)

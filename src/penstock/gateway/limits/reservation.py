@@ -1,9 +1,10 @@
-"""Reservations: what a call may cost is held for it before it begins; a stream that reaches the end of it is stopped.
+"""Reservations: reserve the maximum cost of a call before it starts, and stop a stream that exceeds it.
 
-What is held is meant to be enough: the input with a margin, and the output that the client allows. For a client that
-does not say how long an answer may be, the usual length is held, or what is left if that is less; as its stream goes
-on, more is held if there is more, and if there is none the stream ends with a truthful error. Where the answer to that
-takes long, the provider waits for it at the end of what is held.
+A reservation is meant to be sufficient: the input with a margin, and the output that the client allows. If the client
+sets no limit, the usual output is reserved, or what is left if that is less. As the stream continues, the reservation
+is extended while the budget has more; when it has none, the stream ends with the error `budget_exceeded`. The request
+for more is sent before the reservation is used up. If its answer takes long, the relay pauses the provider at the end
+of the reservation.
 """
 
 import math
@@ -15,30 +16,31 @@ from msgspec import structs
 from penstock.core.failure import Failure
 from penstock.core.price import Price, cost_of
 from penstock.core.usage import Tokens
-from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_sound
+from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Call
 from penstock.gateway.limits.accounts import Accounts
 from penstock.gateway.limits.admission import Answer, Denial, Gauge, Reservation
 from penstock.gateway.limits.demand import TokenDemand
 
-# What is held for the output of a call that does not say how long it may be. An answer of some 3,000 words.
+# The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
 _USUAL_OUTPUT = 4_096
-# Less than this is not worth beginning with; and so much is asked for before the last of what is held is used.
+# In tokens. A call does not start with less; and more is requested when this much of the reservation is left.
 _LEAST_OUTPUT = 16
-# Estimates of the input are somewhat off; short ones more so.
+# The estimate of the input is inexact, relatively more so for short inputs.
 _MARGIN = 1.25
 _FIXED_MARGIN = 32
-# A stream is looked at again after so many characters for each token that is still held: budgets end early, not late.
-_SHORTEST_TOKEN = 1
-# How long after its time a call may still be settled.
+# A stream is checked again after this many characters per token that is left. A token is rarely shorter, so the check
+# comes early, not late.
+_CHARS_PER_TOKEN = 1
+# How long after its total timeout a call may still be settled.
 _GRACE_S = 600.0
-# A wait that a client may well sit out.
+# Up to this `Retry-After` the client is advised to retry.
 _SHORT_WAIT_S = 60.0
 
 
 class Reservations:
-    """Holds what calls may cost, in the accounts of their keys."""
+    """Reserves the costs of calls in the accounts of their keys."""
 
     def __init__(self, accounts: Accounts, ratios: BytesPerToken) -> None:
         self._accounts = accounts
@@ -47,28 +49,28 @@ class Reservations:
     def reserve(
         self,
         call: Call,
-        wish: TokenDemand,
+        demand: TokenDemand,
         prices: Sequence[PricedModel],
         total_s: float,
         then: Callable[[Failure | None], None],
     ) -> None:
-        """Hold what a call may cost at the dearest of these prices, for as long as it may take."""
+        """Reserve the maximum cost of a call at the highest of these prices, for the time that it may take."""
         assert call.key is not None
         possible = [price for priced in prices for price in call.tier.prices(priced.price)]
-        input = _with_margin(wish.input)
-        output = wish.output if wish.output is not None else _USUAL_OUTPUT
-        least = wish.output if wish.output is not None else _LEAST_OUTPUT
+        input = _with_margin(demand.input)
+        output = demand.output if demand.output is not None else _USUAL_OUTPUT
+        least = demand.output if demand.output is not None else _LEAST_OUTPUT
         now = call.at_ms
-        demand = Reservation(
+        reservation = Reservation(
             id=call.id,
-            cost=_dearest(possible, Tokens(input=input, output=output)),
-            least_cost=_dearest(possible, Tokens(input=input, output=least)),
-            tokens=wish.input + output,
-            least_tokens=wish.input + least,
+            cost=_max_cost(possible, Tokens(input=input, output=output)),
+            least_cost=_max_cost(possible, Tokens(input=input, output=least)),
+            tokens=demand.input + output,
+            least_tokens=demand.input + least,
             now=now,
             until=now + int((total_s + _GRACE_S) * 1000),
         )
-        self._accounts.reserve(call.key, demand, partial(self._decided, call, then))
+        self._accounts.reserve(call.key, reservation, partial(self._decided, call, then))
 
     def _decided(self, call: Call, then: Callable[[Failure | None], None], answer: Answer) -> None:
         for name, gauge in (("requests", answer.requests), ("tokens", answer.tokens)):
@@ -78,43 +80,43 @@ class Reservations:
             then(_refusal(answer))
         elif call.over:
             assert call.key is not None
-            self._accounts.release(call.key.id, call.id)  # the client has left before it was known
+            self._accounts.release(call.key.id, call.id)  # the client disconnected before the answer came
         else:
             call.reserved = answer.cost
             then(None)
 
     def guard(self, call: Call) -> None:
-        """Watch the attempt that begins, if there is a budget that its stream may reach."""
+        """Limit the attempt that starts, if its key has a budget."""
         key, attempt = call.key, call.attempts[-1]
         if key is None or key.budget is None or call.reserved is None or attempt.priced is None:
             return
         assert call.control is not None  # every attempt has one
-        call.control.on_limit = partial(self._look, call)
-        self._look(call)
+        call.control.on_limit = partial(self._check, call)
+        self._check(call)
 
-    def _look(self, call: Call) -> None:
-        """See how much of what is held is left, and when to look again; hold more if it is nearly used up.
+    def _check(self, call: Call) -> None:
+        """Compute what is left of the reservation and when to check again; extend it if it is nearly used up.
 
-        An answer that keeps to its cap needs no more than is held. One that exceeds it, by more than an estimate may be
-        off, comes from a provider that knows no caps: it is treated like one without.
+        An answer within the client's cap needs no extension. An answer that exceeds the cap, by more than the error of
+        the estimate, comes from a provider that ignores caps: it is treated like one without a cap.
         """
         attempt, control = call.attempts[-1], call.control
         if attempt.priced is None or call.reserved is None or call.key is None or control is None:
             return
         prices = attempt.tier.prices(attempt.priced.price)
-        events, said = call.reached
-        sound = estimate_sound(attempt.audio_chars)
-        output = self._ratios.output(f"{attempt.provider}/{attempt.model}", said, events) + sound
+        events, chars = call.reached
+        audio = estimate_audio(attempt.audio_chars)
+        output = self._ratios.output(f"{attempt.provider}/{attempt.model}", chars, events) + audio
         if call.cap is not None and output <= (trusted := _with_margin(call.cap)):
-            control.limit = said + (trusted - output + 1) * _SHORTEST_TOKEN
+            control.limit = chars + (trusted - output + 1) * _CHARS_PER_TOKEN
             return
         input = Tokens(input=_with_margin(call.input_estimate))
-        left = _affordable(call.reserved, structs.replace(input, output=output, audio_output=sound), prices)
-        # More is asked for while there is some: the answer may take a moment, and the stream need not wait for it.
+        left = _affordable(call.reserved, structs.replace(input, output=output, audio_output=audio), prices)
+        # Request more while a quarter is left: the answer may take a moment, and the stream need not wait for it.
         whole = _affordable(call.reserved, input, prices)
         least = _LEAST_OUTPUT if call.used_up or call.extending else max(_LEAST_OUTPUT, whole // 4)
-        if left > least or not said:
-            control.limit = said + max(left - least, 1) * _SHORTEST_TOKEN
+        if left > least or not chars:
+            control.limit = chars + max(left - least, 1) * _CHARS_PER_TOKEN
         elif call.used_up:
             if control.running is not None:
                 control.running.stop(_USED_UP, "truncated")
@@ -123,58 +125,58 @@ class Reservations:
                 control.running.pause_for_limit(True)
         else:
             call.extending = True
-            more = _dearest(prices, Tokens(output=_USUAL_OUTPUT))
+            more = _max_cost(prices, Tokens(output=_USUAL_OUTPUT))
             tokens = call.input_estimate + output
             self._accounts.extend(call.key, call.id, call.reserved + more, tokens, partial(self._extended, call))
             if call.extending:
-                self._look(call)
+                self._check(call)
 
     def _extended(self, call: Call, answer: Answer) -> None:
         control = call.control
         running = control.running if control is not None else None
         call.extending = False
         if control is None or running is None:
-            return  # it is over
+            return  # the attempt has ended
         if isinstance(answer, Denial):
             call.used_up = True
-            self._look(call)
+            self._check(call)
         elif answer.cost > (call.reserved or 0):
             call.reserved = answer.cost
-            self._look(call)
+            self._check(call)
         else:
-            # It is not known just now: ask again.
-            control.limit = call.attempts[-1].output_chars + _LEAST_OUTPUT * _SHORTEST_TOKEN
+            # The account could not decide: try again soon.
+            control.limit = call.attempts[-1].output_chars + _LEAST_OUTPUT * _CHARS_PER_TOKEN
         if not call.extending:
             running.pause_for_limit(False)
 
 
 _USED_UP = Failure(
     code="budget_exceeded",
-    message="the budget of this key was used up while the answer came: it ends here, and is not complete",
+    message="the budget of this key was used up during the answer: it ends here and is incomplete",
     retryable=False,
     client_may_retry=False,
 )
 
 
-def _dearest(prices: Sequence[Price], tokens: Tokens) -> int:
-    """What tokens cost at most: nobody knows beforehand which of them will be thought, or written into a cache."""
+def _max_cost(prices: Sequence[Price], tokens: Tokens) -> int:
+    """The maximum cost of tokens: how many of them will be reasoning or cache writes is unknown beforehand."""
     all_input = tokens.input
-    kinds = [
-        structs.replace(tokens, cache_write=written, cache_write_1h=hour, reasoning=thought)
-        for written, hour in {(0, 0), (all_input, 0), (all_input, all_input)}
-        for thought in {0, tokens.output}
+    variants = [
+        structs.replace(tokens, cache_write=written, cache_write_1h=one_hour, reasoning=reasoning)
+        for written, one_hour in {(0, 0), (all_input, 0), (all_input, all_input)}
+        for reasoning in {0, tokens.output}
     ]
-    return max((cost_of(kind, price) for price in prices for kind in kinds), default=0)
+    return max((cost_of(variant, price) for price in prices for variant in variants), default=0)
 
 
-def _affordable(held: int, used: Tokens, prices: Sequence[Price]) -> int:
-    """How many more tokens of output can be had for what is held, behind what is used, at the dearest of the prices."""
-    return min(_affordable_at(held - cost_of(used, price), price) for price in prices)
+def _affordable(reserved: int, used: Tokens, prices: Sequence[Price]) -> int:
+    """How many more output tokens the reservation pays for after `used`, at the highest of the prices."""
+    return min(_affordable_at(reserved - cost_of(used, price), price) for price in prices)
 
 
 def _affordable_at(nanodollars: int, price: Price) -> int:
-    for_a_thousand = cost_of(Tokens(output=1_000), price) - cost_of(Tokens(), price)
-    return nanodollars * 1_000 // for_a_thousand if for_a_thousand else 1_000_000_000
+    price_per_thousand = cost_of(Tokens(output=1_000), price) - cost_of(Tokens(), price)
+    return nanodollars * 1_000 // price_per_thousand if price_per_thousand else 1_000_000_000
 
 
 def _with_margin(input: int) -> int:

@@ -38,9 +38,18 @@ from msgspec import Struct, field, structs
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import SEED_IDS_MS, Account, Hold, rehold, seed, touch, unhold, wants_seed
-from penstock.gateway.limits.admission import Answer, Denial, portion
-from penstock.gateway.limits.period import span
+from penstock.gateway.limits.account import (
+    SEED_IDS_MS,
+    Account,
+    Hold,
+    expire,
+    remove_holds,
+    restore_holds,
+    seed,
+    wants_seed,
+)
+from penstock.gateway.limits.admission import Answer, Denial, with_share
+from penstock.gateway.limits.period import period_at
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, apply_operation
 from penstock.stores.accounts.storage import Storage, StorageError, StoredValue
 
@@ -207,19 +216,19 @@ class SharedAccountClient:
     ) -> tuple[dict[str, Hold], list[Answer | None]]:
         after_outage = view.outage != self._outages
         restore = after_outage or account.generation != view.generation
-        touch(account, self._clock())
+        expire(account, self._clock())
         if after_outage:
-            unhold(account, view.unconfirmed - view.own_holds.keys())
+            remove_holds(account, view.unconfirmed - view.own_holds.keys())
             account.stale = True
         missing = self._seed(account, view.key)
         if restore:
-            rehold(account, view.own_holds)
+            restore_holds(account, view.own_holds)
         own_holds = dict(view.own_holds)
         answers: list[Answer | None] = []
         for operation in operations:
             id = operation.id
             if id in own_holds and id not in account.holds:
-                rehold(account, {id: own_holds[id]})
+                restore_holds(account, {id: own_holds[id]})
             if missing is not None and isinstance(operation, Reserve):
                 answers.append(missing)
                 continue
@@ -232,7 +241,7 @@ class SharedAccountClient:
         now = self._clock()
         if key is None or not wants_seed(account, key, now):
             return None
-        period = span(key.period, now)
+        period = period_at(key.period, now)
         if now >= self._ledger_retry_at:
             try:
                 seed(account, period, self._fetch_spent(key, period.since, now - SEED_IDS_MS), now)
@@ -250,7 +259,7 @@ class SharedAccountClient:
             base.stale = True  # other processes have spent since: the ledger has the sum, if it answers
             self._seed(base, view.key)
             if last_seen is None:
-                rehold(base, view.own_holds)
+                restore_holds(base, view.own_holds)
             view.offline, view.stored = OfflineState(base, Account()), None
         return [self._apply_one_offline(view, view.offline, operation) for operation in operations]
 
@@ -261,14 +270,14 @@ class SharedAccountClient:
             missing = self._seed(offline.base, operation.key)
             if missing is not None:
                 return missing
-            key, now = operation.key, operation.demand.now
-            offline.own.spent.setdefault(span(key.period, now).label, 0)
-            answer = apply_operation(offline.own, operation, portion(offline.base, key, self._share, now))
+            key, now = operation.key, operation.reservation.now
+            offline.own.spent.setdefault(period_at(key.period, now).label, 0)
+            answer = apply_operation(offline.own, operation, with_share(offline.base, key, self._share, now))
             if isinstance(answer, Denial):
                 answer = self._explain_offline(answer)
         elif isinstance(operation, Extend) and account is offline.own:
             key, now = operation.key, operation.now
-            answer = apply_operation(offline.own, operation, portion(offline.base, key, self._share, now))
+            answer = apply_operation(offline.own, operation, with_share(offline.base, key, self._share, now))
         else:
             answer = apply_operation(account, operation)
         if isinstance(operation, Booked | Release) and account is offline.base:

@@ -13,12 +13,12 @@ class Reserve(Struct, frozen=True):
     """Admit a call."""
 
     key: Key
-    demand: Reservation
+    reservation: Reservation
 
     @property
     def id(self) -> str:
         """The id of the call."""
-        return self.demand.id
+        return self.reservation.id
 
 
 class Extend(Struct, frozen=True):
@@ -68,7 +68,7 @@ def apply_operation(account: Account, operation: Operation, key: Key | None = No
     """Apply an operation to an account. `key` has other limits than the operation's own key, if it is given."""
     match operation:
         case Reserve():
-            return reserve(account, key or operation.key, operation.demand)
+            return reserve(account, key or operation.key, operation.reservation)
         case Extend(own_key, id, cost, tokens, now):
             return extend(account, key or own_key, id, cost, tokens, now)
         case Settle(id, cost, tokens, now):

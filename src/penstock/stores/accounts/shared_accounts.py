@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.account import left_of_budget, reserved_cost
+from penstock.gateway.limits.account import remaining_share, reserved_cost
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
 from penstock.stores.accounts.client import Seed, SharedAccountClient
@@ -111,10 +111,10 @@ class SharedAccounts:
         """See `Accounts`. The client reads the ledger again when the account is used next."""
         self._queue.put(_Task(key.id, Invalidate(key)))
 
-    def left(self, key: Key) -> float | None:
+    def remaining_share(self, key: Key) -> float | None:
         """See `Accounts`."""
         account = self._client.last_seen(key.id)
-        return left_of_budget(account, key, self._clock()) if account is not None else None
+        return remaining_share(account, key, self._clock()) if account is not None else None
 
     def reserved(self, key: Key) -> int:
         """See `Accounts`."""

@@ -17,7 +17,7 @@ from penstock.errors import BookError, BookUnusableError
 from penstock.gateway.billing.book import Book, Spent
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.keys.keys import Key
-from penstock.gateway.limits.period import span
+from penstock.gateway.limits.period import period_at
 
 # A batch is complete with this many entries; it may be larger by the last group that was queued.
 _MAX_BATCH = 2_000
@@ -203,7 +203,9 @@ class BookWriter:
         now = time.time_ns() // 1_000_000
         changed = [key for key in keys if key.id not in self._known or (reread and key.budget is not None)]
         recent_ms = now - (_RECENT_MS if reread else 0)
-        spent = {key.id: book.spent(key.id, span(key.period, now).since, recent_since_ms=recent_ms) for key in changed}
+        spent = {
+            key.id: book.spent(key.id, period_at(key.period, now).since, recent_since_ms=recent_ms) for key in changed
+        }
         self._known |= spent.keys()
         self._keys_version = version
         self._read_at_s = time.monotonic()
