@@ -545,10 +545,10 @@ def test_a_model_is_found_by_its_escaped_name(gateway: Gateway, escaped: bytes, 
 
 
 @pytest.mark.parametrize("escaped", [b"main%2", b"main%2Fx%", b"main/%zz", b"main%2F%C3", b"main%2F%ED%A0%80", b"%FF"])
-def test_a_name_whose_escapes_are_broken_is_told(gateway: Gateway, escaped: bytes) -> None:
+def test_a_name_with_malformed_percent_encoding_is_reported(gateway: Gateway, escaped: bytes) -> None:
     response = gateway.send(get("/v1/models/NAME").replace(b"NAME", escaped, 1))
     assert (response.status, response.error["code"]) == (404, "model_not_found")
-    assert "escapes" in response.error["message"]
+    assert "percent-encoding" in response.error["message"]
     assert escaped.decode() in response.error["message"]
 
 
