@@ -57,12 +57,12 @@ def wrong_type(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def cut_after(script: ScriptedResponse, count: int) -> ScriptedResponse:
-    """End the body after so many events."""
+    """End the body after `count` events."""
     return structs.replace(script, pieces=script.by_event().pieces[:count], ending="end", cut=True)
 
 
 def cut_bytes(script: ScriptedResponse, count: int) -> ScriptedResponse:
-    """End the body after so many bytes."""
+    """End the body after `count` bytes."""
     pieces, left = [], count
     for piece in script.pieces:
         if left > 0:
@@ -72,13 +72,13 @@ def cut_bytes(script: ScriptedResponse, count: int) -> ScriptedResponse:
 
 
 def reset(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
-    """Reset the connection after so many events, or half of them."""
+    """Reset the connection after `count` events, or half of them."""
     events = script.by_event().pieces
     return structs.replace(script, pieces=events[: _place(script, count)], ending="reset", cut=True)
 
 
 def stall(script: ScriptedResponse, seconds: float | None, count: int | None) -> ScriptedResponse:
-    """Send nothing for so many seconds after so many events; without a time, forever."""
+    """Send nothing for `seconds` after `count` events; without a time, forever."""
     events = script.by_event().pieces
     place = _place(script, count)
     if seconds is None:
@@ -88,7 +88,7 @@ def stall(script: ScriptedResponse, seconds: float | None, count: int | None) ->
 
 
 def slow(script: ScriptedResponse, seconds: float) -> ScriptedResponse:
-    """Wait so many seconds before each event."""
+    """Wait `seconds` before each event."""
     return script.with_pieces(Piece(seconds, piece.data) for piece in script.by_event().pieces)
 
 

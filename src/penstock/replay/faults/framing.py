@@ -53,7 +53,7 @@ def bom(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def json_next_line(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
-    """In every so many events, leave the `data:` line empty and put the JSON on the next line."""
+    """In every `count`th event, leave the `data:` line empty and put the JSON on the next line."""
     every = count or 1
     return script.with_pieces(
         Piece(piece.after_s, re.sub(rb"(?m)^data: ?\{", b"data:\n{", piece.data) if number % every == 0 else piece.data)

@@ -1,4 +1,4 @@
-"""SharedAccounts: accounts that several processes share. One thread asks the storage; the gateway's loop never waits.
+"""SharedAccounts: accounts that several processes share. One thread uses the storage; the event loop never waits.
 
 The loop puts operations into a queue. The thread takes all that are queued, groups them by key, and lets a
 `SharedAccountClient` apply them with one message to the storage per key. When the storage stops answering, the client

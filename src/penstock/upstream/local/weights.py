@@ -271,4 +271,4 @@ def _pip_error(log: Path) -> str:
     if any("connection broken" in line or "from versions: none" in line for line in lines):
         return "no package index can be reached, or none has it; is there a network?"
     errors = [line for line in lines if line.startswith("ERROR")] or lines
-    return errors[0].removeprefix("ERROR: ") if errors else "pip said nothing"
+    return errors[0].removeprefix("ERROR: ") if errors else "pip gave no reason"
