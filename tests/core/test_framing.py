@@ -6,6 +6,8 @@ import json
 import pytest
 
 from penstock import ChoiceStart, Event, Repair, Start, StreamReader, TextDelta
+from penstock.core.wire.frame import Frame
+from penstock.core.wire.sse import SseReader
 from tests.streams import (
     DONE,
     Json,
@@ -177,6 +179,15 @@ def test_any_split_in_two_gives_the_same_events() -> None:
     expected = read(wire)
     for i in range(len(wire)):
         assert read(wire[:i], wire[i:]) == expected, f"split at {i}"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("empty", ["data:\n", "data\n", "data: \n"])
+def test_each_line_of_an_event_ends_with_lf_however_it_was_ended(end: str, empty: str) -> None:
+    """Also where a CR stands before an empty line: the two must not be taken for one CRLF."""
+    reader = SseReader(10_000)
+    items = reader.feed(f"data: {{{end}{empty}data: }}{end}{end}".encode())
+    assert [item.data for item in items if isinstance(item, Frame)] == [b" {\n\n}"]
 
 
 def test_events_come_as_soon_as_their_blank_line_does() -> None:

@@ -56,6 +56,8 @@ HARD: dict[str, Pattern] = {
         ("event", "an object in a delta", b'"\x00":0,', "unstreamed"),
         ("event", "an error", b"0,", "streamed"),
         ("event", "a choice's index", b"0,", "streamed"),
+        ("event", "an event in several lines", b"\n,", "streamed"),
+        ("event", "a list", b"{}\r\n", "streamed"),
         ("event", "a stream", b"{}\n", "streamed"),
         ("event", "a stream", b"{}\n", "packed"),
         ("event", "a stream", b"[]{}\n", "streamed"),

@@ -62,7 +62,7 @@ def decode(data: bytes, sentinel: str = "", outline: Outline | None = None) -> P
         return _decode_leniently(data, sentinel, outline)
 
 
-def is_json(data: bytes) -> bool:
+def is_json(data: bytes | bytearray) -> bool:
     """Whether the data is exactly one JSON value, by the strict decoder."""
     try:
         msgspec.json.decode(data, type=msgspec.Raw)

@@ -42,8 +42,8 @@ class SseReader:
     _dead = False
     # Whether the last line end was a CR that an LF may still follow.
     _after_cr = False
-    # The open event: its bytes, how many of its lines `_scan` has seen, its name.
-    _size = 0
+    # The open event: its lines, how many of its bytes `_scan` has seen, its name.
+    _lines = 0
     _scanned = 0
     _event = ""
     _next_event = ""
@@ -61,7 +61,7 @@ class SseReader:
         self._tail = bytearray()  # the bytes behind the last line end
         self._offset = offset
         self._line = line
-        self._data: list[bytes] = []  # the lines of the open event
+        self._data = bytearray()  # the lines of the open event, each with LF at its end
         self._scan = JsonScan()
         self._at = (offset, line)  # where it began
 
@@ -153,7 +153,7 @@ class SseReader:
 
     def _add_data(self, value: bytes, items: list[Framed], *, bare: bool = False) -> None:
         """A line of data: it opens an event, or continues the open one, or ends it by following whole JSON."""
-        if self._data:
+        if self._lines:
             if self._whole():
                 if not value.strip() and not bare:
                     self._blank_data = True  # nothing, which is legal behind the data as it is before it
@@ -166,7 +166,7 @@ class SseReader:
                 # No JSON string runs on into another `data:` line, and where each event has one line none has two: the
                 # open event is damaged, the next one begins.
                 self._dispatch(items)
-        if not self._data:
+        if not self._lines:
             if self._unseparated and not (bare and self.name == "json-lines"):
                 items.append(self._repair("missing-blank-line"))
             self._unseparated = False
@@ -174,9 +174,11 @@ class SseReader:
                 self._at = (self._offset, self._line)
                 self._begun = True
             self._bare = bare
-        self._data.append(value[1:] if self._data and not bare and value[:1] == b" " else value)
-        self._size += len(value)
-        if self._size > self._max_event:
+        if _CR in value:
+            value = value.rstrip(b"\r\n") + b"\n"
+        self._data += value[1:] if self._lines and not bare and value[:1] == b" " else value
+        self._lines += 1
+        if len(self._data) > self._max_event:
             self._die(items)
         elif self._eager and self._whole():
             self._dispatch(items)
@@ -195,7 +197,7 @@ class SseReader:
         field = name.strip().lower()
         known = field in _FIELDS_OF_THE_STANDARD or (colon and field in _FIELD_NAMES)
         if content[:1] == b":" or (known and field != b"data"):
-            if self._data and not self._whole() and self._scan.in_string:
+            if self._lines and not self._whole() and self._scan.in_string:
                 # A comment, or a line of text whose newline was not escaped: nobody can tell, so the event is damaged.
                 self._dispatch(items)
             if content[:1] == b":":
@@ -204,7 +206,7 @@ class SseReader:
             if name.strip(b"\r\n") != field:
                 items.append(self._repair("field-misspelled", name.strip().decode(errors="replace")))
             self._read_field(field, value, items)
-        elif self._data and not self._whole():
+        elif self._lines and not self._whole():
             self._continue_event(line, items)
         elif content[:1] in (b"{", b"["):
             self._read_bare(line, items)
@@ -218,7 +220,7 @@ class SseReader:
 
     def _read_field(self, field: bytes, value: bytes, items: list[Framed]) -> None:
         if field == b"data":
-            self._add_data(value, items)
+            self._add_data(value or b"\n", items)
         elif field == b"error":
             self._end_event(items)
             items.append(self._repair("error-field"))
@@ -230,15 +232,14 @@ class SseReader:
                 self._begun = True
             if field == b"event":
                 name = value.strip().decode(errors="replace")
-                if self._data:
+                if self._lines:
                     self._next_event = name  # of this event if a blank line follows, of the next one if data does
                 else:
                     self._event = name
 
     def _continue_event(self, line: bytes, items: list[Framed]) -> None:
         if not self._bare and not self._continued:
-            empty = not any(part.strip() for part in self._data)
-            items.append(self._repair("json-on-next-line" if empty else "unprefixed-continuation"))
+            items.append(self._repair("unprefixed-continuation" if self._data.strip() else "json-on-next-line"))
             self._continued = True
         self._add_data(line, items, bare=True)
 
@@ -256,20 +257,20 @@ class SseReader:
             self._eager = True
         elif self.name != "json-lines":
             items.append(self._repair("no-data-prefix"))
-        elif self._frames == 1 and not self._data:
+        elif self._frames == 1 and not self._lines:
             items.append(self._repair("json-lines"))
         self._add_data(line, items, bare=True)
-        if self._data and self._whole():
+        if self._lines and self._whole():
             self._dispatch(items)
             self._unseparated = True
 
     def _end_event(self, items: list[Framed]) -> None:
         """A blank line: dispatch the open event, unless it is bare JSON, in which a blank line is mere white space."""
-        if self._bare and self._data and not self._whole() and not self._scan.in_string:
+        if self._bare and self._lines and not self._whole() and not self._scan.in_string:
             return
         if self._event == "error" or self._next_event == "error":
-            self._data = self._data or [b""]  # an error without any data is an error all the same
-        if self._data:
+            self._lines = self._lines or 1  # an error without any data is an error all the same
+        if self._lines:
             self._event = self._next_event or self._event
             self._next_event = ""
             self._dispatch(items)
@@ -279,8 +280,8 @@ class SseReader:
     def _dispatch(self, items: list[Framed]) -> None:
         items.append(Frame(self._joined(), *self._at, self._event))
         self._frames += 1
-        self._data = []
-        self._size = 0
+        self._data.clear()
+        self._lines = 0
         if self._scanned:
             self._scan = JsonScan()
             self._scanned = 0
@@ -288,17 +289,16 @@ class SseReader:
         self._begun = self._bare = self._continued = self._blank_data = False
 
     def _joined(self) -> bytes:
-        if len(self._data) == 1:
-            return self._data[0]
-        return b"\n".join(line.rstrip(b"\r\n") for line in self._data)
+        data = bytes(self._data)
+        return data if self._lines == 1 else data.removesuffix(b"\n")
 
     def _whole(self) -> bool:
-        """Whether the open event's JSON is whole; each line is scanned once."""
-        if not self._scanned and len(self._data) == 1 and is_json(self._data[0]):
+        """Whether the open event's JSON is whole; each byte is scanned once."""
+        if not self._scanned and self._lines == 1 and is_json(self._data):
             return True
-        for value in self._data[self._scanned :]:
-            self._scan.feed(value)
-        self._scanned = len(self._data)
+        if self._scanned < len(self._data):
+            self._scan.feed(bytes(self._data[self._scanned :]))
+            self._scanned = len(self._data)
         return self._scan.whole
 
     def _is_readable(self) -> bool:
@@ -318,5 +318,6 @@ class SseReader:
         items.append(Fault("event-too-large", message, self._offset, self._line))
         self._dead = True
         self._tail.clear()
-        self._data = []
+        self._data.clear()
+        self._lines = 0
         self._begun = False
