@@ -1,4 +1,4 @@
-"""Amounts as people read them: money, numbers, moments. Everything is in US dollars and in UTC."""
+"""Formats and parses amounts for people: money in US dollars, times in UTC."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -9,20 +9,20 @@ DAY = timedelta(days=1)
 _AGO = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": DAY, "w": 7 * DAY}
 _CENT = NANODOLLARS // 100
-_LEAST = 1000
+_MIN_SHOWN = 1000
 
 
 def money(cost: int) -> str:
-    """Nanodollars as dollars. Tokens cost so little that there are four digits, and six below a cent."""
+    """Nanodollars as dollars, with four digits, or six below a cent, because tokens cost so little."""
     if not cost:
         return "$0"
-    if cost < _LEAST:
+    if cost < _MIN_SHOWN:
         return "<$0.000001"
     return f"${cost / NANODOLLARS:,.{4 if cost >= _CENT else 6}f}"
 
 
 def dollars(cost: int | None) -> float | None:
-    """The same for a program."""
+    """Nanodollars as a number of dollars, for JSON."""
     return None if cost is None else cost / NANODOLLARS
 
 
@@ -32,7 +32,10 @@ def moment(at_ms: int) -> str:
 
 
 def parse_moment(text: str, now: datetime, *, end: bool = False) -> int:
-    """Milliseconds since 1970 of `7d` ago, `2026-11-01`, or `2026-11-01T12:30`. A day begins; or ends, if `end`."""
+    """Parse `7d` (ago), `2026-11-01` or `2026-11-01T12:30` to milliseconds since the Unix epoch.
+
+    A date means the start of the day, or its end if `end` is true.
+    """
     if ago := _AGO.fullmatch(text):
         try:
             return _ms(now - int(ago[1]) * _UNITS[ago[2]])

@@ -1,4 +1,4 @@
-"""The banner of `penstock serve`: where it listens, what answers there, and a line to paste that shows it."""
+"""The banner of `penstock serve`: its addresses, its models, and an example command to paste."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from penstock.cli.text import one_line
 from penstock.gateway.config import Config, Provider
 from penstock.upstream.local.model import Settings
 
-_EVERYWHERE = ("0.0.0.0", "::")
+_UNSPECIFIED = ("0.0.0.0", "::")
 _TRY = """\
     curl -N {url}/chat/completions{key} -d '{{
       "model": "{model}", "stream": true,
@@ -21,7 +21,7 @@ _MORE = """\
 
 
 class PageLink(Struct, frozen=True):
-    """The page: where the admin API is, a link that opens it, and what to type for another one."""
+    """The page: the line on the admin API, a one-time link, and the command for another link."""
 
     admin: str = ""
     link: str = ""
@@ -29,7 +29,7 @@ class PageLink(Struct, frozen=True):
 
 
 def banner(config: Config, port: int, environment: Mapping[str, str], page: PageLink | None = None) -> str:
-    """What is said on a terminal once the port is open."""
+    """The text for a terminal once the gateway listens."""
     page = page or PageLink()
     lines = _listening(config, port, page)
     if page.link:
@@ -44,7 +44,7 @@ def banner(config: Config, port: int, environment: Mapping[str, str], page: Page
 
 
 def announcement(config: Config, port: int, environment: Mapping[str, str], page: PageLink) -> list[str]:
-    """What the log says once the port is open: without a link to the page, which would let in whoever reads the log."""
+    """The lines for the log once the gateway listens. Without the link, which would give readers of the log access."""
     lines = _listening(config, port, page)
     if page.link:
         lines.append(f"penstock has a page; for a link to it: {page.command}")
@@ -86,7 +86,7 @@ def _model(config: Config, provider: Provider, port: int, environment: Mapping[s
     if settings.weights is not None:
         lines.append(f"  It is {settings.weights.title}, a toy: real streams, often wrong answers.")
     host = config.server.address.host
-    url = _url("127.0.0.1" if host in _EVERYWHERE else host, port)
+    url = _url("127.0.0.1" if host in _UNSPECIFIED else host, port)
     return [*lines, "", _TRY.format(url=url, key=_key(config), model=one_line(settings.name))]
 
 
@@ -95,7 +95,7 @@ def _url(host: str, port: int) -> str:
 
 
 def _key(config: Config) -> str:
-    """The header that a client needs, with the variable that holds its key where there is one."""
+    """The header that a client needs, with the environment variable of its key if there is one."""
     if not config.server.keys:
         return ""
     source = config.server.keys[0].source

@@ -1,4 +1,4 @@
-"""`penstock chat`: talks with any model that the gateway knows, on a terminal or in a pipe."""
+"""`penstock chat`: a dialogue with any model of the gateway on a terminal, or one answer in a pipe."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`penstock check`: says what is wrong with a configuration, or what is in it, without starting anything."""
+"""`penstock check`: reports the mistakes of a configuration, or its contents, without starting the gateway."""
 
 import os
 import time
@@ -51,13 +51,13 @@ def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
 
 
 def _has_stored_keys(ledger: LedgerSettings) -> bool:
-    from penstock.stores.book.open import has_living_key  # noqa: PLC0415 - seldom asked
+    from penstock.stores.book.open import has_living_key  # noqa: PLC0415 - seldom needed
 
     return has_living_key(ledger, os.environ, time.time() * 1000)
 
 
 def describe(config: Config) -> dict[str, object]:
-    """What `--json` prints of a configuration that can be used."""
+    """The output of `--json` for a valid configuration."""
     return {
         "file": config.source,
         "ok": True,
@@ -96,11 +96,11 @@ def _show_errors(problems: tuple[Problem, ...], *, unreadable: bool) -> None:
 
 
 def _warnings(config: Config) -> tuple[Problem, ...]:
-    """Those of the file, and models on this machine that it names and that cannot run here."""
+    """The warnings of the file, and configured local models that cannot run."""
     named = [provider for provider in config.providers.values() if provider.embedded and not provider.implied]
-    found = obstacle() if named else None
-    here = [Problem(config.source, None, f"providers.{each.name}", f"cannot answer: {found}") for each in named]
-    return (*config.warnings, *(here if found is not None else ()))
+    reason = obstacle() if named else None
+    local = [Problem(config.source, None, f"providers.{each.name}", f"cannot answer: {reason}") for each in named]
+    return (*config.warnings, *(local if reason is not None else ()))
 
 
 def _report(config: Config) -> str:

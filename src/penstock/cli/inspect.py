@@ -18,9 +18,9 @@ from penstock.cli.inspection.timing import StreamTiming
 from penstock.cli.text import to_json
 from penstock.providers.evidence import guess
 
-# Shows a stream, with its losses for clients of a dialect; the last says whether it is one of several.
+# Prints a stream, with its losses for clients of a dialect. The flag is whether it is one of several files.
 Show: TypeAlias = Callable[[ReadStream, str | None, bool], None]
-_PLACE = ("line", "offset", "length")
+_POSITION = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
 
@@ -69,7 +69,7 @@ def command(
 
 
 def describe(reading: ReadStream, client: str | None = None) -> dict[str, object]:
-    """What `--json` prints of one stream; with its losses for clients of a dialect, if one is named."""
+    """The output of `--json` for one stream; with its losses for clients of a dialect, if one is given."""
     completion, locate = reading.completion, reading.locator()
     usage, fault = completion.usage, completion.fault
     return {
@@ -83,9 +83,9 @@ def describe(reading: ReadStream, client: str | None = None) -> dict[str, object
         "created": completion.created,
         "choices": [_describe_choice(choice) for choice in completion.choices],
         "usage": usage and _fields(usage.normal(), "input", "output", "total", "cached", "reasoning", "source"),
-        "fault": fault and _fields(fault, "code", "message", "provider") | _fields(locate(fault), *_PLACE),
+        "fault": fault and _fields(fault, "code", "message", "provider") | _fields(locate(fault), *_POSITION),
         "repairs": [
-            _fields(each, "code", "level", "count") | _fields(locate(each), *_PLACE) for each in completion.repairs
+            _fields(each, "code", "level", "count") | _fields(locate(each), *_POSITION) for each in completion.repairs
         ],
         "frames": reading.frames,
         "capture": reading.capture and _describe_capture(reading.capture, reading.times),

@@ -1,4 +1,4 @@
-"""Keys, as people read them: a table of all of them, or all about one."""
+"""Output for people: a table of keys, or the details of one key."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ import click
 from penstock.cli.text import one_line
 
 _HEAD = ("id", "name", "key", "state", "spent", "budget", "limits", "models", "expires")
-# Columns that are of no use in pieces.
-_WHOLE = ("id", "key", "state", "expires")
+# Columns that must not be wrapped.
+_NO_WRAP = ("id", "key", "state", "expires")
 _STATE = _HEAD.index("state")
 _LIMITS = (("requests_per_minute", "rpm"), ("tokens_per_minute", "tpm"), ("concurrent", "at a time"))
 _TONES = {"active": "green"}
@@ -18,7 +18,7 @@ Report = Mapping[str, object]
 
 
 def table(reports: Sequence[Report]) -> None:
-    """Print one line for each key: in a table on a terminal, else plainly, under a head and between tabs."""
+    """Print one line per key: as a table on a terminal, otherwise as tab-separated values with a header."""
     rows = [_row(report) for report in reports]
     if sys.stdout.isatty():
         _pretty(rows)
@@ -27,8 +27,8 @@ def table(reports: Sequence[Report]) -> None:
         click.echo("\t".join(map(one_line, row)))
 
 
-def shown(report: Report) -> str:
-    """All about one key."""
+def details(report: Report) -> str:
+    """The details of one key."""
     spent = f"${report['spent']} this {report['period']}" if report["period"] != "total" else f"${report['spent']}"
     rows = {
         "key": f"{report['id']} ({report['name']}), which ends in {report['hint']}",
@@ -61,7 +61,7 @@ def _row(report: Report) -> tuple[str, ...]:
 
 
 def _short(cell: str, index: int) -> str:
-    """A cell of the table: times to the day."""
+    """A cell of the table, with times shortened to the day."""
     return cell[:10] if _HEAD[index] == "expires" else one_line(cell)
 
 
@@ -71,10 +71,10 @@ def _pretty(rows: Sequence[tuple[str, ...]]) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    # A column in which nothing stands is not worth its room.
+    # Empty columns are omitted.
     used = [index for index in range(len(_HEAD)) if any(row[index] for row in rows)]
     for index in used:
-        grid.add_column(_HEAD[index], no_wrap=_HEAD[index] in _WHOLE, overflow="fold")
+        grid.add_column(_HEAD[index], no_wrap=_HEAD[index] in _NO_WRAP, overflow="fold")
     for row in rows:
         cells = [(_short(row[index], index), _TONES.get(row[index], "") if index == _STATE else "") for index in used]
         grid.add_row(*(Text(cell, tone) for cell, tone in cells))

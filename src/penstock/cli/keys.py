@@ -1,6 +1,6 @@
-"""`penstock keys`: makes, shows, rotates and revokes the keys of clients, in the book that the configuration means.
+"""`penstock keys`: creates, shows, rotates and revokes client keys, in the book of the configuration.
 
-No gateway has to run for it. One that does notices within a second.
+No gateway needs to run. A running gateway applies changes within a second.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from penstock.cli.invocation import invocation
-from penstock.cli.key_tables import shown, table
+from penstock.cli.key_tables import details, table
 from penstock.cli.text import one_line, to_json
 from penstock.errors import BookError, ConfigError, KeyTermsError
 from penstock.gateway.billing.book import Book
@@ -25,7 +25,7 @@ from penstock.gateway.keys.terms import KeyTerms, parse_tag
 from penstock.stores.book.open import open_book
 
 _UNREADABLE = 2
-# Said on standard error, whether or not it is a terminal: KEY=$(…) takes the key alone.
+# Printed on standard error, so that KEY=$(…) gets only the key.
 _CLOSED = """\
 Until now the gateway needed no key. From now on every client has to send one, also on this machine:
     curl -H "Authorization: Bearer $KEY" http://{listen}/v1/models
@@ -81,7 +81,7 @@ def create_command(
         wanted = KeyTerms(period=per, requests_per_minute=rpm, tokens_per_minute=tpm, tags=named, **terms)
         now = _now_ms()
         closes = not book.keys() and not config.server.keys and config.server.address.local
-        _hand_over(book, key_changes.create(book, wanted, now), now, as_json=as_json)
+        _print_secret(book, key_changes.create(book, wanted, now), now, as_json=as_json)
     if closes:
         click.echo(_CLOSED.format(listen=config.server.address), err=True)
 
@@ -113,7 +113,7 @@ def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
     with _book(_load(file)) as book:
         now = _now_ms()
         found = report(book, key_changes.find(book.keys(), which, now), now)
-    click.echo(to_json(found) if as_json else shown(found))
+    click.echo(to_json(found) if as_json else details(found))
 
 
 @command.command("revoke", short_help="Let a key open nothing any more.")
@@ -149,12 +149,12 @@ def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) 
     _check_output()
     with _book(_load(file)) as book:
         now = _now_ms()
-        _hand_over(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
+        _print_secret(book, key_changes.rotate(book, which, grace, now), now, as_json=as_json)
 
 
 def _load(file: Path | None) -> Config:
     try:
-        # Whether there is a key yet does not matter: this is how it is made.
+        # The check for a missing key is skipped: this command creates it.
         return load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
     except ConfigError as error:
         click.echo(str(error), err=True)
@@ -163,7 +163,7 @@ def _load(file: Path | None) -> Config:
 
 @contextmanager
 def _book(config: Config) -> Iterator[Book]:
-    """The book; what goes wrong with it, or with what is asked of it, is told in one line."""
+    """Open the book. Its errors become one-line messages."""
     try:
         book = open_book(config.ledger, os.environ)
         try:
@@ -175,18 +175,18 @@ def _book(config: Config) -> Iterator[Book]:
 
 
 def _check_output() -> None:
-    """Change nothing where the secret could be shown to nobody."""
+    """Exit before any change if the secret could not be shown."""
     if sys.stdout is None:  # the shell closed it
         raise click.ClickException("the standard output is closed, where the key would be shown: nothing was changed")
 
 
-def _hand_over(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
-    """Show a key to its owner: the key alone on stdout, what is to be known about it beside."""
+def _print_secret(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
+    """Print a new key: the secret on stdout, and explanations on stderr."""
     shown = to_json({"secret": new.secret, **report(book, new.key, now_ms)}) if as_json else new.secret
     try:
         click.echo(shown)
     except OSError:
-        _tell_lost(new, now_ms)
+        _report_unprinted(new, now_ms)
         raise
     if not as_json and sys.stderr.isatty():
         what = f"This is the key {new.key.id} ({new.key.name}). It is shown only now: keep it where you keep secrets."
@@ -195,8 +195,8 @@ def _hand_over(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: boo
             click.echo(_old(new.key.previous_until_ms, now_ms), err=True)
 
 
-def _tell_lost(new: key_changes.NewKey, now_ms: int) -> None:
-    """The secret has reached nobody, and never will; but the key is there."""
+def _report_unprinted(new: key_changes.NewKey, now_ms: int) -> None:
+    """Report that the secret could not be printed. It cannot be shown again, but the key exists."""
     until_ms, key = new.key.previous_until_ms, f"The key {new.key.id} ({new.key.name})"
     if until_ms is None:
         what = f"{key} was made, but could not be shown. Revoke it: penstock keys revoke {new.key.id}"

@@ -1,4 +1,4 @@
-"""`penstock ledger`: the calls themselves, newest last, as they come, or one of them in full."""
+"""`penstock ledger`: lists settled calls, the newest last, follows new ones, or shows one in full."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ import click
 from msgspec.structs import asdict
 
 from penstock.cli.amounts import dollars, moment, money
-from penstock.cli.ledger_options import EntryQuery, config_option, named, reading, takes_filter
+from penstock.cli.ledger_options import EntryQuery, config_option, key_names, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import counted, one_line, seconds, to_json
 from penstock.core.losses import LOSSES
@@ -70,7 +70,7 @@ def command(ctx: click.Context, asked: EntryQuery, number: int, *, follow: bool,
         return
     with reading(asked.file) as book:
         keys = book.keys()
-        wanted, names = asked.filter(keys), named(keys)
+        wanted, names = asked.filter(keys), key_names(keys)
         table = None if as_json else Table(_COLUMNS)
         last = book.last()
         listed = [entry for _, entry in reversed(book.entries(wanted, limit=number))] if number else []
@@ -78,20 +78,20 @@ def command(ctx: click.Context, asked: EntryQuery, number: int, *, follow: bool,
             click.echo("No calls.", err=True)
         _show(listed, table, names)
         if follow:
-            # One may have been booked just between the two looks.
+            # A call may have been booked between `last` and the listing.
             seen = {entry.id for entry in listed}
 
             def show_new(new: list[Entry]) -> None:
-                if any(entry.key not in names for entry in new):  # a key was made since
-                    names.update(named(book.keys()))
+                if any(entry.key not in names for entry in new):  # a key was created since
+                    names.update(key_names(book.keys()))
                 _show([entry for entry in new if entry.id not in seen], table, names)
 
             _follow(book, wanted, last, show_new)
 
 
 def _follow(book: Book, wanted: Filter, last: int, show: Callable[[list[Entry]], None]) -> NoReturn:
-    """Show what is booked, for ever. A store that is away for a while is waited for, and that is said once."""
-    away = False
+    """Show new entries until interrupted. While the store is unreachable, wait, and report that once."""
+    unreachable = False
     while True:
         sys.stdout.flush()
         try:
@@ -99,11 +99,11 @@ def _follow(book: Book, wanted: Filter, last: int, show: Callable[[list[Entry]],
         except BookUnusableError:
             raise
         except BookError as error:
-            if not away:
+            if not unreachable:
                 click.echo(f"penstock: {error}; waiting", err=True)
-            away, new = True, []
+            unreachable, new = True, []
         else:
-            away = False
+            unreachable = False
         if new:
             last = new[-1][0]
             show([entry for _, entry in new])
@@ -123,7 +123,7 @@ def show(ctx: click.Context, id: str, file: Path | None, *, as_json: bool) -> No
 
 
 def describe(entry: Entry) -> dict[str, object]:
-    """What `--json` prints of a call."""
+    """The output of `--json` for a call."""
     return asdict(entry) | {
         "attempts": [_describe_attempt(attempt) for attempt in entry.attempts],
         "tokens": asdict(entry.tokens),
@@ -165,7 +165,7 @@ def _line(entry: Entry, names: dict[str, str]) -> list[str]:
 
 
 def _notes(entry: Entry) -> list[str]:
-    """What is not as it usually is."""
+    """What is unusual about a call."""
     repairs, losses = sum(by_level(entry.repairs)[0].values()), sum(entry.losses.values())
     return [
         *([entry.code] if entry.code else []),
@@ -180,7 +180,7 @@ def _notes(entry: Entry) -> list[str]:
 def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
     with reading(file) as book:
         entry = book.entry(id)
-        names = named(book.keys())
+        names = key_names(book.keys())
     if entry is None:
         raise click.ClickException(
             f"there is no call {one_line(id)} in the ledger; one that still runs is not in it yet"
@@ -210,7 +210,7 @@ def _show_defect(heading: str, code: str, count: int) -> None:
 
 
 def _show_code(heading: str, count: int, meaning: str) -> None:
-    """`meaning` is empty where a later version has written a code that this one does not know."""
+    """`meaning` is empty for an unknown code, which a later version has written."""
     click.echo()
     click.echo(f"{heading}  ×{count}")
     if meaning:
@@ -218,7 +218,7 @@ def _show_code(heading: str, count: int, meaning: str) -> None:
 
 
 def _styled(text: str, **style: Any) -> str:
-    """Click takes styles away in a pipe, but knows nothing of NO_COLOR."""
+    """Style text, unless NO_COLOR is set. Click removes styles in a pipe, but ignores NO_COLOR."""
     return text if os.environ.get("NO_COLOR") else click.style(text, **style)
 
 

@@ -1,4 +1,4 @@
-"""What `penstock usage` and `penstock ledger` share: the options that choose entries, and the book they are in."""
+"""Shared by `penstock usage` and `penstock ledger`: the options that select entries, and access to the book."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class EntryQuery(Struct, frozen=True):
-    """Which entries are asked for, by the options; `keys` are ids or names."""
+    """The options that select entries. `keys` are ids or names."""
 
     file: Path | None
     since: str
@@ -37,7 +37,7 @@ class EntryQuery(Struct, frozen=True):
     tags: tuple[str, ...]
 
     def filter(self, keys: list[Key], now: datetime | None = None) -> Filter:
-        """The same for the book. A key's name means every key of that name."""
+        """The filter for the book. A name selects every key with that name."""
         now = now or datetime.now(UTC)
         try:
             return Filter(
@@ -77,7 +77,7 @@ _OPTIONS = (
 
 
 def takes_filter(function: F) -> F:
-    """Give a command the options that choose entries; it gets them as `asked`."""
+    """Add the options that select entries to a command, which gets them as `asked`."""
 
     @wraps(function)
     def taking(*arguments: Any, **named: Any) -> Any:
@@ -91,9 +91,9 @@ def takes_filter(function: F) -> F:
 
 @contextmanager
 def reading(file: Path | None) -> Iterator[Book]:
-    """The book that a configuration means, to look at. What goes wrong is said in one line."""
+    """Open the book of a configuration for reading. Its errors become one-line messages."""
     try:
-        # Whether there is a key does not matter here: nobody is served.
+        # The check for a missing key is skipped: nothing is served.
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
@@ -107,8 +107,8 @@ def reading(file: Path | None) -> Iterator[Book]:
         raise click.ClickException(str(error)) from error
 
 
-def named(keys: list[Key]) -> dict[str, str]:
-    """What to call keys: by their names, or by their ids where there is none."""
+def key_names(keys: list[Key]) -> dict[str, str]:
+    """The name of each key by its id; the id itself if it has no name."""
     return {key.id: key.name or key.id for key in keys}
 
 

@@ -11,7 +11,7 @@ from io import TextIOWrapper
 
 import click
 
-# name → the module that holds it as `command`, and its line in `penstock --help`.
+# Name → the module that defines it as `command`, and its line in `penstock --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("penstock.cli.serve", "Run the gateway."),
     "open": ("penstock.cli.open", "Open the page of the gateway that runs."),
@@ -25,9 +25,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
     "replay": ("penstock.cli.replay", "Serve captures, as the providers that they are of."),
 }
-# Modules of Python that Windows does not have.
+# Standard library modules that Windows lacks.
 _POSIX = frozenset(("fcntl", "grp", "pwd", "readline", "resource", "termios"))
-# As shells report a program that Ctrl-C ended: 128 + SIGINT.
+# The exit status of a program that Ctrl-C ended, as in shells: 128 + SIGINT.
 INTERRUPTED = 130
 
 
@@ -59,7 +59,7 @@ class CommandTable(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The table itself, as `--help` shows it."""
+        """Write the table of commands for `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
 
@@ -90,10 +90,10 @@ def commands() -> None:
 
 
 def main() -> None:
-    """Run the command that the arguments ask for, and exit with its status."""
+    """Run the command of the arguments, and exit with its status."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # it is None where the shell closed it
-            stream.reconfigure(errors="backslashreplace")  # what cannot be encoded shows as its escape
+        if isinstance(stream, TextIOWrapper):  # None if the shell closed it
+            stream.reconfigure(errors="backslashreplace")  # characters that cannot be encoded are escaped
     try:
         status = commands.main(standalone_mode=False)
     except click.ClickException as error:
@@ -104,10 +104,10 @@ def main() -> None:
             raise
         click.echo("penstock: this runs on Linux and macOS, on Windows in WSL; `inspect` and `lint` run here", err=True)
         status = 1
-    except (click.Abort, KeyboardInterrupt):  # click turns the latter into the former, but not at every line
+    except (click.Abort, KeyboardInterrupt):  # click converts the latter into the former, but not everywhere
         status = INTERRUPTED
     except OSError as error:
-        # What is still buffered must not be tried again, and fail again, when Python exits.
+        # Python flushes the buffer at exit, which would fail again: redirect it to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         click.echo(f"penstock: could not write the output: {error.strerror}", err=True)
         status = 2

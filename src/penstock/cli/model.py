@@ -1,4 +1,4 @@
-"""`penstock model`: the model that runs on this machine: fetches it, and says whether it could answer, and why not."""
+"""`penstock model`: fetches the local model, and shows whether it can answer and why not."""
 
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -59,13 +59,13 @@ def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> Non
                   2  the configuration has errors
     """
     try:
-        # Where a gateway may listen does not matter here.
+        # The check for a missing key is skipped: nothing is served.
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
     except ConfigError as error:
         click.echo(str(error), err=True)
         ctx.exit(UNREADABLE)
-    found = [Settings.of(provider) for provider in config.providers.values() if provider.embedded]
-    states = [_state(settings) for settings in found]
+    embedded = [Settings.of(provider) for provider in config.providers.values() if provider.embedded]
+    states = [_state(settings) for settings in embedded]
     if as_json:
         click.echo(to_json({"models": states}))
     else:

@@ -1,4 +1,4 @@
-"""`penstock open`: makes a link to the page of the gateway that runs on this machine, and opens it in a browser."""
+"""`penstock open`: creates a one-time link to the page of the local gateway and opens it in a browser."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from penstock.errors import BookError, ConfigError
 from penstock.gateway.config import DEFAULT_FILE, default_file, load
 
 _UNREADABLE = 2
-_WAIT_S = 2.0
+_CONNECT_S = 2.0
 
 
 @click.command(short_help="Open the page of the gateway that runs.")
@@ -34,24 +34,24 @@ def command(file: Path | None, *, only_print: bool) -> None:
         sys.exit(_UNREADABLE)
     except BookError as error:
         raise click.ClickException(str(error)) from error
-    note = read_endpoint_file(folder)
-    if note is None or not _answers(link := link_to(*note)):
+    endpoint = read_endpoint_file(folder)
+    if endpoint is None or not _is_listening(link := link_to(*endpoint)):
         raise click.ClickException(f"no gateway with a page keeps its ledger in {folder}; start one: penstock serve")
     click.echo(link)
     if not only_print and _has_browser():
         webbrowser.open(link)
 
 
-def _answers(link: str) -> bool:
-    """Whether anybody listens there."""
+def _is_listening(link: str) -> bool:
+    """Whether a server listens at the link's address."""
     host, _, port = link.removeprefix("http://").partition("/")[0].rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _WAIT_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
     except OSError:
         return False
     return True
 
 
 def _has_browser() -> bool:
-    """Whether there is a browser that has a screen: one of the terminal would take the terminal."""
+    """Whether a graphical browser is available. A text browser would take over the terminal."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

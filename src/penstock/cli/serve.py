@@ -1,4 +1,4 @@
-"""`penstock serve`: runs the gateway, after fetching its model where nothing else could answer."""
+"""`penstock serve`: runs the gateway. Fetches the local model first if no provider is configured."""
 
 import os
 import sys
@@ -52,7 +52,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
             bound=bound,
             has_stored_keys=has_stored_keys,
         )
-        source = path  # a file that was there once is missed when it is gone
+        source = path  # once a file was loaded, a reload requires it
         if loaded.missing:
             raise ConfigError(loaded.missing)
         return loaded

@@ -1,4 +1,4 @@
-"""A table: columns and rows, plain for a pipe, in colour on a terminal. Whatever is in a cell is made safe to show."""
+"""A table: plain text in a pipe, in colour on a terminal. The text of cells is escaped."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,24 +9,24 @@ from msgspec import Struct
 from penstock.cli.text import one_line
 
 _GAP = "  "
-# What may be broken gets no narrower than this.
-_NARROW = 12
+# The minimum width of a column that wraps.
+_MIN_WIDTH = 12
 
 
 class Column(Struct, frozen=True):
-    """A heading; numbers stand to the right; `styles` are of certain cells, or of all (""), in rich's words."""
+    """A column. `right` aligns numbers. `styles` are rich styles by the text of a cell, or for all cells ("")."""
 
     head: str
     right: bool = False
     styles: Mapping[str, str] = {}
     spare: int = 0
-    """Where a terminal is too narrow, the column that is the most to spare goes first; 0 stays."""
+    """The order in which columns are dropped on a narrow terminal, highest first; 0 is never dropped."""
     wraps: bool = False
-    """Whether it may be broken into several lines."""
+    """Whether cells may wrap."""
 
 
 class Table:
-    """Rows that may be printed in several parts: the heading comes once, and columns never get narrower."""
+    """A table that may be printed in parts: the header is printed once, and columns never get narrower."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
@@ -34,7 +34,7 @@ class Table:
         self._headed = False
 
     def show(self, rows: Sequence[Sequence[str]], total: Sequence[str] | None = None) -> None:
-        """Print rows, and perhaps a last one that sums them up."""
+        """Print rows, and optionally a row with their total."""
         safe = [[one_line(cell) for cell in row] for row in (*rows, *([total] if total else []))]
         self._widths = [max(width, *map(len, cells)) for width, *cells in zip(self._widths, *safe, strict=True)]
         if sys.stdout is not None and sys.stdout.isatty():
@@ -56,38 +56,38 @@ class Table:
         from rich.text import Text  # noqa: PLC0415
 
         console = Console(highlight=False)
-        kept = self._fitting(console.width)
+        fitting = self._fitting(console.width)
         table = RichTable(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="dim")
         table.show_header = not self._headed
-        for index in kept:
+        for index in fitting:
             column = self._columns[index]
             table.add_column(
                 Text(column.head),
                 justify="right" if column.right else "left",
                 no_wrap=not column.wraps,
-                min_width=self._least(index),
+                min_width=self._min_width(index),
                 overflow="fold" if column.wraps else "ellipsis",
             )
         for number, row in enumerate(rows, 1):
-            styles = [self._columns[index].styles for index in kept]
+            styles = [self._columns[index].styles for index in fitting]
             table.add_row(
                 *(
                     Text(row[index], style.get(row[index], style.get("", "")))
-                    for index, style in zip(kept, styles, strict=True)
+                    for index, style in zip(fitting, styles, strict=True)
                 ),
                 style="bold" if summed and number == len(rows) else "",
             )
         console.print(table)
 
     def _fitting(self, width: int) -> list[int]:
-        """The columns that there is room for, by their numbers."""
-        kept = list(range(len(self._columns)))
-        while sum(self._least(index) + len(_GAP) for index in kept) - len(_GAP) > width:
-            spare = max(kept, key=lambda index: self._columns[index].spare)
+        """The indexes of the columns that fit."""
+        fitting = list(range(len(self._columns)))
+        while sum(self._min_width(index) + len(_GAP) for index in fitting) - len(_GAP) > width:
+            spare = max(fitting, key=lambda index: self._columns[index].spare)
             if not self._columns[spare].spare:
                 break
-            kept.remove(spare)
-        return kept
+            fitting.remove(spare)
+        return fitting
 
-    def _least(self, index: int) -> int:
-        return min(self._widths[index], _NARROW) if self._columns[index].wraps else self._widths[index]
+    def _min_width(self, index: int) -> int:
+        return min(self._widths[index], _MIN_WIDTH) if self._columns[index].wraps else self._widths[index]

@@ -1,7 +1,7 @@
-r"""Text that somebody else wrote, made safe to show.
+r"""Escapes untrusted text for terminals.
 
-A stream may hold anything: escape sequences that clear the screen, retitle the window or fake our own words. So
-whatever is shown to a person passes through here, and a control character becomes its escape, in sight: `\x1b[2J`.
+A stream may contain anything: escape sequences that clear the screen, change the window's title or imitate our own
+output. So all text for people is escaped here: a control character becomes visible, as in `\x1b[2J`.
 """
 
 import os
@@ -11,16 +11,16 @@ import msgspec
 
 from penstock.core.text import without_line_ends
 
-# C0 but tab and newline, DEL, C1; the marks that reorder a line from within; what UTF-8 or XML cannot carry.
+# C0 except tab and newline, DEL, C1; bidirectional controls; characters that UTF-8 or XML cannot represent.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
-# DEL and C1 as UTF-8, which JSON lets stand.
+# DEL and C1 as UTF-8, which JSON does not require to be escaped.
 _UNSAFE_IN_JSON = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
 def visible(text: str) -> str:
-    """The text with every control character but tab and newline escaped."""
+    """The text with every control character except tab and newline escaped."""
     return _UNSAFE.sub(_escaped, text.replace("\r\n", "\n"))
 
 
@@ -30,7 +30,7 @@ def one_line(text: str) -> str:
 
 
 def file_name(path: str) -> str:
-    """A path as text: bytes in it that are no text are replaced by U+FFFD."""
+    """A path as text; bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode(errors="replace")
 
 
@@ -40,12 +40,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def seconds(time_s: float) -> str:
-    """A time, as precisely as anybody wants to know it: `213 ms`, `1.31 s`."""
+    """A duration for people: `213 ms`, `1.31 s`."""
     return f"{time_s * 1000:.3g} ms" if time_s < 1 else f"{time_s:.2f} s"
 
 
 def dollars(nanodollars: int) -> str:
-    """An amount, to the cent, and if it is less, to two figures: `$1.05`, `$0.012`, `$0.00042`."""
+    """An amount to the cent, or with two significant digits if it is smaller: `$1.05`, `$0.012`, `$0.00042`."""
     digits = 9 - min(max(len(str(nanodollars)) - 2, 0), 7)
     unit: int = 10 ** (9 - digits)
     whole, rest = divmod((nanodollars + unit // 2) // unit, 10**digits)
@@ -54,13 +54,13 @@ def dollars(nanodollars: int) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """The value as JSON, in one line, in which terminals find nothing to obey."""
+    """The value as JSON on one line, without control characters."""
     return _UNSAFE_IN_JSON.sub(_escaped_in_json, without_line_ends(msgspec.json.encode(value)))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return ascii(found[0])[1:-1]
+def _escaped(match: re.Match[str]) -> str:
+    return ascii(match[0])[1:-1]
 
 
-def _escaped_in_json(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(found[0].decode())
+def _escaped_in_json(match: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(match[0].decode())

@@ -1,4 +1,4 @@
-"""`penstock usage`: what was used and what it cost, summed up by whatever one wants to know."""
+"""`penstock usage`: sums of tokens and cost, by groups."""
 
 import csv
 import io
@@ -8,17 +8,17 @@ from typing import cast, get_args
 import click
 
 from penstock.cli.amounts import dollars, money
-from penstock.cli.ledger_options import EntryQuery, named, reading, takes_filter
+from penstock.cli.ledger_options import EntryQuery, key_names, reading, takes_filter
 from penstock.cli.table import Column, Table
 from penstock.cli.text import to_json
 from penstock.gateway.billing.book import Grouping, UsageRow
 
 _FIGURES = ("calls", "input", "cached", "cache_write", "output", "reasoning", "unpriced", "estimated", "approximate")
-# Shown to people only where there is any.
-_RARE = ("cached", "cache_write", "reasoning", "unpriced", "estimated", "approximate")
-_DOUBT = {"": "yellow", "0": "dim"}
-_DOUBTFUL = {"unpriced": _DOUBT, "estimated": _DOUBT, "approximate": _DOUBT}
-# The first to go where a terminal is narrow.
+# Columns of the table that are omitted if all values are zero.
+_OPTIONAL = ("cached", "cache_write", "reasoning", "unpriced", "estimated", "approximate")
+_UNCERTAIN = {"": "yellow", "0": "dim"}
+_STYLES = {"unpriced": _UNCERTAIN, "estimated": _UNCERTAIN, "approximate": _UNCERTAIN}
+# The order in which columns are dropped on a narrow terminal, highest first.
 _SPARE = {"cache_write": 6, "reasoning": 5, "cached": 4, "estimated": 3, "approximate": 3, "input": 2, "output": 1}
 _HEADS = {"cache_write": "cache write"}
 
@@ -59,11 +59,11 @@ def command(asked: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     elif not total.calls:
         click.echo("No calls.")
     else:
-        _show(heads, rows, total, groups, named(keys))
+        _show(heads, rows, total, groups, key_names(keys))
 
 
 def _groups(text: str) -> tuple[list[Grouping], str]:
-    """The groupings, and the name of the tag among them."""
+    """The groupings, and the name of the tag if there is one."""
     groups: list[Grouping] = []
     tag = ""
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -93,19 +93,19 @@ def _csv(heads: Sequence[str], rows: Sequence[UsageRow]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Spreadsheets run what begins so; clients choose their tags and models themselves."""
+    """Quote a cell that a spreadsheet would run as a formula (CSV injection): clients choose models and tags."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def _show(
     heads: list[str], rows: list[UsageRow], total: UsageRow, groups: list[Grouping], names: dict[str, str]
 ) -> None:
-    figures = [name for name in _FIGURES if name not in _RARE or getattr(total, name)]
+    figures = [name for name in _FIGURES if name not in _OPTIONAL or getattr(total, name)]
     table = Table(
         (
             *(Column(head, wraps=True) for head in heads or [""]),
             *(
-                Column(_HEADS.get(name, name), True, _DOUBTFUL.get(name, {}), spare=_SPARE.get(name, 0))
+                Column(_HEADS.get(name, name), True, _STYLES.get(name, {}), spare=_SPARE.get(name, 0))
                 for name in figures
             ),
             Column("cost", True, {"unpriced": "yellow", "": "green"}),
@@ -118,7 +118,7 @@ def _show(
 
 
 def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list[str]:
-    """What is empty has no key, no tag, or was sent to nobody."""
+    """The names of a row's groups. `–` means no key, no tag, or no provider."""
     return [
         (names.get(name, name) if group == "key" else name) or "–"
         for group, name in zip(groups, row.group, strict=True)
@@ -126,5 +126,5 @@ def _names(row: UsageRow, groups: list[Grouping], names: dict[str, str]) -> list
 
 
 def _numbers(row: UsageRow, figures: list[str]) -> list[str]:
-    cost = "unpriced" if row.unpriced and not row.cost else money(row.cost)  # what nobody knows is not nothing
+    cost = "unpriced" if row.unpriced and not row.cost else money(row.cost)  # an unknown cost is not zero
     return [*(f"{getattr(row, name):,}" for name in figures), cost]
