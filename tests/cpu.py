@@ -21,7 +21,7 @@ from penstock.core.dialects.dialect import Destination, RequestError
 from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
 from penstock.core.failure import Failure
 from penstock.core.stream import MAX_EVENT
-from penstock.gateway.billing.tags import kept_tags
+from penstock.gateway.billing.tags import clean_tags
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.embeddings_request import parse_embeddings
 from penstock.gateway.calls.failure import from_status, redacted
@@ -305,7 +305,7 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
         else:
             chat = _SURFACE.read_request(data, {}, _SURFACE.path)
             wish = chat_demand(chat, _UPSTREAM.limits(chat, _DESTINATION))
-            kept_tags(wish.tags, {}, SECRETS)
+            clean_tags(wish.tags, {}, SECRETS)
             _UPSTREAM.write_request(chat, _DESTINATION)
         outcome = "read"
     except RequestError as refused:

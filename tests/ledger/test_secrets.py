@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from penstock.gateway.billing.tags import kept_tags, kept_text
+from penstock.gateway.billing.tags import clean_tags, clean_text
 from tests.faults.client import CLIENT_KEY, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import CANARIES, PROVIDER_KEY, Gateway, Table, settings
@@ -157,10 +157,10 @@ KEPT = {
 
 @pytest.mark.parametrize("text", KEPT.values(), ids=KEPT)
 def test_what_is_no_key_is_kept(text: str) -> None:
-    assert kept_text(text, ("x", CLIENT_KEY)) == text
-    assert kept_tags({"id": text}, {"team": "a"}, ()) == {"id": text, "team": "a"}
+    assert clean_text(text, ("x", CLIENT_KEY)) == text
+    assert clean_tags({"id": text}, {"team": "a"}, ()) == {"id": text, "team": "a"}
 
 
 def test_what_is_long_is_cut_and_never_in_a_key() -> None:
-    assert kept_text("a" * 1000, ()) == "a" * 200
-    assert kept_text("a" * 190 + " sk-" + "0" * 40, ()) == "a" * 190 + " …"
+    assert clean_text("a" * 1000, ()) == "a" * 200
+    assert clean_text("a" * 190 + " sk-" + "0" * 40, ()) == "a" * 190 + " …"

@@ -22,7 +22,7 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.price_table import PriceTable
 from penstock.gateway.billing.prices import PriceBook
-from penstock.gateway.billing.tags import kept_tags
+from penstock.gateway.billing.tags import clean_tags
 from penstock.gateway.calls.breakers import MAX_TARGETS, BreakerTable
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import CallKind, Plans
@@ -101,7 +101,7 @@ def quotes(folder: Path) -> Table:
     config = _config(folder)
     book = PriceBook(PriceTable(version="test", sellers=()), {"acme/*": config.prices["acme/*"]})
     provider = config.providers["acme"]
-    return Table(lambda name: book.quote(provider, name, 1.0), lambda: len(book._remembered), 4_096)
+    return Table(lambda name: book.quote(provider, name, 1.0), lambda: len(book._quotes), 4_096)
 
 
 def ratios(_: Path) -> Table:
@@ -165,7 +165,7 @@ def views(_: Path) -> Table:
 
 def tags(_: Path) -> Table:
     given: dict[str, str] = {}
-    return Table(lambda name: given.update({name: name}), lambda: len(kept_tags(given, {}, ())), 16)
+    return Table(lambda name: given.update({name: name}), lambda: len(clean_tags(given, {}, ())), 16)
 
 
 def transcript(_: Path) -> Table:

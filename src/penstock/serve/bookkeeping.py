@@ -74,7 +74,7 @@ class Bookkeeping:
             # Other machines spend too. Without Redis, only the book shows it.
             reread_s=_REFRESH_S if settings.postgres is not None and settings.redis is None else None,
         )
-        self.ledger.scribe = self._book_writer
+        self.ledger.book_writer = self._book_writer
         self.use(config)
         self.orphans: list[Entry] = []
         """Calls that a gateway had not settled when it died."""
@@ -154,7 +154,7 @@ class Bookkeeping:
 
     async def close(self) -> None:
         """Write the remaining entries to the book, if possible; otherwise they stay in the journal."""
-        self.ledger.hand_over()
+        self.ledger.flush()
         await asyncio.get_running_loop().run_in_executor(None, self._book_writer.close, _CLOSE_S)
         await asyncio.sleep(0)  # lets the callbacks of the last commit run
         self._journal.close()

@@ -15,7 +15,7 @@ from penstock.cli.chat_ui.cost import UNPRICED, AnswerCost
 from penstock.cli.chat_ui.wrap import Wrap
 from penstock.cli.text import counted, dollars, one_line, seconds, visible
 from penstock.core.repairs import by_level
-from penstock.gateway.billing.prices import WITHOUT_MONEY
+from penstock.gateway.billing.prices import FREE_VERSIONS
 
 Tone: TypeAlias = Literal["", "dim", "warning", "bad", "call", "prompt"]
 _STYLES: dict[Tone, tuple[str, str]] = {
@@ -148,7 +148,7 @@ def _cost(answer: AnswerCost) -> str:
     """The cost; empty for providers that do not charge, or if it is unknown."""
     if answer.cost is None:
         return UNPRICED if answer.price == UNPRICED else ""
-    if answer.price in WITHOUT_MONEY:
+    if answer.price in FREE_VERSIONS:
         return ""
     return f"{'≈ ' if answer.approximate else ''}{dollars(answer.cost)}" if answer.cost else "free"
 

@@ -1,13 +1,13 @@
-"""Accounting: what a call was, as an entry. Tokens are the provider's own, or estimated and marked so.
+"""Accounting: makes the ledger entry of a call. Its tokens are those that the provider reported, or marked estimates.
 
 | the attempt | measure | tokens |
 |---|---|---|
-| has usage of the provider's that can be true | reported | the provider's |
-| completed, or said something, or was asked and then left by its client | estimated | of what was asked and said |
-| had an answer of which nothing could be read | estimated | of what was asked |
-| anything else: no connection, refused, an error, silence | void | none |
+| has plausible usage from the provider | reported | the provider's |
+| completed, or sent output, or was sent and then cancelled by its client | estimated | of the request and the output |
+| had an answer that could not be read | estimated | of the request |
+| anything else: no connection, refused, an error, no response | void | none |
 
-A provider does not see who has left it: one that is heard out without its client, and in vain, is estimated too.
+An answer that is drained after its client has disconnected, and times out, is estimated too: the provider bills it.
 """
 
 from collections.abc import Callable
@@ -23,17 +23,17 @@ from penstock.gateway.billing.output_estimate import estimate_audio
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
 
-# Service tiers that are booked by name, beside those that have a price. Clients and providers choose the names, and
-# might write a secret there: any other one is booked as `other`.
+# Service tiers that are stored by name, besides those that have a price. Clients and providers choose the names and
+# could put a secret there, so every other one is stored as `other`.
 _KNOWN_TIERS = frozenset(("", "flex", "priority", "batch", "scale"))
 # The code of a call whose gateway died.
 DIED: ErrorCode = "gateway_died"
-# For a target, characters that were said and events in which they were → tokens.
+# Estimates the tokens of an output: target, characters and events → tokens.
 OutputEstimate = Callable[[str, int, int], int]
 
 
 def entry_of(call: Call, output: OutputEstimate) -> Entry:
-    """The entry of a call that is over."""
+    """The entry of a call that has ended."""
     outcome: Outcome = call.ending or "failed"
     if not call.attempts and outcome != "cancelled":
         outcome = "refused"
@@ -63,7 +63,7 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
 
 
 def open_entry(call: Call, last: Attempt) -> Entry:
-    """What the entry of a call that comes to this attempt would be, if its gateway died now."""
+    """The entry of a call with this last attempt in case the gateway dies. The journal stores it."""
     attempt = AttemptEntry(
         provider=last.provider,
         model=last.model,
@@ -86,30 +86,30 @@ def open_entry(call: Call, last: Attempt) -> Entry:
         code=DIED,
         tags=call.tags,
         user=call.user,
-        attempts=(attempt,) if last is call.attempts[0] else (*_given_up(call), attempt),
+        attempts=(attempt,) if last is call.attempts[0] else (*_earlier_attempts(call), attempt),
     )
 
 
-def _given_up(call: Call) -> list[AttemptEntry]:
+def _earlier_attempts(call: Call) -> list[AttemptEntry]:
     """The attempts before the last one."""
     return [_attempt(call, attempt, _no_output) for attempt in call.attempts[:-1]]
 
 
 def orphan(
-    left: Entry, reached: tuple[int, int], died_ms: int, priced: PricedModel | None, output: OutputEstimate
+    entry: Entry, reached: tuple[int, int], died_ms: int, priced: PricedModel | None, output: OutputEstimate
 ) -> Entry:
-    """The entry of a call whose gateway died, at a time since 1970: what it had come to by the last mark, at the price
-    of its last target.
+    """The entry of a call whose gateway died at `died_ms`: estimated from the progress in the journal (`reached`), at
+    the price of its last target.
     """
-    *before, last = left.attempts
-    duration_ms = max(died_ms - left.at_ms, last.began_ms)
-    events, said = reached
-    tokens = Tokens(input=last.tokens.input, output=output(f"{last.provider}/{last.model}", said, events))
+    *before, last = entry.attempts
+    duration_ms = max(died_ms - entry.at_ms, last.began_ms)
+    events, chars = reached
+    tokens = Tokens(input=last.tokens.input, output=output(f"{last.provider}/{last.model}", chars, events))
     last = structs.replace(last, tokens=tokens, events=events, duration_ms=duration_ms - last.began_ms)
     if priced is not None:
         cost, approximate = charge(tokens, priced.price, ServiceTier(last.tier))
         last = structs.replace(last, cost=cost, approximate=approximate, price=priced.version)
-    return structs.replace(left, duration_ms=duration_ms, attempts=(*before, last))
+    return structs.replace(entry, duration_ms=duration_ms, attempts=(*before, last))
 
 
 def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEntry:
@@ -146,7 +146,7 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
 
 
 def _tier(attempt: Attempt) -> str:
-    """The service tier as it is booked."""
+    """The service tier as it is stored."""
     name, priced = attempt.tier.name, attempt.priced
     known = name in _KNOWN_TIERS or (priced is not None and priced.price.in_tier(name) is not None)
     return name if known else "other"
@@ -154,45 +154,45 @@ def _tier(attempt: Attempt) -> str:
 
 def _measured(call: Call, attempt: Attempt, output: OutputEstimate) -> tuple[Measure, Tokens]:
     usage = attempt.usage
-    if usage is not None and usage.output and (sound := Tokens.of_sound(usage)) is not None:
-        return "reported", sound
+    if usage is not None and usage.output and (consistent := Tokens.of_sound(usage)) is not None:
+        return "reported", consistent
     if usage is not None and not usage.blank and not usage.absurd:
         tokens = Tokens.of(usage)
-        said = _said(attempt, output)
+        estimate = _estimated_output(attempt, output)
         if usage.input is None and usage.total is None:
             tokens = structs.replace(tokens, input=call.input_estimate)
-            return "estimated", tokens if tokens.output else _with(tokens, said)
+            return "estimated", tokens if tokens.output else _with_output(tokens, estimate)
         if tokens.output or not (attempt.output_chars or attempt.audio_chars):
             return "reported", tokens
-        read = tokens.input if usage.input is not None else max(tokens.input - said.output, 0)
-        return "estimated", _with(structs.replace(tokens, input=read), said)
+        read = tokens.input if usage.input is not None else max(tokens.input - estimate.output, 0)
+        return "estimated", _with_output(structs.replace(tokens, input=read), estimate)
     if (
         attempt.output_chars
         or attempt.audio_chars
         or attempt.ending == "completed"
         or attempt.answered
-        or _left(call, attempt)
+        or _is_abandoned(call, attempt)
     ):
-        return "estimated", structs.replace(_said(attempt, output), input=call.input_estimate)
+        return "estimated", structs.replace(_estimated_output(attempt, output), input=call.input_estimate)
     return "void", Tokens()
 
 
-def _said(attempt: Attempt, output: OutputEstimate) -> Tokens:
-    """About what was said, aloud and otherwise."""
-    sound = estimate_audio(attempt.audio_chars)
+def _estimated_output(attempt: Attempt, output: OutputEstimate) -> Tokens:
+    """The estimated output tokens, text and audio."""
+    audio = estimate_audio(attempt.audio_chars)
     text = output(f"{attempt.provider}/{attempt.model}", attempt.output_chars, attempt.events)
-    return Tokens(output=text + sound, audio_output=sound)
+    return Tokens(output=text + audio, audio_output=audio)
 
 
-def _with(tokens: Tokens, said: Tokens) -> Tokens:
-    return structs.replace(tokens, output=said.output, audio_output=said.audio_output)
+def _with_output(tokens: Tokens, estimate: Tokens) -> Tokens:
+    return structs.replace(tokens, output=estimate.output, audio_output=estimate.audio_output)
 
 
-def _left(call: Call, attempt: Attempt) -> bool:
-    """Whether a provider was asked, and nobody waited for its answer."""
-    in_vain = attempt.ending == "timed_out" and call.ending == "cancelled" and attempt is call.attempts[-1]
-    return attempt.sent and (attempt.ending == "cancelled" or in_vain)
+def _is_abandoned(call: Call, attempt: Attempt) -> bool:
+    """Whether the request was sent and its client disconnected before the answer was complete."""
+    drained_in_vain = attempt.ending == "timed_out" and call.ending == "cancelled" and attempt is call.attempts[-1]
+    return attempt.sent and (attempt.ending == "cancelled" or drained_in_vain)
 
 
-def _no_output(target: str, said: int, events: int) -> int:  # noqa: ARG001 - an attempt that was given up said nothing
+def _no_output(target: str, chars: int, events: int) -> int:  # noqa: ARG001 - an earlier attempt never sent output
     return 0

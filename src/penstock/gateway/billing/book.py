@@ -1,8 +1,8 @@
-"""Book: where entries and keys are kept, as the gateway sees it. `stores/` has SQLite's and PostgreSQL's.
+"""Book: the store of entries and keys, as the gateway uses it. `stores/book/` has SQLite and PostgreSQL.
 
-Every method blocks. A book may be opened by one thread and used by another, but never by two at a time. `BookError`
-says that the store cannot do it now: full, locked, gone. Nothing has happened then, or the same can be asked again:
-appending is idempotent.
+Every method blocks. A book may be opened by one thread and used by another, but never by two at the same time.
+`BookError` means that the store is unavailable: full, locked or unreachable. The caller may repeat the same operation,
+even if it did take effect: `append` is idempotent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,19 +17,19 @@ Grouping: TypeAlias = Literal["key", "model", "provider", "day", "tag", "outcome
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which entries are meant. What is empty or None does not filter."""
+    """Selects entries. A field that is empty or None does not filter."""
 
     since_ms: int | None = None
     until_ms: int | None = None
-    """The first moment that is not meant any more."""
+    """Exclusive."""
     keys: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
-    """Calls that tried any of them."""
+    """Calls with an attempt at any of them."""
     targets: tuple[str, ...] = ()
-    """The same of models of providers: `provider/model`, as the provider names it."""
+    """Calls with an attempt at any of them: `provider/model`, with the provider's name for the model."""
     attempts: tuple[str, ...] = ()
-    """Calls of which an attempt ended so; where targets are given, one at those."""
+    """Calls with an attempt of such an outcome; if `targets` are given, an attempt at one of those."""
     outcomes: tuple[str, ...] = ()
     repair: str = ""
     loss: str = ""
@@ -37,7 +37,7 @@ class Filter(Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """What a group of calls has used. `group` are its names, one for each grouping asked for."""
+    """The usage of a group of calls. `group` has one name per requested grouping."""
 
     group: tuple[str, ...]
     calls: int
@@ -47,31 +47,31 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     cache_write: int
     reasoning: int
     cost: int
-    """Nanodollars, of what has a price."""
+    """In nanodollars, of attempts with a price."""
     unpriced: int
-    """Calls in which something has no price."""
+    """Calls with an attempt without a price."""
     estimated: int
-    """Calls in which something was estimated."""
+    """Calls with an attempt whose tokens are estimated."""
     approximate: int
     """Calls whose cost is approximate."""
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """What the book says of one key in one period: the sum, and the ids of calls that were booked of late."""
+    """The spending of one key in one period: the sum, and the ids of calls that were booked recently."""
 
     total: int
     recent: frozenset[str]
 
 
 class Percentiles(Struct, frozen=True):
-    """What half of all times do not exceed, and what one in twenty does, in milliseconds; None where there are none."""
+    """The median and the 95th percentile, in milliseconds; None without values."""
 
     p50: int | None
     p95: int | None
 
 
 class HealthBucket(Struct, frozen=True, kw_only=True):
-    """How a model has answered in a part of the time."""
+    """The attempts at a model in one time bucket."""
 
     at_ms: int
     attempts: int
@@ -82,7 +82,7 @@ class HealthBucket(Struct, frozen=True, kw_only=True):
 
 
 class ModelHealth(Struct, frozen=True, kw_only=True):
-    """How a provider's model has answered in a time. Buckets in which nobody asked it are left out."""
+    """The attempts at a provider's model in a time range. Buckets without attempts are omitted."""
 
     provider: str
     model: str
@@ -100,54 +100,55 @@ class Book(Protocol):
     """The ledger's store."""
 
     def append(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Book entries, durably, all or none. One that is there already, by its id, is left as it is.
+        """Store entries durably, all or none. An entry whose id is already stored is left unchanged.
 
-        Returns those that were not.
+        Returns the entries that are new.
         """
 
     def entries(self, wanted: Filter, *, limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
-        """Entries, newest first, each with its place in the book; `before` goes on from such a place."""
+        """Entries, newest first, each with its position in the book; `before` continues from such a position."""
 
     def following(self, wanted: Filter, after: int, *, limit: int) -> list[tuple[int, Entry]]:
-        """Entries in the order in which they were booked, from behind a place on."""
+        """Entries after a position, in the order in which they were stored."""
 
     def entry(self, id: str) -> Entry | None:
         """One entry."""
 
     def last(self) -> int:
-        """The place of what was booked last; 0 in an empty book."""
+        """The position of the newest entry; 0 in an empty book."""
 
     def usage(self, wanted: Filter, by: Sequence[Grouping], *, tag: str = "") -> list[UsageRow]:
-        """What was used, by groups, in the order of their names; all in one row if there are no groups.
+        """The usage by groups, ordered by their names; one row if there are no groupings.
 
-        `model` is the name that the client asked for, `day` the one in UTC on which the call was admitted, `tag` the
-        value of the tag so named, or "". By `provider`, attempts are summed up: a call that tried two is counted with
-        both, each with what it used, and one that tried none is in the group "". Where `wanted` names providers, only
-        they are groups.
+        `model` is the name that the client requested, `day` the UTC day on which the call was admitted, `tag` the value
+        of the tag named `tag`, or "". By `provider`, attempts are summed: a call with attempts at two providers counts
+        for both, each with its own usage, and a call without attempts is in the group "". If `wanted` names providers,
+        only they are groups.
         """
 
     def health(self, since_ms: int, until_ms: int, bucket_ms: int) -> list[ModelHealth]:
-        """How each provider's models have answered calls that were made in a time, in parts of so many milliseconds."""
+        """The health of each provider's models over the calls received in a time range, with buckets of `bucket_ms`."""
 
     def sum_up(self, most: int) -> bool:
-        """Take the next calls into the sums that `usage` and `health` are made of, if so many wait; whether they did.
+        """Add the next entries to the rollups that `usage` and `health` read, if `most` of them wait. Returns whether
+        it did.
 
-        What these tell does not depend on it, only how soon.
+        The results of `usage` and `health` do not depend on it, only their speed.
         """
 
     def spent(self, key: str, since_ms: int, *, recent_since_ms: int | None = None) -> Spent:
-        """What a key has spent by calls admitted since a time, in one snapshot with the ids of its calls that settled
-        since another.
+        """The spending of a key by calls admitted since `since_ms`, and the ids of its calls that were settled since
+        `recent_since_ms`, in one snapshot.
         """
 
     def keys(self) -> list[Key]:
-        """All keys, the oldest first, revoked and expired ones too."""
+        """All keys, oldest first, including revoked and expired ones."""
 
     def keys_version(self) -> int:
-        """A number that changes with every change of keys; cheap to ask."""
+        """A number that changes with every change of the keys; cheap to read."""
 
     def change_keys(self, change: Callable[[list[Key]], Iterable[Key]]) -> None:
-        """Keep the keys that `change` makes of all keys, while nobody else changes any. It may be asked twice."""
+        """Store the keys that `change` returns for the list of all keys, in one transaction. It may be called twice."""
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""

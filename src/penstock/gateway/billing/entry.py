@@ -1,6 +1,6 @@
-"""Entry: the immutable record of a settled call, and of each attempt at it. What the ledger is a book of.
+"""Entry: the immutable ledger record of a settled call and of each attempt at it.
 
-Money is a whole number of nanodollars (10⁻⁹ US dollars); time is in milliseconds. There is no content in an entry.
+Money is a whole number of nanodollars (10⁻⁹ US dollars); time is in milliseconds. An entry has no content.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from penstock.core.usage import Tokens
 
 __all__ = ["NANODOLLARS", "AttemptEntry", "Entry", "Measure", "Outcome", "Tokens"]
 
-# How a call ended: as its stream did; or refused before anybody was asked; or left open by a gateway that died.
+# How a call ended: as its stream did; or refused before the first attempt; or left open by a gateway that died.
 Outcome: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out", "refused", "orphaned"]
-# Where the tokens come from: the provider's own figures, ours, or nothing was generated and nothing is to be paid.
+# The origin of the tokens: the provider's usage, an estimate, or none because nothing was generated and nothing is due.
 Measure: TypeAlias = Literal["reported", "estimated", "void"]
 NANODOLLARS = 1_000_000_000
 
 
 class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One try at one target. `cost` is None where tokens were consumed that nobody knows the price of: *unpriced*.
+    """One try at one target. `cost` is None if tokens were used whose price is unknown: *unpriced*.
 
-    `price` names the price that was used: its table and the table's version. `tier` is the service tier, empty for the
-    standard one. The cost is `approximate` where it is not sure which rate counts: see `core/price.py`, rule 6.
+    `price` names the price table and its version. `tier` is the service tier, empty for the standard one. The cost is
+    `approximate` if it is uncertain which rate applies: see `core/price.py`, rule 6.
     """
 
     provider: str
@@ -38,15 +38,15 @@ class AttemptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     price: str = ""
     tier: str = ""
     began_ms: int = 0
-    """Since the call began."""
+    """The start of the attempt, since that of the call."""
     first_event_ms: int | None = None
-    """Since the attempt began."""
+    """Since the start of the attempt."""
     duration_ms: int = 0
     events: int = 0
     longest_gap_ms: int = 0
     """Between two events."""
     stalls: tuple[tuple[int, int], ...] = ()
-    """The first gaps of more than a second: at which millisecond of the attempt each began, and how many it took."""
+    """The first gaps of more than a second: the start since that of the attempt, and the duration."""
 
 
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,12 +54,12 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     at_ms: int
-    """When it was made, since 1970."""
+    """When it was received, since 1970."""
     key: str = ""
-    """The id of the key; empty where none was asked for."""
+    """The id of the key; empty if the gateway requires none."""
     surface: str = "chat"
     model: str
-    """As the client named it: a route, or provider/model."""
+    """The name that the client requested: a route, or provider/model."""
     stream: bool = False
     outcome: Outcome
     status: int = 0
@@ -68,7 +68,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_ms: int = 0
     repairs: Mapping[str, int] = {}
     losses: Mapping[str, int] = {}
-    """How often each code of `core/losses.py` occurred: what translations of the request and the answer dropped."""
+    """The number of losses by code (`core/losses.py`) in the translation of the request and the answer."""
     tags: Mapping[str, str] = {}
     """The client's own (`metadata`), over those of its key."""
     user: str = ""
@@ -76,7 +76,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def tokens(self) -> Tokens:
-        """Of all attempts together."""
+        """The sum over all attempts."""
         if len(self.attempts) == 1:
             return self.attempts[0].tokens
         return Tokens.sum(attempt.tokens for attempt in self.attempts)
@@ -91,7 +91,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cost(self) -> int | None:
-        """Of all attempts together; None if any is unpriced."""
+        """The sum over all attempts; None if any is unpriced."""
         if len(self.attempts) == 1:
             return self.attempts[0].cost
         costs = [attempt.cost for attempt in self.attempts]
@@ -99,10 +99,10 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def approximate(self) -> bool:
-        """Whether the cost of any attempt is."""
+        """Whether the cost of any attempt is approximate."""
         return any(attempt.approximate for attempt in self.attempts)
 
     @property
     def priced(self) -> int:
-        """What is known of the cost: the sum over the attempts that have a price."""
+        """The known part of the cost: the sum over the attempts with a price."""
         return sum([attempt.cost or 0 for attempt in self.attempts])

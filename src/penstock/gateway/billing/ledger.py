@@ -1,11 +1,12 @@
-"""Ledger: admits calls by what their keys may spend, keeps account of each until it is over, and has it booked.
+"""Ledger: admits calls within the limits of their keys, and passes the entry of each ended call to the book writer.
 
-    admit ──► trying (an attempt begins: the call is in the journal) ──► settle (its entry is in the journal)
-                                                 └──► hand_over (the scribe has it) ──► booked (it is in the book)
+    admit ──► start_attempt (the open call is in the journal) ──► settle (its entry is in the journal)
+                                      └──► flush (the book writer has the entry) ──► booked (it is in the book)
 
-Nothing here waits: the journal is a write to memory that outlives the process, booking happens in the scribe's thread,
-and accounts that processes share answer by a callback. What is settled within a tenth of a second is handed over
-together: a thread that is woken for each call gets in the way of the next one.
+No method blocks. The journal (`stores/journal.py`) is a write to the page cache, which outlives the process: after
+`kill -9` the next gateway reads it and books the calls (`adopt`). The book writer works in its own thread, and shared
+accounts answer by callback. Calls that are settled within a tenth of a second are passed on as one batch, because
+waking a thread for each call would delay the next one.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import Entry
 from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
 from penstock.gateway.billing.prices import PriceBook, PricedModel
-from penstock.gateway.billing.tags import kept_tags, kept_text
+from penstock.gateway.billing.tags import clean_tags, clean_text
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.calls.plan import Plan
 from penstock.gateway.config import Provider
@@ -27,55 +28,55 @@ from penstock.gateway.limits.accounts import Accounts
 from penstock.gateway.limits.demand import TokenDemand
 from penstock.gateway.limits.reservation import Reservations
 
-# How often it is noted how far the calls under way have come.
+# How often the progress of open calls is written to the journal.
 _MARK_S = 2.0
-# Calls that are over are handed to the scribe together: those of so many seconds. Until then the journal has them.
-_GATHER_S = 0.1
+# Entries of this many seconds are one batch for the book writer. Until then only the journal has them.
+_BATCH_S = 0.1
 
 _UNAVAILABLE = Failure(
     code="ledger_unavailable",
-    message="the gateway cannot write its ledger now, and takes no calls that it could not account for; try again soon",
+    message="the gateway cannot write its ledger now, and accepts no calls that it cannot account for; try again soon",
     retry_after="2",
 )
 
 
 class JournalPort(Protocol):
-    """What outlives the process, as the ledger sees it."""
+    """The write-ahead journal, as the ledger uses it."""
 
     @property
     def has_room(self) -> bool:
-        """Whether one more call may begin."""
+        """Whether one more call may start."""
 
     def opened(self, entry: Entry) -> None:
-        """A call is under way."""
+        """Write the entry of an open call."""
 
     def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
-        """Calls under way have come so far."""
+        """Write the progress of open calls: events and characters, by call id."""
 
     def settled(self, entry: Entry) -> None:
-        """A call is over."""
+        """Write the entry of a call that has ended."""
 
     def booked(self, ids: Iterable[str]) -> None:
-        """The book holds these."""
+        """The book has these entries: the journal may drop them."""
 
 
 class BookWriterPort(Protocol):
-    """Who books entries, as the ledger sees it."""
+    """The thread that writes entries into the book, as the ledger uses it."""
 
     @property
     def alive(self) -> bool:
-        """Whether anybody does."""
+        """Whether the thread runs."""
 
     @property
     def trouble(self) -> str:
-        """Why nobody can, now."""
+        """Why the book cannot be written now; empty if it can."""
 
     def put(self, entries: Sequence[Entry]) -> None:
-        """Book these soon."""
+        """Queue entries for the book."""
 
 
 class Ledger:
-    """The account of one process's calls. `providers` are those that it may have asked, by their names."""
+    """The ledger of one process's calls. `providers` are those of the configuration, by name."""
 
     def __init__(
         self, journal: JournalPort, accounts: Accounts, prices: PriceBook, providers: Mapping[str, Provider]
@@ -86,64 +87,66 @@ class Ledger:
         self._ratios = BytesPerToken()
         self._reservations = Reservations(accounts, self._ratios)
         self._open: dict[str, Call] = {}
-        self._held: set[str] = set()
-        self._marking: asyncio.TimerHandle | None = None
+        self._unbooked_holds: set[str] = set()
+        self._mark_timer: asyncio.TimerHandle | None = None
         self._settled: list[tuple[Call, Entry]] = []
-        self._gathering: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
         self.prices = prices
         self.providers = providers
         self.secrets: tuple[str, ...] = ()
-        """What must not be booked, even where a client says it."""
-        self.scribe: BookWriterPort | None = None
+        """Secrets that are masked in tags and users before they are stored."""
+        self.book_writer: BookWriterPort | None = None
 
     @property
     def ready(self) -> bool:
         """Whether calls can be accounted for."""
-        return self._journal.has_room and self.scribe is not None and self.scribe.alive
+        return self._journal.has_room and self.book_writer is not None and self.book_writer.alive
 
     @property
     def degraded(self) -> str:
-        """What is out of order, in a word or two; empty if nothing is."""
-        late = "ledger" if self.scribe is not None and self.scribe.trouble else ""
-        return ",".join(filter(None, (self._accounts.degraded, late)))
+        """The names of stores that do not work now; empty if all do."""
+        trouble = "ledger" if self.book_writer is not None and self.book_writer.trouble else ""
+        return ",".join(filter(None, (self._accounts.degraded, trouble)))
 
     def affordable(self, plans: list[Plan]) -> list[Plan]:
-        """What may be tried where a budget must hold: what has a price."""
+        """The plans that a key with a budget may use: those with a known price."""
         return [plan for plan in plans if self._price(plan) is not None]
 
     def admit(
-        self, call: Call, wish: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+        self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
     ) -> bool:
-        """Whether a call may begin at once. If not, `then` is told whether it may, now or later."""
-        call.input_estimate = wish.input
-        call.cap = wish.output
+        """Return whether the call is admitted at once. If not, `then` is called with the decision, now or later."""
+        call.input_estimate = demand.input
+        call.cap = demand.output
         key = call.key
-        if wish.tier:
-            call.tier = ServiceTier(wish.tier)
-        if wish.user:
-            call.user = kept_text(wish.user, self.secrets)
-        if wish.tags or key is not None:
-            tags = kept_tags(wish.tags, key.tags if key is not None else {}, self.secrets)
-            call.tags = {**tags, **call.tags} if call.tags else tags  # what the gateway says itself stays
-        scribe = self.scribe
-        if (self._accounts.degraded or (scribe is not None and scribe.trouble)) and (degraded := self.degraded):
+        if demand.tier:
+            call.tier = ServiceTier(demand.tier)
+        if demand.user:
+            call.user = clean_text(demand.user, self.secrets)
+        if demand.tags or key is not None:
+            tags = clean_tags(demand.tags, key.tags if key is not None else {}, self.secrets)
+            call.tags = {**tags, **call.tags} if call.tags else tags  # the gateway's own tags take precedence
+        book_writer = self.book_writer
+        if (self._accounts.degraded or (book_writer is not None and book_writer.trouble)) and (
+            degraded := self.degraded
+        ):
             call.headers["x-penstock-degraded"] = degraded
-        if scribe is None or not scribe.alive or not self._journal.has_room:
+        if book_writer is None or not book_writer.alive or not self._journal.has_room:
             then(_UNAVAILABLE)
             return False
         if key is None or not key.stored:
             return True
-        self._reserve(call, wish, plans, then)
+        self._reserve(call, demand, plans, then)
         return False
 
     def _reserve(
-        self, call: Call, wish: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
+        self, call: Call, demand: TokenDemand, plans: Sequence[Plan], then: Callable[[Failure | None], None]
     ) -> None:
         prices = [priced for priced in map(self._price, plans) if priced is not None]
-        self._reservations.reserve(call, wish, prices, max(plan.timeouts.total_s for plan in plans), then)
+        self._reservations.reserve(call, demand, prices, max(plan.timeouts.total_s for plan in plans), then)
 
-    def trying(self, call: Call, attempt: Attempt, plan: Plan) -> None:
-        """An attempt begins."""
+    def start_attempt(self, call: Call, attempt: Attempt, plan: Plan) -> None:
+        """An attempt starts: set its price and tier, write the call to the journal, and apply the budget's limit."""
         attempt.began_s = self._loop.time() - call.started
         attempt.priced = self._price(plan)
         attempt.tier = call.tier
@@ -151,20 +154,21 @@ class Ledger:
         self._journal.opened(open_entry(call, attempt))
         if call.reserved is not None:
             self._reservations.guard(call)
-        if self._marking is None:
-            self._marking = self._loop.call_later(_MARK_S, self._mark)
+        if self._mark_timer is None:
+            self._mark_timer = self._loop.call_later(_MARK_S, self._mark)
 
     def guard(self, call: Call) -> None:
-        """Watch the last attempt, which is made now, or anew: its stream may reach the end of a budget."""
+        """Apply the budget's limit to the last attempt, which starts or is repeated on a new connection."""
         if call.reserved is not None:
             self._reservations.guard(call)
 
     def output(self, call: Call) -> int:
-        """About how many tokens the last attempt of a call has said so far."""
+        """The reported or estimated output tokens of a call's last attempt so far."""
         return _output(self._ratios, call)
 
     def settle(self, call: Call) -> Entry:
-        """A call is over; its entry. One that was refused while there is no room is not kept: nobody pays for it."""
+        """A call has ended: store and return its entry. A refused call costs nothing, and is not stored if the journal
+        is full."""
         call.over = True
         entry = entry_of(call, self._ratios.output)
         if not call.attempts and call.reserved is None and not self._journal.has_room:
@@ -174,18 +178,18 @@ class Ledger:
         if call.reserved is not None:
             self._settle_hold(entry)
         self._settled.append((call, entry))
-        if self._gathering is None:
-            self._gathering = self._loop.call_later(_GATHER_S, self.hand_over)
+        if self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(_BATCH_S, self.flush)
         return entry
 
-    def hand_over(self) -> None:
-        """Have the calls booked that are over, and learn from them."""
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
+    def flush(self) -> None:
+        """Pass the settled calls to the book writer, and learn the bytes per token from them."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         settled, self._settled = self._settled, []
-        if settled and self.scribe is not None:
-            self.scribe.put([entry for _, entry in settled])
+        if settled and self.book_writer is not None:
+            self.book_writer.put([entry for _, entry in settled])
         for call, _ in settled:
             if call.ending == "completed":
                 self._learn(call.attempts[-1])
@@ -197,28 +201,32 @@ class Ledger:
             self._ratios.learn(f"{attempt.provider}/{attempt.model}", attempt.output_chars, written)
 
     def booked(self, entries: Sequence[Entry]) -> None:
-        """The book holds these entries."""
+        """The book has these entries."""
         self._journal.booked([entry.id for entry in entries])
-        held = [(entry.key, entry.id) for entry in entries if entry.id in self._held] if self._held else []
-        if held:
-            self._held.difference_update([id for _, id in held])
-            self._accounts.booked(held)
+        with_hold = (
+            [(entry.key, entry.id) for entry in entries if entry.id in self._unbooked_holds]
+            if self._unbooked_holds
+            else []
+        )
+        if with_hold:
+            self._unbooked_holds.difference_update([id for _, id in with_hold])
+            self._accounts.booked(with_hold)
 
     def adopt(
         self, settled: Iterable[Entry], unsettled: Iterable[tuple[Entry, tuple[int, int]]], last_ms: int
     ) -> list[Entry]:
-        """Take over what a gateway has left that died. Calls that it had not settled are orphaned, and estimated.
+        """Take over the journal of a gateway that died. Calls that it had not settled are orphaned and estimated.
 
-        `last_ms` is when it wrote its journal last. While calls are under way it writes every `_MARK_S`: it
-        died before it would have written again, and before now.
+        `last_ms` is the time of the journal's last write. While calls are open the journal is written every `_MARK_S`,
+        so the gateway died before the next write was due, and before now.
         """
         adopted = list(settled)
         died_ms = min(last_ms + round(_MARK_S * 1000), round(time.time() * 1000))
-        for left, reached in unsettled:
-            last = left.attempts[-1]
+        for entry, reached in unsettled:
+            last = entry.attempts[-1]
             provider = self.providers.get(last.provider)
             priced = self.prices.find(provider, last.model, time.time()) if provider is not None else None
-            adopted.append(orphan(left, reached, died_ms, priced, self._ratios.output))
+            adopted.append(orphan(entry, reached, died_ms, priced, self._ratios.output))
         for entry in adopted:
             self._journal.settled(entry)
             if entry.key:
@@ -226,30 +234,30 @@ class Ledger:
         return adopted
 
     def _settle_hold(self, entry: Entry) -> None:
-        """What was held for a call is now what it took, until the book holds it."""
-        self._held.add(entry.id)
+        """Replace the reservation of a call by its actual cost, which stays reserved until the entry is booked."""
+        self._unbooked_holds.add(entry.id)
         tokens = entry.tokens
         self._accounts.settle(entry.key, entry.id, entry.priced, tokens.input + tokens.output)
 
     def _price(self, plan: Plan) -> PricedModel | None:
-        """What a target costs now."""
+        """The current price of a target; None if it is unknown. Looked up again only when it may have changed."""
         now, quote = time.time(), plan.quote
         if quote is None or quote.book is not self.prices or not quote.since_s <= now < quote.until_s:
             target = plan.target
             plan.quote = quote = self.prices.quote(target.provider, target.model, now)
-        return quote.found
+        return quote.priced
 
     def _mark(self) -> None:
-        """Note how far the calls under way have come, so that little is unknown of them if this process dies.
+        """Write the progress of open calls to the journal, from which they are estimated if this process dies.
 
-        Where none has come to its first event, that is noted too: it tells that this process is alive.
+        It is written even if no call has an event yet, because its time shows how long this process was alive.
         """
-        self._marking = None
+        self._mark_timer = None
         reached = {id: call.reached for id, call in self._open.items()}
-        reached = {id: (events, said) for id, (events, said) in reached.items() if events}
+        reached = {id: (events, chars) for id, (events, chars) in reached.items() if events}
         if self._open:
             self._journal.marked(reached)
-            self._marking = self._loop.call_later(_MARK_S, self._mark)
+            self._mark_timer = self._loop.call_later(_MARK_S, self._mark)
 
 
 def _output(ratios: BytesPerToken, call: Call) -> int:
@@ -257,13 +265,13 @@ def _output(ratios: BytesPerToken, call: Call) -> int:
     usage = attempt.tokens or attempt.usage
     if usage is not None and usage.output:
         return usage.output
-    events, said = call.reached
-    text = ratios.output(f"{attempt.provider}/{attempt.model}", said, events) if said else 0
+    events, chars = call.reached
+    text = ratios.output(f"{attempt.provider}/{attempt.model}", chars, events) if chars else 0
     return text + estimate_audio(attempt.audio_chars)
 
 
 class NoLedger:
-    """Where no ledger is kept: every call may begin, and nothing is left of it."""
+    """Null object for a gateway without a ledger: admits every call and stores nothing."""
 
     ready = True
     degraded = ""
@@ -272,26 +280,26 @@ class NoLedger:
         self._ratios = BytesPerToken()
 
     def affordable(self, plans: list[Plan]) -> list[Plan]:
-        """All of them."""
+        """All plans: no key has a budget."""
         return plans
 
-    def admit(self, call: Call, wish: TokenDemand, _plans: Sequence[Plan], _then: Callable[[None], None]) -> bool:
-        """It may."""
+    def admit(self, call: Call, demand: TokenDemand, _plans: Sequence[Plan], _then: Callable[[None], None]) -> bool:
+        """Admit the call."""
         call.at_ms = int(time.time() * 1000)
-        call.input_estimate = wish.input
+        call.input_estimate = demand.input
         return True
 
-    def trying(self, call: Call, attempt: Attempt, plan: Plan) -> None:  # noqa: ARG002
-        """Nothing is noted but when."""
+    def start_attempt(self, call: Call, attempt: Attempt, plan: Plan) -> None:  # noqa: ARG002
+        """Set the start of the attempt."""
         attempt.began_s = asyncio.get_running_loop().time() - call.started
 
     def guard(self, call: Call) -> None:
-        """There are no budgets."""
+        """Do nothing: no key has a budget."""
 
     def output(self, call: Call) -> int:
-        """About how many tokens the last attempt of a call has said so far."""
+        """The reported or estimated output tokens of a call's last attempt so far."""
         return _output(self._ratios, call)
 
     def settle(self, call: Call) -> Entry:
-        """What the entry would be. Nobody keeps it."""
+        """The entry, for metrics and logs. It is not stored."""
         return entry_of(call, self._ratios.output)

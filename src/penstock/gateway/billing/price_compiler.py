@@ -1,7 +1,7 @@
-"""Compiles what genai-prices knows into a `PriceTable`, on standard output. Run as a process of its own.
+"""Compiles the data of genai-prices into a `PriceTable`, on standard output. Run as a separate process.
 
-Only this module imports the package. Of prices for other contexts than the usual, those of service tiers and of batches
-are taken, which is the tier `batch` here. What is not paid by the token is left out, but for a fee for each request.
+Only this module imports the package. Of its price variants, those of service tiers and of batches are used; the latter
+become the tier `batch`. Prices that are not per token are omitted, except a fee per request.
 """
 
 import sys
@@ -28,10 +28,10 @@ from penstock.gateway.billing.price_table import (
 )
 
 _DAY_S = 86_400
-# Dollars for a thousand requests → picodollars for one.
+# Dollars per thousand requests → picodollars per request.
 _PER_THOUSAND = 1_000_000_000
 _REQUESTS = "requests_kcount"
-# For each rate: the package's word, and which rate counts where that is missing.
+# For each rate: the package's name of it, and the rate that applies if it is missing.
 _RATES: dict[str, tuple[str, str | None]] = {
     "input": ("input_mtok", None),
     "output": ("output_mtok", None),
@@ -48,7 +48,7 @@ _Amount = Decimal | types.TieredPrices
 
 
 def compile_table(edition: str) -> PriceTable:
-    """The table of the installed package, whose version this is."""
+    """The table of the installed package; `edition` is its version."""
     return PriceTable(f"{PACKAGE} {edition}", tuple(map(_seller, providers)))
 
 
@@ -80,7 +80,7 @@ def _clause(clause: Any) -> Clause:
         case types.ClauseContains(contains=text):
             return Clause("contains", text.lower())
         case _:
-            raise TypeError(f"{PACKAGE} has a clause that is not known here: {clause!r}")
+            raise TypeError(f"{PACKAGE} has an unknown kind of clause: {clause!r}")
 
 
 def _terms(model: types.ModelInfo) -> tuple[Term, ...]:
@@ -101,18 +101,18 @@ def _term(model: types.ModelInfo, conditional: types.ConditionalPrice) -> Term:
 
 
 def _service_terms(model: types.ModelInfo, standard: types.ModelPrice) -> tuple[ServiceTerm, ...]:
-    """The prices of its service tiers. Each says only what differs from the standard price."""
-    found = []
+    """The prices of its service tiers. Each has only the fields that differ from the standard price."""
+    terms = []
     for variant in model.price_variants or ():
         name = _tier(variant.when)
         price = _price(types.ModelPrice(**(vars(standard) | _given(variant.prices))))
         if name and price is not None and not isinstance(variant.constraint, types.TimeOfDateConstraint):
-            found.append(ServiceTerm(name, price, _start(variant.constraint) if variant.constraint else None))
-    return tuple(found)
+            terms.append(ServiceTerm(name, price, _start(variant.constraint) if variant.constraint else None))
+    return tuple(terms)
 
 
 def _tier(when: Mapping[str, str]) -> str:
-    """The service tier of a context; empty where it is another kind of context."""
+    """The service tier of a price variant; empty if the variant is of another kind."""
     match when:
         case {"service_tier": str(name)} if len(when) == 1:
             return name.lower()
@@ -128,12 +128,12 @@ def _start(constraint: types.StartDateConstraint) -> int:
 
 def _second(moment: time) -> int:
     """The second of the day in UTC."""
-    whole = datetime.combine(date(1970, 1, 2), moment, moment.tzinfo or UTC)
-    return int(whole.timestamp()) % _DAY_S
+    fallback = datetime.combine(date(1970, 1, 2), moment, moment.tzinfo or UTC)
+    return int(fallback.timestamp()) % _DAY_S
 
 
 def _price(prices: types.ModelPrice) -> Price | None:
-    """The price; None where something has one, but no token. Where nothing has one, the model is free."""
+    """The price; None if there are prices, but none for tokens. Without any price the model is free."""
     given = _given(prices)
     if given and not given.keys() & _USABLE:
         return None
@@ -151,16 +151,16 @@ def _given(prices: types.ModelPrice) -> dict[str, _Amount]:
 
 def _rates(given: Mapping[str, _Amount], above: int) -> Rates:
     rates: dict[str, int] = {}
-    for name, (key, whole) in _RATES.items():
+    for name, (key, fallback) in _RATES.items():
         if key in given:
             rates[name] = rate(_amount(given[key], above))
         else:
-            rates[name] = rates[whole] if whole is not None else 0
+            rates[name] = rates[fallback] if fallback is not None else 0
     return Rates(**rates, cache_write_1h=rate(_amount(given[_HOUR], above)) if _HOUR in given else None)
 
 
 def _amount(amount: _Amount, above: int) -> Decimal:
-    """What is to be paid for an input of more tokens than `above`; tiers are in ascending order."""
+    """The amount for an input of more tokens than `above`; tiers are in ascending order."""
     if isinstance(amount, Decimal):
         return amount
     return next((tier.price for tier in reversed(amount.tiers) if tier.start <= above), amount.base)

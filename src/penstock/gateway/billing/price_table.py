@@ -1,12 +1,13 @@
-"""PriceTable: the prices of genai-prices, compiled into whole numbers and kept in a file that is read in milliseconds.
+"""PriceTable: the prices of genai-prices, compiled into integers and cached in a file that is read in milliseconds.
 
-The package itself takes a third of a second and 30 MB to import, so a gateway never imports it:
+To import the package takes a third of a second and 30 MB, so a gateway never imports it:
 
-1. The table is compiled by a child process (`price_compiler.py`), once for each version of the package.
-2. It is kept in Penstock's cache folder, under a name that holds the package's version and that of our own format. A
-   file appears under its name only when it is whole. One that cannot be read is compiled anew.
-3. Where nothing can be kept, the table is there all the same, and is compiled again at the next start.
-4. Nothing is ever fetched: prices are as old as the installed package.
+1. A child process (`price_compiler.py`) compiles the table once for each version of the package.
+2. The file is in Penstock's cache folder. Its name has the version of the package and that of the format below. It is
+   written under a temporary name and renamed, so that it is always complete. If it cannot be read, it is compiled
+   again.
+3. If the cache cannot be written, the table works all the same and is compiled again at the next start.
+4. Nothing is downloaded: prices are as old as the installed package.
 """
 
 import os
@@ -25,19 +26,19 @@ from penstock.core.price import Price
 from penstock.upstream.local.weights import cache_folder
 
 PACKAGE = "genai-prices"
-# Of the structs below, and of how they are compiled. A change of either needs another number.
+# The version of the structs below and of their compilation. Change it with either.
 FORMAT = 2
 _COMPILER = "penstock.gateway.billing.price_compiler"
-# It takes 0.35 s on an idle machine; this has room for a busy one.
+# The compilation takes 0.35 s on an idle machine; a busy one may need much longer.
 _COMPILE_S = 60.0
-# What a Python needs to find its packages. The providers' keys are none of its business.
-_KEPT = ("PATH", "HOME", "LANG", "SYSTEMROOT", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+# The environment variables that Python needs to find its packages. The providers' keys are not passed on.
+_PASSED_VARIABLES = ("PATH", "HOME", "LANG", "SYSTEMROOT", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 ClauseKind = Literal["equals", "starts_with", "ends_with", "contains", "regex", "or", "and"]
 
 
 class Clause(Struct, frozen=True, array_like=True):
-    """Whether a name is meant: by a text in lower case, a regular expression, or further clauses."""
+    """Matches names: by a text in lower case, a regular expression, or nested clauses."""
 
     kind: ClauseKind
     text: str = ""
@@ -45,19 +46,19 @@ class Clause(Struct, frozen=True, array_like=True):
 
 
 class Term(Struct, frozen=True, array_like=True):
-    """A price, and when it holds. None is one that is not for tokens, but for hours or pages."""
+    """A price and when it is valid. The price is None if it is not for tokens, but for hours or pages."""
 
     price: Price | None
     since_s: int | None = None
-    """From this moment on, since 1970."""
+    """Valid from this time on, in seconds since 1970."""
     daily_s: tuple[int, int] | None = None
-    """Between these two seconds of each day, in UTC; the second may be smaller."""
+    """Valid between these two seconds of each UTC day; the end may be before the start, across midnight."""
     service_terms: tuple["ServiceTerm", ...] = ()
-    """Of several for one tier that hold, the first counts."""
+    """If several of one tier are valid, the first counts."""
 
 
 class ServiceTerm(Struct, frozen=True, array_like=True):
-    """A price in another service tier than the standard one, and since when it holds."""
+    """The price in a service tier other than the standard one, and from when it is valid."""
 
     tier: str
     price: Price
@@ -65,56 +66,56 @@ class ServiceTerm(Struct, frozen=True, array_like=True):
 
 
 class ModelRow(Struct, frozen=True, array_like=True):
-    """A model: what it is called, and its prices; the last that holds counts, else the first."""
+    """A model: the names that it matches, and its prices; the last valid one counts, else the first."""
 
     match: Clause
     terms: tuple[Term, ...]
 
 
 class Seller(Struct, frozen=True, array_like=True):
-    """Whoever sells models. `models` are `ModelRow`s, read when they are first asked for."""
+    """A company that sells models. `models` are encoded `ModelRow`s, decoded at their first use."""
 
     id: str
     api_pattern: str
     match: Clause | None
     fallbacks: tuple[str, ...]
-    """Sellers whose prices count for models that have none here."""
+    """Sellers whose prices apply to models that this seller has no price for."""
     models: msgspec.Raw
 
     def rows(self) -> tuple[ModelRow, ...]:
-        """Its models, in the order in which they are compared with a name."""
+        """The seller's models, in the order in which they are matched."""
         return msgspec.msgpack.decode(self.models, type=tuple[ModelRow, ...])
 
 
 class PriceTable(Struct, frozen=True, array_like=True):
-    """All sellers. `version` says where the prices come from."""
+    """All sellers. `version` is the name and version of the package."""
 
     version: str = ""
     sellers: tuple[Seller, ...] = ()
 
 
-def load_table(environment: Mapping[str, str], say: Callable[[str], None]) -> PriceTable:
-    """Read the table from the cache; where it is not there, compile it first, and wait for that.
+def load_table(environment: Mapping[str, str], warn: Callable[[str], None]) -> PriceTable:
+    """Read the table from the cache; if it is not there, compile it first, and wait for that.
 
-    Where neither can be done it is empty, and `say` is told why: calls are unpriced then, and answered all the same.
+    If neither is possible the table is empty and `warn` gets the reason: calls are unpriced, but answered.
     """
     version = _installed()
     if version is None:
-        say(f"there are no prices: {PACKAGE} is not installed")
+        warn(f"there are no prices: {PACKAGE} is not installed")
         return PriceTable()
     file = cache_folder(environment) / "prices" / f"{PACKAGE}-{version}-{FORMAT}.msgpack"
     with suppress(OSError, msgspec.MsgspecError):
-        return _decoded(_kept(file))
+        return _decoded(_read_cached(file))
     try:
         data = _compile(environment)
         table = _decoded(data)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         words = getattr(error, "stderr", b"") or str(error).encode()
         last = words.decode(errors="replace").strip().rpartition("\n")[2]
-        say(f"there are no prices: those of {PACKAGE} {version} cannot be compiled: {last}")
+        warn(f"there are no prices: those of {PACKAGE} {version} cannot be compiled: {last}")
         return PriceTable()
     with suppress(OSError):  # rule 3
-        _keep(file, data)
+        _write_cached(file, data)
     return table
 
 
@@ -128,36 +129,36 @@ def _decoded(data: bytes) -> PriceTable:
 
 
 def _installed() -> str | None:
-    """The package's version, by the folder that installers put beside it; None where it is not installed."""
+    """The package's version, from the name of its `dist-info` folder; None if it is not installed."""
     name = PACKAGE.replace("-", "_")
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         return None
-    found = [folder.name for folder in Path(spec.origin).parent.parent.glob(f"{name}-*.dist-info")]
-    if len(found) == 1:
-        return found[0].removeprefix(f"{name}-").removesuffix(".dist-info")
-    from importlib.metadata import version  # noqa: PLC0415 - takes longer than all the rest, and is hardly ever needed
+    folders = [folder.name for folder in Path(spec.origin).parent.parent.glob(f"{name}-*.dist-info")]
+    if len(folders) == 1:
+        return folders[0].removeprefix(f"{name}-").removesuffix(".dist-info")
+    from importlib.metadata import version  # noqa: PLC0415 - a slow import that is rarely needed
 
     return version(PACKAGE)
 
 
-def _kept(file: Path) -> bytes:
-    """What the file says, if nobody else could have written it: without a home, the folder is one that all may use."""
+def _read_cached(file: Path) -> bytes:
+    """The file's content, if this user or root owns it: without a home, the cache is in a folder that all can write."""
     with file.open("rb") as source:
         if os.fstat(source.fileno()).st_uid not in (0, os.getuid()):
-            raise PermissionError(f"{file} belongs to somebody else")
+            raise PermissionError(f"{file} belongs to another user")
         return source.read()
 
 
 def _compile(environment: Mapping[str, str]) -> bytes:
-    variables = {name: environment[name] for name in _KEPT if name in environment}
+    variables = {name: environment[name] for name in _PASSED_VARIABLES if name in environment}
     command = [sys.executable, "-P", "-m", _COMPILER]
     return subprocess.run(
         command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMPILE_S, check=True
     ).stdout
 
 
-def _keep(file: Path, data: bytes) -> None:
+def _write_cached(file: Path, data: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     written = file.with_name(f".{file.name}.{os.getpid()}")
     try:

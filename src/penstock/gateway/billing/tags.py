@@ -1,7 +1,7 @@
-"""Tags: what a client says of its own call, to find it by. Kept short, and without secrets.
+"""Tags: the client's own labels of a call (`metadata`), shortened and without secrets.
 
-Tags are kept as long as the book is. People put whole headers into them, so what is a key there is masked: any that the
-gateway knows, and whatever looks like one.
+Tags are stored in the book. Users put whole headers into them, so keys are masked: those that the gateway knows, and
+strings that look like one.
 """
 
 import re
@@ -11,36 +11,38 @@ from itertools import islice
 from penstock.core.request import MAX_TAGS
 
 _MAX_LENGTH = 200
-# So much of a text is looked through for secrets.
-_LOOKED_THROUGH = 16_384
+# In characters: this much of a text is searched for secrets.
+_MAX_SEARCHED = 16_384
 _MASK = "…"
-# The names of what holds a key, and how keys begin. Not any prefix: people's ids look the same, and are to be kept.
+# The names of headers and fields with keys, and the prefixes of keys. Other prefixes may be those of users' ids.
 SECRET_NAME = re.compile(r"(?i)authori[sz]ation|api[-_]?key|secret|password|credential|(^|[-_])token$")
 _SECRET = re.compile(
     r"(?i:\b(?:bearer|basic)\s+\S{12,})|\b(?:sk|pk|rk|gsk|csk|xai|hf|fw|r8|pplx|nvapi)[-_][\w-]{16,}|\bAIza[\w-]{30,}"
 )
-# What is shorter is a word, and no key.
+# A shorter value is a word, not a key.
 _SHORTEST_SECRET = 8
 
 
-def kept_tags(given: Mapping[str, str], of_key: Mapping[str, str], secrets: Iterable[str]) -> Mapping[str, str]:
-    """The client's own tags, over those of its key."""
-    if not given:
-        return of_key
+def clean_tags(
+    client_tags: Mapping[str, str], key_tags: Mapping[str, str], secrets: Iterable[str]
+) -> Mapping[str, str]:
+    """The tags to store: the client's own, which take precedence over those of its key."""
+    if not client_tags:
+        return key_tags
     tags = {
-        kept_text(name, secrets): _MASK if SECRET_NAME.search(name[:_LOOKED_THROUGH]) else kept_text(value, secrets)
-        for name, value in islice(given.items(), MAX_TAGS)
+        clean_text(name, secrets): _MASK if SECRET_NAME.search(name[:_MAX_SEARCHED]) else clean_text(value, secrets)
+        for name, value in islice(client_tags.items(), MAX_TAGS)
     }
-    return {**of_key, **tags}
+    return {**key_tags, **tags}
 
 
-def kept_text(text: str, secrets: Iterable[str]) -> str:
-    """A text of a client's, as it is kept."""
-    cut = len(text) > _LOOKED_THROUGH
-    text = text[:_LOOKED_THROUGH]
+def clean_text(text: str, secrets: Iterable[str]) -> str:
+    """A client's text, masked and shortened."""
+    cut = len(text) > _MAX_SEARCHED
+    text = text[:_MAX_SEARCHED]
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, _MASK)
-    if cut:  # half a secret may stand at the end
+    if cut:  # the end may be half a secret
         text = text[: max(len(text) - max(map(len, secrets), default=0), 0)]
     return _SECRET.sub(_MASK, text[: 4 * _MAX_LENGTH])[:_MAX_LENGTH]

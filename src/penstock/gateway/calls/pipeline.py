@@ -308,7 +308,7 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
             attempt.span = new_span()
         call.attempts.append(attempt)
         call.control = AttemptControl(attempt)
-        gateway.ledger.trying(call, attempt, plan)
+        gateway.ledger.start_attempt(call, attempt, plan)
         self._ask()
 
     def _traced(self, request: bytes) -> bytes:
