@@ -32,7 +32,7 @@ from penstock.gateway.relay.relay import Relay
 from penstock.http.client import Receiver, turn_size
 from tests.streams import begins, sse
 
-TURN = 3_072  # as in `http/client.py`
+TURN = 2_048  # as in `http/client.py`
 MB = 1_000_000
 LARGEST_EVENT = 990_000
 _SURFACE, _UPSTREAM = surface_dialect(DEFAULT_DIALECT), upstream_dialect(DEFAULT_DIALECT)

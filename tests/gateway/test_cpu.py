@@ -175,6 +175,14 @@ def test_a_large_event_may_hold_some_halves_of_characters_but_not_too_many() -> 
     assert fault.code == "event-too-complex"
 
 
+def test_a_large_event_may_hold_some_broken_bytes_but_not_too_many() -> None:
+    wire = sse(begins(), says("HERE"), finishes(), DONE)
+    assert completion(wire.replace(b"HERE", b"\xff" * 19_000)).text == "\N{REPLACEMENT CHARACTER}" * 19_000
+    fault = completion(wire.replace(b"HERE", b"\xff" * 21_000)).fault
+    assert fault is not None
+    assert fault.code == "event-too-complex"
+
+
 def test_the_fault_is_named_and_does_not_depend_on_how_the_bytes_are_split() -> None:
     wire = sse(begins(), says("Hi"), "{}" * 2_000, finishes(), DONE)
     events = read(wire)

@@ -27,9 +27,9 @@ from penstock.http.limits import UpstreamLimits
 
 # A connection that was dead while it was idle fails at once. If it fails later, the upstream may have seen the request.
 _STALE_S = 0.5
-# The bytes that are processed per turn (one iteration of the event loop). At worst they are a thousand tiny events,
-# which take about 15 ms.
-_TURN = 3_072
+# The bytes that are processed per turn (one iteration of the event loop). At worst they are 700 tiny events, which take
+# about 10 ms.
+_TURN = 2_048
 LONGEST_TURN = 16_384
 """The same for a response that is recorded: reads of usual sizes stay whole, because captures must show them."""
 # Except if they have more values and lines than this, counted by structural bytes: about ninety usual events.

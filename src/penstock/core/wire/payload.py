@@ -26,12 +26,15 @@ from penstock.core.wire.scan import is_deeper, outside_strings
 MAX_DEPTH = 100
 # More values on one line are not what a sender meant.
 MOST_GLUED = 1_000
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _BETWEEN_VALUES = re.compile(r"(?:\s+|data:)*")
 _NOT_FINITE = (b"NaN", b"Infinity")
 _NOT_CONTROL = bytes(range(0x20, 0x100))
 _HALF_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # More of them in a large event would take too long to join: ten thousand characters.
 _MOST_HALVES = 20_000
+# Broken bytes in a large event; each becomes three, which are copied and searched several times. Text has few of them.
+_MOST_BROKEN = 20_000
 
 
 class Payload(Struct, frozen=True):
@@ -84,6 +87,8 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Pa
         text = data.decode()
     except UnicodeDecodeError:
         text = data.decode(errors="replace")
+        if outline is not None and text.count(_REPLACEMENT) > _MOST_BROKEN:
+            raise TooComplexError from None
         defects.append("invalid-utf8")
     halves = sum(1 for _ in islice(_HALF_SURROGATE.finditer(data), _MOST_HALVES + 1 if outline is not None else 1))
     if outline is not None and (halves > _MOST_HALVES or outline.is_costly(leniently=True, halves=halves > 0)):

@@ -13,7 +13,7 @@ _GZIP = (16 + zlib.MAX_WBITS,)
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
 _IDENTITY = ("", "identity")
 # In bytes: about as much as one read of an uncompressed body (`http/client.py`).
-_PIECE_SIZE = 3_072
+_PIECE_SIZE = 2_048
 
 
 class Decompressed(NamedTuple):
