@@ -74,6 +74,7 @@ HARD: dict[str, Pattern] = {
         ("request", "a field", b"1" * 4000 + b",", "streamed"),
         ("request", "a key that stands twice", b"{},", "streamed"),
         ("request", "fields", b'"a":null,', "streamed"),
+        ("request", "fields", b' "\x00":0,', "streamed"),
         ("request", "fields", b'"\x00":{},"\x00a":{},', "streamed"),
         ("error", "words of an error body", b"%2541", "streamed"),
         ("error", "an error body", b'"a",', "streamed"),
@@ -164,6 +165,18 @@ def test_a_large_request_of_an_honest_client_is_read() -> None:
     assert cost_of_request(body).outcome == "read"
     tokens = json.dumps({"model": "m", "input": [[n * 37 % 50_000 for n in range(2_000)]] * 100}).encode()
     assert cost_of_request(tokens, "embeddings").outcome == "read"
+
+
+def test_a_request_with_spaces_between_its_members_may_have_some_but_not_too_many() -> None:
+    def outcome_of(members: int, separator: str) -> str:
+        fields = separator.join(f'"x{number}":0' for number in range(members))
+        return cost_of_request(
+            f'{{"model":"m",{fields},"messages":[{{"role":"user","content":"Hi"}}]}}'.encode()
+        ).outcome
+
+    assert outcome_of(990, ", ") == "read"
+    assert outcome_of(1_100, ", ") == "request_too_complex"
+    assert outcome_of(1_100, ",") == "read"
 
 
 def test_a_large_event_may_hold_some_halves_of_characters_but_not_too_many() -> None:

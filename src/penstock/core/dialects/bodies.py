@@ -19,6 +19,8 @@ from penstock.error_codes import ErrorCode
 # Bytes of a body that is read without being counted; and what a larger one may take to decode.
 _UNCOUNTED = 65_536
 _NANOSECONDS_PER_MB = 8_000_000
+# Members of a body that is not compact: they are located one by one, a microsecond each, and copied when it is edited.
+_MOST_MEMBERS = 1_000
 _TOO_COMPLEX = "the body holds more values than a request of its size may have; send less structure, or longer texts"
 
 
@@ -44,6 +46,8 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
         members = JsonMembers(body)
         if members.compact:
             return members
+        if len(members.values) > _MOST_MEMBERS:
+            raise refused(_TOO_COMPLEX, code="request_too_complex")
         if counted and not members.is_regular and outline_of(body, most).is_costly(leniently=True):
             raise refused(_TOO_COMPLEX, code="request_too_complex")
         repeated = members.repeated()
