@@ -1,0 +1,343 @@
+"""The ledger of one process: whom it admits, what it notes of calls under way, what it books, and what it adopts."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.core.failure import Failure
+from penstock.core.price import Price, Rates
+from penstock.core.usage import Tokens, Usage
+from penstock.gateway.billing.accounting import open_entry
+from penstock.gateway.billing.entry import Entry
+from penstock.gateway.billing.ledger import Ledger, NoLedger
+from penstock.gateway.billing.price_table import PriceTable
+from penstock.gateway.billing.prices import PriceBook
+from penstock.gateway.calls.call import Attempt, Call
+from penstock.gateway.calls.plan import Plan, Plans
+from penstock.gateway.config import Config, load
+from penstock.gateway.keys.keys import Key
+from penstock.gateway.limits.accounts import LocalAccounts
+from penstock.gateway.limits.demand import TokenDemand
+from penstock.gateway.relay.control import AttemptControl
+from tests.gateway.support import Clock
+
+TEXT = """
+[providers.acme]
+base_url = "https://acme.example/v1"
+api_key = "sk-acme-0123456789"
+[routes.both]
+targets = ["acme/a", "acme/free"]
+"""
+KEY = Key(id="key_1", name="a key", digest=b"1" * 32, hint="1234", created_ms=1, budget=10**9, tags={"team": "search"})
+PRICE = Price(Rates(input=1_000, output=10_000))
+
+
+class JournalDouble:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.has_room = True
+        self.open: list[Entry] = []
+        self.marks: list[Mapping[str, tuple[int, int]]] = []
+        self.over: list[Entry] = []
+        self.done: list[str] = []
+
+    def opened(self, entry: Entry) -> None:
+        self.open.append(entry)
+
+    def marked(self, reached: Mapping[str, tuple[int, int]]) -> None:
+        self.marks.append(reached)
+
+    def settled(self, entry: Entry) -> None:
+        self.over.append(entry)
+
+    def booked(self, ids: Iterable[str]) -> None:
+        self.done += ids
+
+
+class WriterDouble:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.trouble = ""
+        self.batches: list[Sequence[Entry]] = []
+
+    def put(self, entries: Sequence[Entry]) -> None:
+        self.batches.append(entries)
+
+
+class AccountsDouble(LocalAccounts):
+    """Accounts that note what is settled and booked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled: list[tuple[str, str, int, int]] = []
+        self.done: list[tuple[str, str]] = []
+
+    def settle(self, key_id: str, id: str, cost: int, tokens: int) -> None:
+        self.settled.append((key_id, id, cost, tokens))
+        super().settle(key_id, id, cost, tokens)
+
+    def booked(self, calls: Iterable[tuple[str, str]]) -> None:
+        self.done += calls
+        super().booked(calls)
+
+
+class Kept:
+    """A ledger between doubles of its ports."""
+
+    def __init__(self, loop: Clock, config: Config) -> None:
+        self.loop = loop
+        self.journal, self.writer, self.accounts = JournalDouble(), WriterDouble(), AccountsDouble()
+        providers = {"acme": config.providers["acme"]}
+        self.ledger = Ledger(self.journal, self.accounts, PriceBook(PriceTable(), {"acme/a": PRICE}), providers)
+        self.ledger.book_writer = self.writer
+        plans = Plans(config, "streamed", recorded=False)["both"]
+        assert plans is not None
+        self.plans: Sequence[Plan] = plans
+        self.told: list[Failure | None] = []
+
+    def call(self, id: str = "req_1", key: Key | None = None) -> Call:
+        return Call(id, "both", stream=True, started=self.loop.time(), key=key, at_ms=int(time.time() * 1000))
+
+    def admit(self, call: Call, demand: TokenDemand | None = None) -> bool:
+        return self.ledger.admit(call, demand or TokenDemand(7, 50), self.plans, self.told.append)
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass, and what is due by then happen."""
+        self.loop.now += seconds
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def start(self, call: Call, plan: int = 0) -> Attempt:
+        attempt = Attempt("acme", self.plans[plan].model)
+        call.attempts.append(attempt)
+        call.control = AttemptControl(attempt)
+        self.ledger.start_attempt(call, attempt, self.plans[plan])
+        return attempt
+
+    def end(self, call: Call, input: int = 1, output: int = 1) -> Entry:
+        call.ending = call.attempts[-1].ending = "completed"
+        call.attempts[-1].usage = Usage(input=input, output=output)
+        return self.ledger.settle(call)
+
+
+Runner = Callable[[Callable[[Kept], Awaitable[None] | None]], None]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Runner:
+    """Runs something with a ledger inside of a loop."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(TEXT, encoding="utf-8")
+    config = load(file, {})
+
+    def run(test: Callable[[Kept], Awaitable[None] | None]) -> None:
+        loop = Clock()
+
+        async def inside() -> None:
+            waiting = test(Kept(loop, config))
+            if waiting is not None:
+                await waiting
+
+        try:
+            loop.run_until_complete(inside())
+        finally:
+            loop.close()
+
+    return run
+
+
+def test_a_call_without_a_stored_key_is_admitted_at_once(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        call = it.call()
+        assert it.ledger.ready
+        assert it.admit(call, TokenDemand(7, 50, {"a": "b"}, "u-sk-acme", "flex"))
+        assert (call.input_estimate, call.cap, call.user, call.tags) == (7, 50, "u-sk-acme", {"a": "b"})
+        assert (call.tier.asked, call.reserved, it.told) == ("flex", None, [])
+
+    kept(test)
+
+
+def test_a_call_of_a_stored_key_is_admitted_when_something_is_held(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        call = it.call(key=KEY)
+        assert not it.admit(call, TokenDemand(7, 50, {"a": "b"}))
+        assert (it.told, call.tags) == ([None], {"team": "search", "a": "b"})
+        assert call.reserved == int(7 * 1.25) + 32 + 500 == it.accounts.reserved(KEY)
+
+    kept(test)
+
+
+@pytest.mark.parametrize("missing", ["room", "writer", "its thread"])
+def test_where_nothing_can_be_kept_nobody_is_admitted(kept: Runner, missing: str) -> None:
+    def test(it: Kept) -> None:
+        if missing == "room":
+            it.journal.has_room = False
+        elif missing == "writer":
+            it.ledger.book_writer = None
+        else:
+            it.writer.alive = False
+        assert not it.ledger.ready
+        assert not it.admit(it.call())
+        (failure,) = it.told
+        assert failure is not None
+        assert (failure.code, failure.status, failure.retry_after) == ("ledger_unavailable", 503, "2")
+
+    kept(test)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "writer", "told"),
+    [("", "", ""), ("redis", "", "redis"), ("", "full", "ledger"), ("a", "b", "a,ledger")],
+)
+def test_what_is_out_of_order_is_told(kept: Runner, accounts: str, writer: str, told: str) -> None:
+    def test(it: Kept) -> None:
+        it.accounts.degraded, it.writer.trouble = accounts, writer
+        assert it.ledger.degraded == told
+        call = it.call()
+        assert it.admit(call)
+        assert call.headers.get("x-penstock-degraded", "") == told
+
+    kept(test)
+
+
+def test_only_what_has_a_price_is_affordable(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        assert [plan.model for plan in it.ledger.affordable(list(it.plans))] == ["a"]
+        it.ledger.prices = PriceBook(PriceTable(), {"acme/*": PRICE})
+        assert [plan.model for plan in it.ledger.affordable(list(it.plans))] == ["a", "free"]
+
+    kept(test)
+
+
+def test_a_call_is_in_the_journal_while_it_is_under_way_and_in_the_book_soon(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        call = it.call(key=KEY)
+        it.admit(call)
+        it.loop.now += 0.25
+        attempt = it.start(call)
+        assert attempt.began_s == 0.25
+        assert attempt.priced is not None
+        assert [entry.id for entry in it.journal.open] == ["req_1"]
+        entry = it.end(call, input=5, output=3)
+        assert call.over
+        assert (it.journal.over, it.writer.batches) == ([entry], [])
+        assert it.accounts.settled == [("key_1", "req_1", 35, 8)]
+        it.ledger.flush()
+        it.ledger.flush()
+        assert it.writer.batches == [[entry]]
+        it.ledger.booked([entry])
+        it.ledger.booked([entry])
+        assert (it.journal.done, it.accounts.done) == (["req_1", "req_1"], [("key_1", "req_1")])
+
+    kept(test)
+
+
+def test_a_refusal_is_not_kept_where_there_is_no_room(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        it.journal.has_room = False
+        it.ledger.settle(it.call())
+        assert it.journal.over == []
+        it.journal.has_room = True
+        it.ledger.settle(it.call())
+        assert len(it.journal.over) == 1
+
+    kept(test)
+
+
+def test_tokens_are_learned_from_answers_that_were_completed(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        for ending, chars, usage, sound, estimate in (
+            ("truncated", 64, Usage(input=1, output=32), 0, 25),
+            ("completed", 64, Usage(input=1, output=32, reasoning=1), 0, 25),
+            ("completed", 64, Usage(input=1, output=32), 3_200, 25),
+            ("completed", 64, Usage(input=1, output=33, audio_output=1), 3_200, 50),
+        ):
+            call = it.call()
+            attempt = it.start(call)
+            attempt.output_chars, attempt.usage, attempt.audio_chars = chars, usage, sound
+            call.ending = ending  # type: ignore[assignment]
+            it.ledger.settle(call)
+            it.ledger.flush()
+            later = it.call("req_2")
+            later.attempts.append(Attempt("acme", "a", output_chars=100))
+            assert it.ledger.output(later) == estimate, usage
+
+    kept(test)
+
+
+def test_what_a_running_call_has_said_is_what_is_reported_or_estimated(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        call = it.call()
+        call.attempts.append(Attempt("acme", "a", events=9))
+        assert it.ledger.output(call) == NoLedger().output(call) == 0
+        call.attempts[-1].audio_chars = 3_201
+        assert it.ledger.output(call) == 2
+        call.attempts[-1].output_chars = 100
+        assert it.ledger.output(call) == NoLedger().output(call) == 27
+        call.attempts[-1].usage = Usage(input=1, output=0)
+        assert it.ledger.output(call) == 27
+        call.attempts[-1].usage = Usage(input=1, output=12)
+        assert it.ledger.output(call) == 12
+        call.attempts[-1].tokens = Tokens(input=1, output=13)
+        assert it.ledger.output(call) == 13
+
+    kept(test)
+
+
+def left_behind(id: str, provider: str = "acme", key: Key | None = None, at_ms: int = 10_000) -> Entry:
+    call = Call(id, "both", stream=True, started=0.0, at_ms=at_ms, key=key, input_estimate=7)
+    call.attempts.append(Attempt(provider, "a"))
+    return open_entry(call, call.attempts[-1])
+
+
+def test_what_a_dead_gateway_has_left_is_adopted(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        over = left_behind("req_0", key=KEY)
+        orphans = [
+            (left_behind("req_1", key=KEY), (3, 40)),
+            (left_behind("req_2", "gone"), (0, 0)),
+        ]
+        adopted = it.ledger.adopt([over], orphans, 15_000)
+        assert [entry.id for entry in adopted] == ["req_0", "req_1", "req_2"]
+        assert it.journal.over == adopted
+        _, priced, unpriced = adopted
+        assert priced.duration_ms == unpriced.duration_ms == 7_000, "it died before it would have written again"
+        assert (priced.attempts[0].tokens, priced.attempts[0].cost) == (Tokens(input=7, output=10), 7 + 100)
+        assert (unpriced.attempts[0].tokens, unpriced.attempts[0].cost) == (Tokens(input=7), None)
+        assert it.accounts.settled == [("key_1", "req_0", 0, 7), ("key_1", "req_1", 107, 17)]
+
+    kept(test)
+
+
+def test_a_gateway_that_died_just_now_did_not_die_later(kept: Runner) -> None:
+    def test(it: Kept) -> None:
+        now = round(time.time() * 1000)
+        (orphaned,) = it.ledger.adopt([], [(left_behind("req_1", at_ms=now - 500), (0, 0))], now)
+        assert 500 <= orphaned.duration_ms < 1_500
+
+    kept(test)
+
+
+def test_how_far_calls_have_come_is_noted_while_there_are_any(kept: Runner) -> None:
+    async def test(it: Kept) -> None:
+        one, two = it.call("req_1"), it.call("req_2")
+        it.start(one).events = 3
+        one.attempts[-1].output_chars = 40
+        it.start(two)
+        for seconds, marks in ((1.9, 0), (0.2, 1), (1.7, 1), (0.3, 2)):
+            await it.later(seconds)
+            assert it.journal.marks == [{"req_1": (3, 40)}] * marks
+        it.end(one)
+        it.end(two)
+        await it.later(5.0)
+        await it.later(5.0)
+        assert len(it.journal.marks) == 2
+        assert [len(batch) for batch in it.writer.batches] == [2]
+
+    kept(test)
