@@ -13,7 +13,7 @@ from penstock.errors import ConfigError, KeyTermsError
 from penstock.gateway.config import load
 from penstock.gateway.keys.changes import create, find
 from penstock.gateway.keys.keys import PREFIX, is_mistyped
-from penstock.gateway.keys.terms import KeyTerms, parse_expiry, parse_money, parse_while
+from penstock.gateway.keys.terms import KeyTerms, parse_duration, parse_expiry, parse_money
 from penstock.stores.book.open import FILE, has_living_key
 from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.support import invoke
@@ -134,12 +134,12 @@ def test_all_terms_are_kept_and_shown() -> None:
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "money": (["--budget", "25 euros"], "an amount of dollars"),
     "negative money": (["--budget", "-1"], "an amount of dollars"),
-    "a period of nothing": (["--per", "day"], "give a budget with it"),
+    "a period of nothing": (["--per", "day"], "a period needs a budget"),
     "an end in the past": (["--expires", "2020-01-01"], "in the past"),
-    "an end that is none": (["--expires", "soon"], "a while such as 30d"),
+    "an end that is none": (["--expires", "soon"], "a duration such as 30d"),
     "no requests": (["--rpm", "0"], "from 1 to"),
     "a tag without a value": (["--tag", "red"], "name=value"),
-    "a name with a line end": (["--name", "a\nb"], "can be seen"),
+    "a name with a line end": (["--name", "a\nb"], "printable characters"),
     "an id as a name": (["--name", "key_0123456789ab"], "look like the id"),
     "a model of nothing": (["--model", ""], "names or patterns"),
 }
@@ -189,12 +189,12 @@ def test_a_rotated_key_is_the_same_key_with_another_secret() -> None:
     third = told("rotate", "ci")
     assert third["previous_until"] == third["rotated"] != new["rotated"]
     assert f"{third['rotated']}; the old secret ended at once" in invoke("keys", "show", "ci").output
-    assert "opens nothing any more" in refused("rotate", told("revoke", "ci")["id"])
+    assert "is revoked or expired" in refused("rotate", told("revoke", "ci")["id"])
 
 
 def test_what_is_not_there_is_told() -> None:
     for action in ("show", "revoke", "rotate"):
-        assert "no key of that id or name" in refused(action, "nobody")
+        assert "no key with that id or name" in refused(action, "nobody")
     Path("penstock.toml").write_text("[ledger]\nenabled = false\n")
     assert "enabled = false" in refused("list")
     Path("penstock.toml").write_text("[sever]\n")
@@ -217,7 +217,7 @@ def test_money_and_times_are_read_exactly() -> None:
         500_000_000,
         1,
     ]
-    assert [parse_while(text, "x") for text in ("0", "45s", "90m", "24h", "2w")] == [
+    assert [parse_duration(text, "x") for text in ("0", "45s", "90m", "24h", "2w")] == [
         0,
         45_000,
         5_400_000,
@@ -229,7 +229,7 @@ def test_money_and_times_are_read_exactly() -> None:
     assert parse_expiry("2030-01-01T01:00+01:00", NOW_MS) == 1_893_456_000_000
     for text in ("", "5", "d", "-1d", "999999999w", "1.5h"):
         with pytest.raises(KeyTermsError):
-            parse_while(text, "x")
+            parse_duration(text, "x")
 
 
 # Where it cannot be shown

@@ -40,7 +40,7 @@ def steps(ring: KeyRing, given: str) -> list[tuple[str, int]]:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        ring.find(given, 1)
+        ring.find(digest_of(given), 1)
     finally:
         sys.settrace(before)
     return taken
@@ -64,12 +64,12 @@ def test_keys_are_found_by_the_whole_of_them() -> None:
     secrets = [new_secret() for _ in range(50)]
     ring = KeyRing(map(key, secrets))
     for secret in secrets:
-        found = ring.find(secret, 1)
+        found = ring.find(digest_of(secret), 1)
         assert found is not None
         assert found.digest == digest_of(secret)
         for wrong in (secret[:-1], secret + "x", secret.lower(), f" {secret}", "", near(secret, random.Random(1))):
-            assert ring.find(wrong, 1) is None
-    assert ring.find("\ud800", 1) is None
+            assert ring.find(digest_of(wrong), 1) is None
+    assert ring.find(digest_of("\ud800"), 1) is None
     assert not KeyRing([])
 
 
@@ -77,17 +77,17 @@ def test_the_secret_before_opens_a_key_until_its_time() -> None:
     old, new, other = (new_secret() for _ in range(3))
     rotated = structs.replace(key(new), previous=digest_of(old), previous_until_ms=1_000)
     ring = KeyRing([key(other), rotated])
-    assert [ring.find(old, now) for now in (999, 999.9, 1_000, 1_001)] == [rotated, rotated, None, None]
+    assert [ring.find(digest_of(old), now) for now in (999, 999.9, 1_000, 1_001)] == [rotated, rotated, None, None]
     assert [ring.was_rotated(old, now) for now in (999, 999.9, 1_000, 1_001)] == [False, False, True, True]
-    assert ring.find(new, 10**15) == rotated
+    assert ring.find(digest_of(new), 10**15) == rotated
     for secret in (new, other, near(old, random.Random(1)), ""):
         assert not ring.was_rotated(secret, 10**15)
 
 
 def test_a_key_that_never_had_another_secret_has_none_before() -> None:
-    assert KeyRing([key(new_secret())]).find("", 1) is None
+    assert KeyRing([key(new_secret())]).find(digest_of(""), 1) is None
     unending = structs.replace(key(new_secret()), previous=digest_of("old"))
-    assert KeyRing([unending]).find("old", 1) is None  # without a time it has ended
+    assert KeyRing([unending]).find(digest_of("old"), 1) is None  # without a time it has ended
 
 
 def test_a_slip_in_a_key_is_noticed() -> None:

@@ -386,10 +386,10 @@ class App:
             message = f"{escaped[:200]!r} is not a valid model name: its percent-encoding is malformed or not UTF-8"
             respond_failure(exchange, refused(message, "model_not_found", param="model"), request_id, {})
         elif not name:
-            allowed = [each for each in self.config.models() if key is None or key.may_ask_for(each)]
+            allowed = [each for each in self.config.models() if key is None or key.allows(each)]
             data = [self._model(each) for each in allowed if self._is_offered(each)]
             respond_json(exchange, 200, {"object": "list", "data": data}, headers)
-        elif (route := self.config.route(name)) is not None and (key is None or key.may_ask_for(route.name)):
+        elif (route := self.config.route(name)) is not None and (key is None or key.allows(route.name)):
             respond_json(exchange, 200, self._model(route.name), headers)
         else:
             failure = refused(f"there is no model {name[:200]!r} here", "model_not_found", param="model")

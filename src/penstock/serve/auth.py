@@ -51,7 +51,7 @@ class Authenticator:
         if self._open and not secret.startswith(PREFIX):
             return self.check_host(head)
         now_ms = time.time() * 1000
-        key = self._keys.find_by(head.digest, now_ms)
+        key = self._keys.find(head.digest, now_ms)
         if key is not None:
             unusable = key.unusable(now_ms) if key.stored else ""
             return _unauthorized(unusable) if unusable else key

@@ -140,12 +140,12 @@ class Gateway:
             model = known.full_name(
                 model
             )  # a key's patterns are for provider/model, also if the client sends a bare name
-            if not key.may_ask_for(model):
+            if not key.allows(model):
                 client.refuse(refusals.not_allowed(model))
                 return None
         plans = known[call.model]
         if plans is None:
-            suggestions = [name for name in self.config.meant(model) if key is None or key.may_ask_for(name)]
+            suggestions = [name for name in self.config.meant(model) if key is None or key.allows(name)]
             client.refuse(refusals.unknown_model(model, suggestions))
             return None
         if plans:

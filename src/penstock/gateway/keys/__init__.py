@@ -1,1 +1,1 @@
-"""The keys of clients: what they are, how they change, how they are shown."""
+"""The keys of clients: their data, their changes, and their reports."""

@@ -1,7 +1,7 @@
-"""How keys are made, rotated and revoked: the rules, over any book, for the command and the admin API alike.
+"""Creates, rotates and revokes keys in a book, for the command line and the admin API.
 
-A key *lives* until it is revoked or expires. Among keys that live a name is unique. A rotation changes nothing of a key
-but its secret: its budget, its limits and its history go on. Of the secrets before it keeps one, the last.
+A key is *active* until it is revoked or expires. Among active keys names are unique. A rotation changes only the secret
+of a key: its budget, limits and history stay. Of the earlier secrets a key keeps the last one.
 """
 
 from collections.abc import Iterable
@@ -12,27 +12,27 @@ from msgspec import structs
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Book
 from penstock.gateway.keys.keys import Key, digest_of, new_secret
-from penstock.gateway.keys.terms import KeyTerms, make_key, parse_while
+from penstock.gateway.keys.terms import KeyTerms, make_key, parse_duration
 
-_MOST_LISTED = 5
+_MAX_LISTED = 5
 
 
 class NewKey(NamedTuple):
-    """A key that was just made or rotated. `secret` is shown to its owner now, and never again: nobody keeps it."""
+    """A key that was just created or rotated. `secret` is shown once, to its owner; it is not stored."""
 
     secret: str
     key: Key
 
 
 def create(book: Book, terms: KeyTerms, now_ms: int) -> NewKey:
-    """Make a key."""
+    """Create a key."""
     secret, key = make_key(terms, now_ms)
 
     def change(keys: list[Key]) -> list[Key]:
         for other in keys:
             if other.name == key.name and other.id != key.id and not other.unusable(now_ms):
                 raise KeyTermsError(
-                    f"there is a key of that name, {other.id}: choose another name, or revoke or rotate that one",
+                    f"there is a key with that name, {other.id}: choose another name, or revoke or rotate that key",
                     code="name_taken",
                     param="name",
                 )
@@ -43,7 +43,7 @@ def create(book: Book, terms: KeyTerms, now_ms: int) -> NewKey:
 
 
 def revoke(book: Book, which: str, now_ms: int) -> Key:
-    """Let a key open nothing any more. One that was revoked before stays as it is."""
+    """Revoke a key. A key that is revoked already stays unchanged."""
     revoked: list[Key] = []
 
     def change(keys: list[Key]) -> list[Key]:
@@ -58,17 +58,17 @@ def revoke(book: Book, which: str, now_ms: int) -> Key:
 
 
 def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
-    """Give a key a new secret. The one that it had works on for a while, or not at all; one before that ends now."""
-    secret, grace_ms = new_secret(), parse_while(grace, "grace")
+    """Give a key a new secret. The previous secret remains valid for the `grace` period; one before that ends now."""
+    secret, grace_ms = new_secret(), parse_duration(grace, "grace")
     digest = digest_of(secret)
     rotated: list[Key] = []
 
     def change(keys: list[Key]) -> list[Key]:
         if any(digest in (key.digest, key.previous) for key in keys):
-            return []  # it is done: only its confirmation was lost
+            return []  # the rotation is stored; only its confirmation was lost
         key = find(keys, which, now_ms)
         if key.unusable(now_ms):
-            raise KeyTermsError(f"the key {key.id} opens nothing any more: make a new one", code="key_unusable")
+            raise KeyTermsError(f"the key {key.id} is revoked or expired: create a new one", code="key_unusable")
         rotated[:] = [
             structs.replace(
                 key,
@@ -86,17 +86,17 @@ def rotate(book: Book, which: str, grace: str, now_ms: int) -> NewKey:
 
 
 def find(keys: Iterable[Key], which: str, now_ms: int) -> Key:
-    """The key of that id, else the one of that name that lives, else the one that did."""
+    """The key with that id, else the active key with that name, else an inactive one with it."""
     keys = list(keys)
     if by_id := [key for key in keys if key.id == which]:
         return by_id[0]
     named = [key for key in keys if key.name == which]
-    living = [key for key in named if not key.unusable(now_ms)]
-    found = living or named
-    if not found:
-        raise KeyTermsError("there is no key of that id or name", code="key_not_found")
-    if len(found) > 1:
-        ids = ", ".join(key.id for key in found[-_MOST_LISTED:])
-        more = " are among them" if len(found) > _MOST_LISTED else ""
-        raise KeyTermsError(f"{len(found)} keys have that name: say which one by its id: {ids}{more}", code="ambiguous")
-    return found[0]
+    active = [key for key in named if not key.unusable(now_ms)]
+    matches = active or named
+    if not matches:
+        raise KeyTermsError("there is no key with that id or name", code="key_not_found")
+    if len(matches) > 1:
+        ids = ", ".join(key.id for key in matches[-_MAX_LISTED:])
+        more = " are among them" if len(matches) > _MAX_LISTED else ""
+        raise KeyTermsError(f"{len(matches)} keys have that name: use the id of one: {ids}{more}", code="ambiguous")
+    return matches[0]

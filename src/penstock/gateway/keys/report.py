@@ -1,6 +1,6 @@
-"""What is told of a key, to people and programs: its terms, its state, what it has spent. Never a digest.
+"""The report on a key, for the command line and the admin API: its limits, state and spending. Never a digest.
 
-Money is told as a string of dollars, exactly: `"0.000125"`. Times are told in UTC: `"2027-01-01T00:00:00Z"`.
+Money is an exact string of dollars: `"0.000125"`. Times are in UTC: `"2027-01-01T00:00:00Z"`.
 """
 
 from datetime import UTC, datetime
@@ -15,10 +15,10 @@ State: TypeAlias = Literal["active", "revoked", "expired"]
 
 
 def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
-    """All that may be told of a key."""
+    """The public data of a key, as JSON fields."""
     period = period_at(key.period, now_ms)
     spent = book.spent(key.id, period.since).total
-    left = None if key.budget is None else max(0, key.budget - spent)
+    remaining = None if key.budget is None else max(0, key.budget - spent)
     return {
         "id": key.id,
         "name": key.name,
@@ -32,7 +32,7 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
         "budget": money(key.budget),
         "period": key.period,
         "spent": money(spent),
-        "left": money(left),
+        "left": money(remaining),
         "renewed": moment(period.until) if key.budget is not None else None,
         "requests_per_minute": key.requests_per_minute,
         "tokens_per_minute": key.tokens_per_minute,
@@ -44,7 +44,7 @@ def report(book: Book, key: Key, now_ms: int) -> dict[str, object]:
 
 
 def state(key: Key, now_ms: int) -> State:
-    """Whether it opens anything."""
+    """The state of a key."""
     if key.revoked_ms is not None and key.revoked_ms <= now_ms:
         return "revoked"
     return "expired" if key.unusable(now_ms) else "active"
@@ -56,7 +56,7 @@ def money(nanodollars: int | None) -> str | None:
 
 
 def moment(at_ms: int | None) -> str | None:
-    """A time, in UTC, to the millisecond where it has any."""
+    """A time in UTC, with milliseconds if it has any."""
     if at_ms is None:
         return None
     try:

@@ -1,12 +1,12 @@
-"""KeyTerms: what a new key may do, as people write it; and how that is read: money, times, names.
+"""KeyTerms: the settings of a new key as users write them, and the parsers for money, times and names.
 
-| what | is written |
+| value | format |
 |---|---|
 | money | `25`, `$25`, `0.50`: dollars, to the nanodollar |
-| a while | `45s`, `90m`, `24h`, `30d`, `2w`, or `0` |
-| a moment | a while from now; `2027-01-01`, which is its first moment in UTC; `2027-01-01T12:00Z` |
+| duration | `45s`, `90m`, `24h`, `30d`, `2w`, or `0` |
+| time | a duration from now; `2027-01-01`, which is 00:00 UTC; `2027-01-01T12:00Z` |
 
-What is wrong is a `KeyTermsError` that names the field.
+An invalid value raises `KeyTermsError`, which names the field.
 """
 
 import re
@@ -20,19 +20,19 @@ from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.keys.keys import Key, Period, digest_of, new_id, new_secret
 
 _MONEY = re.compile(r"\$?(\d{1,9})(?:\.(\d{1,9}))?")
-_WHILE = re.compile(r"(\d{1,9})([smhdw])")
+_DURATION = re.compile(r"(\d{1,9})([smhdw])")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _CENTURY_MS = 36_525 * _UNITS_MS["d"]
 _ID = re.compile(r"key_[0-9a-f]{12}")
-# Longer ones are cut where they are stored: what is asked for must be what is kept.
-_LONGEST = 200
-_MOST_MODELS = 100
-_MOST_TAGS = 16
-_LARGEST = 1_000_000_000
+# Longer texts would be shortened in the store, and the key would not have the requested values.
+_MAX_LENGTH = 200
+_MAX_MODELS = 100
+_MAX_TAGS = 16
+_MAX_LIMIT = 1_000_000_000
 
 
 class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a key may do. What is left out has no limit. Also the body of `POST /admin/keys`."""
+    """The settings of a new key. An omitted limit is no limit. Also the body of `POST /admin/keys`."""
 
     name: str = ""
     budget: str | int | float | None = None
@@ -47,10 +47,10 @@ class KeyTerms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
-    """A new key by these terms: what its owner keeps, and what is stored of it."""
+    """A new key with these settings: its secret, and the key to store."""
     id, secret = new_id(), new_secret()
     if terms.period is not None and terms.budget is None:
-        raise KeyTermsError("a period is that of a budget: give a budget with it", param="period")
+        raise KeyTermsError("a period needs a budget: set one with it", param="period")
     key = Key(
         id=id,
         name=_name(terms.name) if terms.name else id,
@@ -71,51 +71,54 @@ def make_key(terms: KeyTerms, now_ms: int) -> tuple[str, Key]:
 
 
 def parse_money(text: str) -> int:
-    """Dollars, as nanodollars, exactly."""
-    found = _MONEY.fullmatch(text.strip())
-    if found is None:
+    """Parse dollars into nanodollars, exactly."""
+    match = _MONEY.fullmatch(text.strip())
+    if match is None:
         raise KeyTermsError(
             "a budget is an amount of dollars, such as 25 or $0.50, below a billion and with at most nine digits "
             "after the point",
             param="budget",
         )
-    return int(found[1]) * NANODOLLARS + int((found[2] or "").ljust(9, "0"))
+    return int(match[1]) * NANODOLLARS + int((match[2] or "").ljust(9, "0"))
 
 
-def parse_while(text: str, param: str) -> int:
-    """A while, in milliseconds."""
-    found = _WHILE.fullmatch(text.strip())
-    length = int(found[1]) * _UNITS_MS[found[2]] if found is not None else 0 if text.strip() == "0" else None
+def parse_duration(text: str, param: str) -> int:
+    """Parse a duration into milliseconds."""
+    match = _DURATION.fullmatch(text.strip())
+    length = int(match[1]) * _UNITS_MS[match[2]] if match is not None else 0 if text.strip() == "0" else None
     if length is None or length > _CENTURY_MS:
-        raise KeyTermsError(f"{param} is a while such as 45s, 90m, 24h, 30d or 2w, of a century at most", param=param)
+        raise KeyTermsError(
+            f"{param} must be a duration such as 45s, 90m, 24h, 30d or 2w, at most a century", param=param
+        )
     return length
 
 
 def parse_moment(text: str, now_ms: int, param: str, *, past: bool = False) -> int:
-    """A moment, in milliseconds since 1970: a while from now, or before it if `past`; or a date, with a time or not."""
+    """Parse a time into milliseconds since 1970: a duration from now, or before now if `past`; or a date, optionally
+    with a time."""
     text = text.strip()
-    if _WHILE.fullmatch(text):
-        length = parse_while(text, param)
+    if _DURATION.fullmatch(text):
+        length = parse_duration(text, param)
         return now_ms - length if past else now_ms + length
     try:
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
-        message = f"{param} is a while such as 30d, a date such as 2027-01-01, or a date and time such as "
+        message = f"{param} must be a duration such as 30d, a date such as 2027-01-01, or a date and time such as "
         raise KeyTermsError(f"{message}2027-01-01T12:00Z", param=param) from None
 
 
 def parse_expiry(text: str, now_ms: int) -> int:
-    """When a key ends to open anything."""
+    """Parse the time at which a key expires."""
     moment = parse_moment(text, now_ms, "expires")
     if moment <= now_ms:
-        raise KeyTermsError("expires is in the past: such a key would open nothing", param="expires")
+        raise KeyTermsError("expires is in the past: such a key would never be valid", param="expires")
     return moment
 
 
 def parse_tag(text: str) -> tuple[str, str]:
-    """A tag, as `name=value`."""
+    """Parse a tag, `name=value`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise KeyTermsError("a tag is written name=value", param="tags")
@@ -125,7 +128,7 @@ def parse_tag(text: str) -> tuple[str, str]:
 def _name(name: str) -> str:
     if not _is_text(name):
         raise KeyTermsError(
-            f"a name has 1 to {_LONGEST} characters, all of which can be seen, and no space around it", param="name"
+            f"a name has 1 to {_MAX_LENGTH} printable characters, without spaces at its ends", param="name"
         )
     if _ID.fullmatch(name):
         raise KeyTermsError("a name must not look like the id of a key", param="name")
@@ -133,24 +136,24 @@ def _name(name: str) -> str:
 
 
 def _limit(value: int | None, param: str) -> int | None:
-    if value is not None and not 1 <= value <= _LARGEST:
-        raise KeyTermsError(f"{param} is a whole number from 1 to {_LARGEST}", param=param)
+    if value is not None and not 1 <= value <= _MAX_LIMIT:
+        raise KeyTermsError(f"{param} is a whole number from 1 to {_MAX_LIMIT}", param=param)
     return value
 
 
 def _models(models: tuple[str, ...]) -> tuple[str, ...]:
-    if len(models) > _MOST_MODELS or not all(map(_is_text, models)):
-        message = f"models are at most {_MOST_MODELS} names or patterns, such as groq/*, of 1 to {_LONGEST} characters"
+    if len(models) > _MAX_MODELS or not all(map(_is_text, models)):
+        message = f"models are at most {_MAX_MODELS} names or patterns such as groq/*, of 1 to {_MAX_LENGTH} characters"
         raise KeyTermsError(message, param="models")
     return models
 
 
 def _tags(tags: Mapping[str, str]) -> Mapping[str, str]:
-    if len(tags) > _MOST_TAGS or not all(map(_is_text, tags)) or not all(not v or _is_text(v) for v in tags.values()):
-        message = f"tags are at most {_MOST_TAGS} names with their values, each of at most {_LONGEST} characters"
+    if len(tags) > _MAX_TAGS or not all(map(_is_text, tags)) or not all(not v or _is_text(v) for v in tags.values()):
+        message = f"tags are at most {_MAX_TAGS} names with their values, each of at most {_MAX_LENGTH} characters"
         raise KeyTermsError(message, param="tags")
     return tags
 
 
 def _is_text(text: str) -> bool:
-    return 0 < len(text) <= _LONGEST and text == text.strip() and text.isprintable()
+    return 0 < len(text) <= _MAX_LENGTH and text == text.strip() and text.isprintable()

@@ -9,7 +9,7 @@ from msgspec import Struct
 from penstock.errors import KeyTermsError
 from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import Outcome
-from penstock.gateway.keys.terms import parse_moment, parse_tag, parse_while
+from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_tag
 
 MOST = 500
 _DEFAULT_LIMIT = 100
@@ -124,7 +124,7 @@ def read_span(query: Query, now_ms: int) -> tuple[int, int]:
     """The start of a time span and the bucket size, both in milliseconds: `since=24h&bucket=5m`."""
     query.only({"since", "bucket"})
     since_ms = parse_moment(query.one("since") or "24h", now_ms, "since", past=True)
-    bucket_ms = parse_while(query.one("bucket") or "5m", "bucket")
+    bucket_ms = parse_duration(query.one("bucket") or "5m", "bucket")
     if bucket_ms <= 0 or (now_ms - since_ms) / bucket_ms > _MAX_BUCKETS:
         raise invalid_parameter(
             "bucket", f"bucket is a time such as 5m, of which at most {_MAX_BUCKETS} pass from since to now"
