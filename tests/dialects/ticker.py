@@ -62,7 +62,7 @@ from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
 from penstock.core.json_members import JsonMembers
 from penstock.core.losses import Loss
-from penstock.core.passthrough_format import PassThroughFormat, Slot
+from penstock.core.passthrough_format import PassThroughFormat, TemplateSlot
 from penstock.core.request import ClientRequest, Message, Request, Sampling, Tool
 from penstock.core.sink import Sink
 
@@ -366,7 +366,7 @@ class TickerDetector:
 PASS_THROUGH = PassThroughFormat(
     text_path=lambda _: ("s",),
     block_path=("n",),
-    slots=(Slot("tick", ("tick",), "counter"),),
+    slots=(TemplateSlot("tick", ("tick",), "counter"),),
 )
 
 TICKER = Dialect(

@@ -1,52 +1,58 @@
-"""The fast path: forward a healthy stream by comparing bytes, without a parser, and still know what it says.
+"""The fast path: forward a healthy stream by comparing bytes instead of parsing it, and still produce its events.
 
-Nearly all events of a healthy stream are text deltas: the same bytes but for a few words. A *template* holds those
-bytes. An event that matches it is recognised by two comparisons and one slice. Everything else takes the slow path:
-framing, JSON, the dialect's frame reader, the grammar (`core/stream.py`). Both paths give the same events, the same
-completion and the same accounting. This page is the whole argument why.
+Nearly all events of a healthy stream are text deltas, and most of their bytes are the same in each event. A *template*
+holds these bytes. An event that matches the template is recognised by two comparisons and one slice. Every other event
+takes the slow path (`core/stream.py`): framing, JSON, the dialect's frame reader, the grammar. Both paths produce the
+same events, the same completion and the same accounting. The rest of this text is the complete argument for that.
 
-**What is learned.** The slow path has read an event, found it healthy, and it says one thing: a `TextDelta` or a
-`ReasoningDelta`. Its bytes are one SSE event: one `data:` line, perhaps an `event:` line before it, no CR.
-`learn_template` cuts them into literals and *slots*. One slot is the text. The dialect's description
-(`PassThroughFormat`) names the others: *padding*, which some providers add against eavesdroppers and which means
-nothing, and *counters*, which grow by one with each event.
+**What is learned.** A template is learned from an event that the slow path has read, found healthy, and turned into
+exactly one `TextDelta` or `ReasoningDelta`. The event is one SSE event: one `data:` line, perhaps an `event:` line
+before it, and no CR. `learn_template` cuts its bytes into literals and *slots*. One slot is the text. The dialect's
+`PassThroughFormat` names the others. *Padding* is a string without meaning, which some providers add to hide the length
+of the text from eavesdroppers. A *counter* is a number that grows by one with each event.
 
-**How it is proved: by substitution.** Another text, another padding and another number are put into the slots. The JSON
-of the result must be the JSON of the original, changed at the paths of those members and nowhere else. So each slot
-lies inside the JSON string (or is the JSON number) that it is taken for, and the literals say everything else. The
-literals are ASCII. What may stand in a slot is restricted so that it cannot end its JSON string, and so that all
-clients see the same lines: a text is not empty, is valid UTF-8 and printable (no control character, no U+2028), and has
-neither quote nor backslash; padding is alphanumeric; a counter is the number before it plus one. Hence an event that
-matches has the JSON of the learned one but for its slots. The dialect promises, by having a description, that its frame
-reader makes one text delta of such JSON, and that reading a text delta leaves the reader in a state in which the next
-one is read in the same way. Anything that could change that state is not text, so it does not match, and takes the slow
-path; the slow path drops the template unless it found healthy text again.
+**How it is proved: by substitution.** `learn_template` puts another text, another padding and another number into the
+slots, and decodes the result. The JSON must be that of the original event, changed at the paths of these members and
+nowhere else. It follows that each slot is inside the JSON string (or is the JSON number) that it is taken for, and that
+the literals determine everything else. The literals are ASCII. The values in slots are restricted:
 
-**Why the HTTP parser may be skipped.** `http/client.py` hands over a read only if its bytes are exactly one whole chunk
-(size in plain hexadecimal, payload, CR LF), and only while the parser stands between two chunks. To skip a whole chunk
-leaves the parser where it is: between two chunks. The payload is compared as above; the framed bytes are written to the
-client as they came. A read that is not one whole chunk, or not taken here, goes to the parser, which has missed nothing
-but whole chunks. No event spans two payloads: a payload matches only if it begins and ends as the template does.
+- A text is not empty, is valid UTF-8 and printable (no control character, no U+2028), and has no quote or backslash.
+  So it cannot end its JSON string, and all clients see the same lines.
+- Padding is alphanumeric.
+- A counter is the previous number plus one.
 
-**How the slow path catches up.** It is behind by the events that were read here. What it must know of them: how many
-there were, their bytes and lines (for the places of later repairs), and that the choice has said text. `take_counts`
-tells it that, before it reads on. Padding that is remembered as a field of the stream is written to the same dictionary
+Hence an event that matches has the JSON of the learned event, except for the values in its slots. By supplying a
+`PassThroughFormat`, the dialect promises that its frame reader makes one text delta of such JSON, and that reading a
+text delta leaves the frame reader in a state in which it reads the next one in the same way. An event that could change
+that state is not a text delta. So it does not match, and takes the slow path. The slow path then drops the template,
+unless what it read was again healthy text.
+
+**Why the HTTP parser may be skipped.** `http/client.py` passes a read to the fast path only if its bytes are exactly
+one whole HTTP chunk (size in plain hexadecimal, payload, CR LF), and only while the parser is between two chunks. A
+parser that skips a whole chunk is still between two chunks. The payload is compared as above, and the chunk is written
+to the client as it arrived. A read that is not one whole chunk, or does not match, goes to the parser. The parser has
+then missed nothing but whole chunks. No event spans two payloads: a payload matches only if it begins and ends as the
+template does.
+
+**How the slow path catches up.** The slow path has not seen the events that the fast path read. It needs to know their
+number, their bytes and lines (for the positions of later repairs), and that the choice has text. `take_counts` returns
+these figures, before the slow path reads on. Padding that is kept as a field of the stream is written to the dictionary
 that the frame reader uses.
 
-**Openings.** The first event of an answer is that of the answer before, of the same target, but for an id, a time,
-perhaps a fingerprint and padding; and so are the literals of its text deltas. `OpeningTemplate` is learned from one
-answer by the same proof, for both events. Its slots have narrow patterns (no quote, no backslash, digits only). It
-belongs to a target, so that one provider's bytes are never compared with another's.
+**Openings.** The first events of two answers of one target differ only in an id, a time, perhaps a fingerprint, and
+padding. The text deltas of the two answers differ in the same values. `OpeningTemplate` is learned from one answer, by
+the same proof for both events. The values of its slots match narrow patterns (no quote, no backslash; digits only for a
+time). Each target has its own, so that the bytes of one provider are never compared with those of another.
 
-**Trailers.** By rules 3 and 4 of `core/grammar.py` a finish and a usage report are told when the bytes end, so reading
-them late changes nothing. A `StreamTrailer` accepts exactly: one finish without content, for the only choice, with a
-reason that needs no repair; perhaps one usage report, of which nothing has to be repaired or merged; then the sentinel.
-For that input the grammar yields `Finish`, `UsageReport`, `End`, and `StreamTrailer.events` the same. If anything else
-comes, the bytes held are read by the slow path together with it, as if they had come at once. A trailer may begin only
-where text is expected: one choice, no tool calls, no fault, no usage so far.
+**Trailers.** By rules 3 and 4 of `core/grammar.py`, the grammar emits a finish and a usage report when the bytes end.
+So reading them late changes nothing. A `StreamTrailer` accepts exactly this: one finish without content, for the only
+choice, with a reason that needs no repair; perhaps one usage report, which needs neither repair nor merging; then the
+sentinel. For that input the grammar yields `Finish`, `UsageReport`, `End`, and `StreamTrailer.events` returns the same.
+If anything else arrives, the slow path reads the buffered bytes together with it, as if all had arrived at once. A
+trailer may begin only where text is expected: one choice, no tool calls, no fault, no usage so far.
 
-`tests/invariants.py` checks all of this for every stream that the properties and the fuzzer produce, the tests of the
-corpus for every recorded stream, and `tests/dialects/` for a second dialect.
+`tests/invariants.py` checks all of this for every stream that the property tests and the fuzzer produce, the corpus
+tests for every recorded stream, and `tests/dialects/` for a second dialect.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,8 +64,8 @@ from penstock.core.passthrough_format import (
     FastFrameReader,
     Opening,
     PassThroughFormat,
-    Slot,
     StreamTrailer,
+    TemplateSlot,
     TextEvent,
     TrailerFormat,
 )
@@ -67,55 +73,60 @@ from penstock.core.templates import OpeningTemplate, alternating, learn_template
 
 
 class PassThrough:
-    """The fast path of one stream. It has no template until the slow path has read healthy text, or an opening fits.
+    """The fast path of one stream. It has no template until the slow path has read healthy text, or an opening matches.
 
-    Either the reader that made it uses it (`StreamReader.feed`), or the relay does, for payloads that need no parser.
+    The `StreamReader` that made it calls `read`, `read_opening` and `feed_trailer`, which return events. The relay may
+    call `feed`, `feed_opening` and `feed_trailer` instead, for payloads that it forwards as they are.
     """
 
     template: DeltaTemplate | None = None
-    """The template of the next event; None while there is none."""
+    """The learned template of text deltas, or None."""
     trailer: StreamTrailer | None = None
-    """The usual ending, as far as it has come; None before, and where it is another one."""
+    """The part of the usual ending that has arrived, or None."""
     opening: Opening | None = None
-    """The opening, if it was read here and the slow path does not know of it yet."""
+    """The opening, if the fast path read it and the slow path has not caught up."""
     forwardable = False
-    """Whether the bytes that were fed last are healthy and whole events: they may be forwarded as they are."""
+    """Whether the last bytes fed are whole, healthy events, so that they may be forwarded as they are."""
     frame_reader: FastFrameReader | None = None
+    """The frame reader of the slow path, or None before the slow path has read anything of this stream."""
     grammar: Grammar | None = None
-    """Those of the slow path, once it has read something of this stream."""
+    """The grammar of the slow path, or None as above."""
     fields: dict[str, object]
-    """The fields of the stream, padding among them."""
+    """The fields of the stream, with the padding."""
 
     def __init__(self, format: PassThroughFormat, max_event: int, openings: OpeningTemplate | None) -> None:
         self.format = format
         self.max_event = max_event
-        """How many bytes one event may have."""
+        """The maximum size of one event, in bytes."""
         self._openings = openings if format.opening is not None else None
-        # What `feed` needs; an attribute of the instance is found faster than one of the class.
+        # Set on the instance because `feed` reads them: an attribute of the instance is found faster than one of the
+        # class.
         self.on_text: Callable[[str], int] = len
-        """Given the text of each event that `feed` takes; returns its length."""
+        """Called with the text of each event that `feed` accepts; returns its length."""
         self.frames = self._size = self._last = 0
-        """Events read here of which the slow path does not know yet; their bytes, and those of the last one."""
-        # What the next event begins with, and what it ends with if its padding is the same. Nothing starts or ends with
-        # an empty tuple.
-        self._before: bytes | tuple[()] = ()
-        self._behind: bytes | tuple[()] = ()
-        self._text_at = self._text_end = 0
-        self._counts: Mapping[str, int] | None = None  # the counters of the next event, if it has such
+        """The events that the fast path has read since the slow path caught up; their bytes; the bytes of the last."""
+        # The bytes that the next event begins with, and those that it ends with if its padding is unchanged. An empty
+        # tuple never matches: `startswith` and `endswith` return False for it.
+        self._prefix: bytes | tuple[()] = ()
+        self._suffix: bytes | tuple[()] = ()
+        self._text_start = self._text_end = 0
+        self._next_counts: Mapping[str, int] | None = None  # of the next event; None without counters
 
     # Text deltas.
 
     def feed(self, payload: bytes) -> int:
-        """How many characters of text an event says; 0 if it does not match, and has to take the slow path.
+        """Return the number of characters of an event's text, or 0 if it does not match and must take the slow path.
 
-        Nearly every event comes here: hence its form. Most end as the one before; where there are counters, none does.
+        This is the hottest code of the gateway: nearly every event passes through it, so it makes as few calls as
+        possible. Most events end with the same bytes as the previous one. With counters or changing padding they do
+        not, and `_feed_other_suffix` takes them.
         """
-        if not payload.startswith(self._before):
+        if not payload.startswith(self._prefix):
             return 0
-        if not payload.endswith(self._behind):
-            return self._feed_changed(payload)
+        if not payload.endswith(self._suffix):
+            return self._feed_other_suffix(payload)
         try:
-            text = payload[self._text_at : self._text_end].decode()
+            text = payload[self._text_start : self._text_end].decode()
         except UnicodeDecodeError:
             return 0
         if not text or not text.isprintable() or "\\" in text or '"' in text:
@@ -125,56 +136,56 @@ class PassThrough:
         self._size += size
         return self.on_text(text)
 
-    def _feed_changed(self, payload: bytes) -> int:
-        """The same, of an event that begins as it should and does not end as the one before."""
-        quote = payload.find(b'"', self._text_at)
-        end, values = self._match_behind(payload, quote)
-        text = plain_text(payload[self._text_at : quote]) if end == len(payload) else ""
+    def _feed_other_suffix(self, payload: bytes) -> int:
+        """As `feed`, for an event with the expected prefix and another suffix than the previous event."""
+        quote = payload.find(b'"', self._text_start)
+        end, values = self._match_suffix(payload, quote)
+        text = plain_text(payload[self._text_start : quote]) if end == len(payload) else ""
         if not text:
             return 0
         self._remember(payload[quote:], values)
         self.frames += 1
         self._last = end
         self._size += end
-        if self._counts is not None:
-            self._count_on(self._counts)
+        if self._next_counts is not None:
+            self._expect_next(self._next_counts)
         return self.on_text(text)
 
     def read(self, data: bytes) -> list[Event]:
-        """What the text deltas of one read say; nothing if there is anything else in it."""
+        """Return the events of one read that consists of text deltas only; an empty list for any other read."""
         template = self.template
-        if template is None or not data.startswith(self._before) or len(data) > self.max_event:
+        if template is None or not data.startswith(self._prefix) or len(data) > self.max_event:
             return []
-        if self._counts is None:  # the common case: one event, the same padding
-            quote = data.find(b'"', self._text_at)
-            if data[quote:] == self._behind and (text := plain_text(data[self._text_at : quote])):
+        if self._next_counts is None:  # the common case: one event, the same padding
+            quote = data.find(b'"', self._text_start)
+            if data[quote:] == self._suffix and (text := plain_text(data[self._text_start : quote])):
                 self.frames += 1
                 self._size += len(data)
                 self._last = len(data)
                 return [template.make_event(text)]
-        counts = self._counts
+        counts = self._next_counts
         events = self._read_all(data, template)
         if not events and counts is not None:
             self._expect(template, counts)
         return events
 
     def _read_all(self, data: bytes, template: DeltaTemplate) -> list[Event]:
-        """The same, of any number of events with any padding."""
+        """As `read`, for any number of events with any padding."""
         events: list[Event] = []
-        padding = {slot.name: self.fields.get(slot.name) for slot, _ in template.slots if slot.kind == "padding"}
+        padding = {slot.name: self.fields.get(slot.name) for slot, _ in template.suffix_slots if slot.kind == "padding"}
         frames = start = 0
-        while data.startswith(self._before, start):
-            opening = start + self._text_at
+        while data.startswith(self._prefix, start):
+            opening = start + self._text_start
             quote = data.find(b'"', opening)
             text = plain_text(data[opening:quote])
-            end, values = self._match_behind(data, quote)
+            end, values = self._match_suffix(data, quote)
             if not text or not end:
                 return []
-            for (slot, _), value in zip(template.slots, values, strict=True):
+            for (slot, _), value in zip(template.suffix_slots, values, strict=True):
                 if slot.kind == "padding" and padding[slot.name] != value.decode():
                     padding[slot.name] = value.decode()
-                    if self.format.tell_padding is not None:
-                        events.append(self.format.tell_padding({slot.name: value.decode()}))
+                    if self.format.padding_event is not None:
+                        events.append(self.format.padding_event({slot.name: value.decode()}))
             events.append(template.make_event(text))
             frames += 1
             whole = end == len(data)
@@ -183,96 +194,102 @@ class PassThrough:
                 self.frames += frames
                 self._size += end
                 self._last = end - start
-            if self._counts is not None:
-                self._count_on(self._counts)
+            if self._next_counts is not None:
+                self._expect_next(self._next_counts)
             if whole:
                 return events
             start = end
         return []
 
-    def _match_behind(self, data: bytes, at: int) -> tuple[int, list[bytes]]:
-        """Where an event ends whose text ends here, and what is in the slots behind the text; 0 if it differs."""
+    def _match_suffix(self, data: bytes, at: int) -> tuple[int, list[bytes]]:
+        """Match the bytes after a text, whose closing quote is at `at`: the end of the event, and its slots' values.
+
+        The end is 0 if they do not match.
+        """
         template = self.template
-        if template is None or at < 0 or not data.startswith(template.behind, at):
+        if template is None or at < 0 or not data.startswith(template.suffix, at):
             return 0, []
-        at += len(template.behind)
+        at += len(template.suffix)
         values = []
-        for slot, literal in template.slots:
+        for slot, literal in template.suffix_slots:
             end = data.find(literal, at)
             value = data[at:end]
-            if end < 0 or not (value.isalnum() if slot.kind == "padding" else value == self._number(slot)):
+            if end < 0 or not (value.isalnum() if slot.kind == "padding" else value == self._expected_number(slot)):
                 return 0, []
             values.append(value)
             at = end + len(literal)
         return at, values
 
-    def _remember(self, behind: bytes, values: list[bytes]) -> None:
-        """So the last event ended, with these values. Its padding is the padding of the stream now."""
-        self._behind = behind
-        self._text_end = -len(behind)
+    def _remember(self, suffix: bytes, values: list[bytes]) -> None:
+        """Remember how the last event ended, and its padding, which is now the padding of the stream."""
+        self._suffix = suffix
+        self._text_end = -len(suffix)
         if values and self.template is not None:
-            for (slot, _), value in zip(self.template.slots, values, strict=True):
+            for (slot, _), value in zip(self.template.suffix_slots, values, strict=True):
                 if slot.kind == "padding":
                     self.fields[slot.name] = value.decode()
 
-    def _number(self, counter: Slot) -> bytes:
-        return b"%d" % self._counts[counter.name] if self._counts is not None else b""
+    def _expected_number(self, counter: TemplateSlot) -> bytes:
+        return b"%d" % self._next_counts[counter.name] if self._next_counts is not None else b""
 
-    def _count_on(self, counts: Mapping[str, int]) -> None:
-        """Expect the next numbers."""
+    def _expect_next(self, counts: Mapping[str, int]) -> None:
+        """Expect an event whose counters are greater by one."""
         assert self.template is not None
         self._expect(self.template, {name: count + 1 for name, count in counts.items()})
 
     def _expect(self, template: DeltaTemplate, counts: Mapping[str, int]) -> None:
-        """Expect an event with these numbers, if there are such, and with any padding."""
-        self._counts = counts or None
-        numbers = [self._number(slot) for slot in template.counters]
-        self._before = before = b"".join(alternating(template.before, numbers))
-        self._text_at = len(before)
-        self._behind = ()
+        """Expect an event with these counters, which may be none, and with any padding."""
+        self._next_counts = counts or None
+        numbers = [self._expected_number(slot) for slot in template.prefix_counters]
+        self._prefix = prefix = b"".join(alternating(template.prefix, numbers))
+        self._text_start = len(prefix)
+        self._suffix = ()
 
     # The template.
 
     def use(self, template: DeltaTemplate, fields: dict[str, object], counts: dict[str, int]) -> None:
-        """Expect text deltas of this template. `counts` are the counters of the next one."""
+        """Expect text deltas that match this template. `counts` are the counters of the next one."""
         self.template = template
         self.fields = fields
         self._expect(template, counts)
 
     def learn(self, event: bytes, delta: TextEvent, fields: dict[str, object]) -> None:
-        """Learn the template of this event, which the slow path has read; no template if it cannot be proved."""
+        """Learn the template of this event, which the slow path read as `delta`. Without a proof there is none."""
         self.drop()
         template = learn_template(self.format, event, delta)
         if template is not None:
             self.use(template[0], fields, template[1])
 
     def learn_opening(self, first: bytes, events: list[Event]) -> None:
-        """Remember for later streams how this one was opened, with this event, if its template is that of its text."""
+        """Learn the opening of this stream, for later streams of the same target, if a template was learned."""
         openings, opening, template = self._openings, self.format.opening, self.template
-        if openings is not None and opening is not None and template is not None and self._counts is None:
+        if openings is not None and opening is not None and template is not None and self._next_counts is None:
             openings.learn(opening, first, events, template)
 
     @property
     def is_stale(self) -> bool:
-        """When the slow path has read on: whether the next text delta cannot match, because the counters have moved."""
-        return self.template is None or self._counts is not None
+        """Whether the template must be learned again after the slow path has read: it is missing or has counters.
+
+        The slow path has read events that the counters do not include, so the next text delta could not match.
+        """
+        return self.template is None or self._next_counts is not None
 
     def drop(self) -> None:
-        """Have no template any more."""
+        """Forget the template."""
         self.template = None
-        self._before = self._behind = ()
+        self._prefix = self._suffix = ()
 
     def take_counts(self) -> tuple[int, int, int]:
-        """The slow path reads on: how many events were read here, their bytes, and the bytes of the last one."""
+        """Let the slow path catch up: return the number of events read here, their bytes, and the bytes of the last."""
         frames, size = self.frames, self._size
         self.frames = self._size = 0
-        self._behind = ()  # the padding may change
+        self._suffix = ()  # the padding may change
         return frames, size, self._last
 
     # The opening and the trailer.
 
     def feed_opening(self, first: bytes, text: bytes = b"") -> Opening | None:
-        """Take in the first event, and the one behind it if that has come too; None if they are not the usual ones."""
+        """Read the first event, and the text delta after it if that has arrived too; None if they do not match."""
         if self._openings is None or len(first) + len(text) > self.max_event:
             return None
         opening = self._openings.match(first)
@@ -290,7 +307,7 @@ class PassThrough:
         return opening
 
     def read_opening(self, data: bytes) -> list[Event]:
-        """What a first read says, if it is the usual opening and perhaps text behind it; otherwise nothing."""
+        """Return the events of a first read: the known opening, perhaps with text deltas. Empty if it is another."""
         if self._openings is None or len(data) >= self.max_event:
             return []
         opening = self._openings.match(data)
@@ -309,28 +326,28 @@ class PassThrough:
         return events
 
     def _use_opening(self, opening: Opening) -> None:
-        """Expect text deltas of the opening's template, which begin with what belongs to this stream."""
+        """Expect text deltas that match the opening's template, with the prefix of this stream."""
         self.template = opening.template
         self.fields = opening.fields
-        self._before = opening.before
-        self._text_at = len(opening.before)
-        if not opening.template.slots:
-            self._behind = opening.template.behind
-            self._text_end = -len(self._behind)
+        self._prefix = opening.prefix
+        self._text_start = len(opening.prefix)
+        if not opening.template.suffix_slots:
+            self._suffix = opening.template.suffix
+            self._text_end = -len(self._suffix)
 
     def feed_trailer(self, data: bytes) -> StreamTrailer | None:
-        """Take in whole frames if they are of the usual ending, which is returned then. They must be fed if not."""
+        """Add whole frames to the trailer and return it; None if they are not part of one and must be read."""
         trailer, format = self.trailer, self.format.trailer
         if trailer is None and format is not None and format.mark.search(data) is not None:
             trailer = self._expected_trailer(format)
         if trailer is None or len(data) > self.max_event or not trailer.feed(data):
             return None
         self.trailer = trailer
-        self._before = ()  # no text may follow
+        self._prefix = ()  # no text may follow
         return trailer
 
     def _expected_trailer(self, format: TrailerFormat) -> StreamTrailer | None:
-        """What takes the usual ending, if there can be one."""
+        """An empty trailer, or None if the stream is not in a state in which a trailer may begin."""
         if self.opening is not None:
             return format.make(self.opening.events, self.fields)
         reader, grammar = self.frame_reader, self.grammar

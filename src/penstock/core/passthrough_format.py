@@ -1,6 +1,10 @@
 """PassThroughFormat: what a dialect supplies for its fast path (`core/passthrough.py`).
 
-It says where the text is, what else varies, how an answer opens and how it closes. Learning and proving is shared code.
+It describes where the text is in the JSON of a text delta, which other members vary, how an answer opens and how it
+ends. The code that learns and proves templates is shared by all dialects (`core/templates.py`).
+
+A dialect that supplies one promises two things. Its frame reader makes exactly one text delta of JSON that matches a
+template. And reading a text delta leaves the frame reader in a state in which it reads the next one in the same way.
 """
 
 import re
@@ -13,12 +17,16 @@ from penstock.core.events import Event, ReasoningDelta, TextDelta
 from penstock.core.usage import Tokens
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value stands in JSON: names of members and indexes of elements."""
+"""The path of a value in JSON: names of members and indexes of elements."""
 TextEvent: TypeAlias = TextDelta | ReasoningDelta
 
 
-class Slot(NamedTuple):
-    """A member of a text delta's JSON, beside the text, that may vary from one event to the next."""
+class TemplateSlot(NamedTuple):
+    """A member of a text delta's JSON, other than the text, whose value varies between events.
+
+    `padding` is a string without meaning, which some providers add to hide the length of the text. A `counter` is an
+    integer that grows by one with each event.
+    """
 
     name: str
     path: Path
@@ -26,9 +34,9 @@ class Slot(NamedTuple):
 
 
 class OpeningField(NamedTuple):
-    """A member of the first event that is another one in each answer. `kind` says what may stand there.
+    """A member of the first event whose value varies between answers. `kind` restricts its values.
 
-    `if_repeated`: it is as good as constant, unless text deltas repeat it.
+    `if_repeated`: the value rarely changes, so it is a literal of the opening, unless text deltas repeat it.
     """
 
     name: str
@@ -38,44 +46,44 @@ class OpeningField(NamedTuple):
 
 
 class OpeningFormat(Struct, frozen=True, kw_only=True):
-    """How an answer opens: with one event, in which these fields vary; text follows at once."""
+    """How an answer opens: one event in which these fields vary, followed directly by text deltas."""
 
     fields: tuple[OpeningField, ...]
     make: Callable[[list[Event], dict[str, bytes]], tuple[list[Event], dict[str, object]]]
-    """Given the events of the learned opening and the values of the fields in another one, which are ASCII: the events
-    of that, and the fields of its stream (among them the padding), which change as it goes on."""
+    """Takes the events of the learned opening, and the values (ASCII) of the fields in another opening. Returns the
+    events of that opening, and the fields of its stream, with the padding. The fields change during the stream."""
     choice: Callable[[list[Event]], int]
     """The choice that the events open."""
 
 
 class TrailerFormat(Struct, frozen=True, kw_only=True):
-    """How an answer closes. `mark` is found in the first event of a trailer, and hardly ever in text."""
+    """How an answer ends. `mark` occurs in the first event of every trailer, and hardly ever in text."""
 
     mark: re.Pattern[bytes]
     make: "Callable[[list[Event], dict[str, object]], StreamTrailer]"
-    """Given the events of an opening and the fields of the stream: what takes the trailer."""
+    """Takes the events of the opening and the fields of the stream. Returns an empty `StreamTrailer`."""
 
 
 class PassThroughFormat(Struct, frozen=True, kw_only=True):
-    """What is specific to a dialect's fast path. A dialect that has one makes the promise at the top of this file."""
+    """What is specific to a dialect's fast path. A dialect that has one makes the promises at the top of this file."""
 
     text_path: Callable[[TextEvent], Path]
-    """Where the text of this event stands in its JSON."""
+    """Returns the path of the text in the JSON of this event."""
     block_path: Path | None = None
-    """Where a text delta names its block. It is forwarded only while a block of this number is open: then the client
-    knows the block by the same number."""
-    slots: tuple[Slot, ...] = ()
-    tell_padding: Callable[[dict[str, object]], Event] | None = None
-    """The event that tells padding which has changed; None where nobody is told."""
+    """The path of the block number in a text delta, in dialects that number blocks. A template is learned only while a
+    block of this number is open, so that the client knows the block by the same number."""
+    slots: tuple[TemplateSlot, ...] = ()
+    padding_event: Callable[[dict[str, object]], Event] | None = None
+    """Makes the event for padding that has changed; None if the dialect has no such event."""
     opening: OpeningFormat | None = None
     trailer: TrailerFormat | None = None
     frames: "Callable[[object], FastFrameReader] | None" = None
-    """Given the stream's frame reader: the one that recognises healthy frames before their JSON is decoded. None where
-    the slow path alone decides what is healthy text."""
+    """Takes the stream's frame reader. Returns the one that recognises healthy frames without decoding all of their
+    JSON. None if the dialect has none; then only the slow path decides what is healthy text."""
 
 
 class FastFrameReader(Protocol):
-    """A frame reader that recognises usual frames by typed decoders, in less time than the slow path takes."""
+    """A frame reader that recognises the usual frames with typed decoders, which are faster than the slow path."""
 
     @property
     def expects_text(self) -> bool:
@@ -83,22 +91,22 @@ class FastFrameReader(Protocol):
 
     @property
     def fields(self) -> dict[str, object]:
-        """The fields of the stream so far, padding among them. The pass-through changes the padding in it."""
+        """The fields of the stream so far, with the padding. `PassThrough` updates the padding in this dictionary."""
 
     def read_fast(self, data: bytes) -> "FastResult":
-        """Take in the data of one frame if it says one thing and no more; otherwise do nothing."""
+        """Read the data of one frame if it is one text delta, or one finish, and nothing else; or do nothing."""
 
     def read_opening(self, data: bytes) -> bool:
-        """Take in the data of the first frame if it opens an answer in the usual way; otherwise do nothing."""
+        """Read the data of the first frame if it opens an answer in the usual way; or do nothing."""
 
     def resume(self, opening: "Opening") -> None:
-        """The answer was opened so; the pass-through has read it."""
+        """Continue after an opening that `PassThrough` has read."""
 
     def note_text(self, event: TextEvent) -> None:
-        """The pass-through has read text deltas like this one."""
+        """Continue after text deltas of this choice and kind that `PassThrough` has read."""
 
     def trailer(self) -> "StreamTrailer | None":
-        """Where text is expected: what takes the trailer of this stream, if it can have a usual one."""
+        """An empty trailer for this stream, which expects text; None if the stream cannot have the usual one."""
 
 
 FastResult: TypeAlias = Literal["refused", "text", "finish"]
@@ -106,28 +114,28 @@ FastResult: TypeAlias = Literal["refused", "text", "finish"]
 
 
 class StreamTrailer(Protocol):
-    """The usual ending of one stream, held until it is whole."""
+    """The usual ending of one stream: finish, usage, sentinel. It is buffered until it is complete."""
 
     frames: int
-    """How many frames it holds."""
+    """The number of frames in the buffer."""
     raw: bytes
     """Their bytes."""
     done: bool
-    """Whether the sentinel has come, and so all of it."""
+    """Whether the sentinel has arrived, so that the trailer is complete."""
     finish_reason: str
     tokens: Tokens | None
-    """What the reported usage comes to, of which the output is some; None if there is none."""
+    """The tokens of the reported usage, if one was reported and its output is not zero."""
     tier: str | None
-    """The service tier that the reported usage names, if it names one."""
+    """The service tier of the reported usage, if it names one."""
 
     def feed(self, data: bytes) -> bool:
-        """Take in one read if it continues the trailer. Otherwise return False, and take nothing any more."""
+        """Add one read if it continues the trailer. Otherwise return False; the trailer must not be fed again."""
 
     def events(self) -> list[Event]:
-        """What it comes to, when it is done."""
+        """The events of a complete trailer."""
 
     def write(self, *, include_usage: bool) -> bytes:
-        """The same ending for a client, as it came; empty where the client is promised more."""
+        """The provider's bytes for the client; empty if the client must get something else, which a writer writes."""
 
 
 # What is learned.
@@ -136,28 +144,30 @@ class StreamTrailer(Protocol):
 class DeltaTemplate(NamedTuple):
     """The bytes of a text delta: literals, and slots between them.
 
-    The literals in `before` have the `counters` between them, and end with the text's opening quote; before the text
-    there are no other slots. `behind` begins with its closing quote. In `slots` each slot has the literal behind it.
+    `prefix` are the literals before the text. The `prefix_counters` are between them; no other slots are before the
+    text. The last literal ends with the opening quote of the text. `suffix` is the literal after the text and begins
+    with the closing quote. Each of the `suffix_slots` is followed by its literal. `lines` counts the line ends.
     """
 
-    before: tuple[bytes, ...]
-    counters: tuple[Slot, ...]
-    behind: bytes
-    slots: tuple[tuple[Slot, bytes], ...]
+    prefix: tuple[bytes, ...]
+    prefix_counters: tuple[TemplateSlot, ...]
+    suffix: bytes
+    suffix_slots: tuple[tuple[TemplateSlot, bytes], ...]
     lines: int
     make_event: Callable[[str], TextEvent]
 
     @property
     def size(self) -> int:
-        """How many bytes the literals have."""
-        return sum(map(len, self.before)) + len(self.behind) + sum(len(literal) for _, literal in self.slots)
+        """The length of all literals, in bytes."""
+        return sum(map(len, self.prefix)) + len(self.suffix) + sum(len(literal) for _, literal in self.suffix_slots)
 
 
 class Opening(Struct, eq=False):
-    """The opening of an answer, read by its bytes: its events, its size, the template of the text that should follow.
+    """The opening of an answer, recognised by its bytes.
 
-    `fields` are those of the stream, which change as it goes on. In place of the template's own literal, text deltas
-    begin with `before`. `chars` counts the text that came with the opening.
+    `size` is its length in bytes. `fields` are the fields of the stream, which change during the stream. `template` is
+    that of the text deltas which should follow; they begin with `prefix`, in which the values of this answer are filled
+    in, instead of the template's own prefix. `chars` counts the characters of text that arrived with the opening.
     """
 
     events: list[Event]
@@ -165,5 +175,5 @@ class Opening(Struct, eq=False):
     choice: int
     size: int
     template: DeltaTemplate
-    before: bytes
+    prefix: bytes
     chars: int = 0

@@ -1,6 +1,8 @@
-"""Templates: what the events of a stream, and the streams of a target, have in common; learned and proved.
+"""Templates for the fast path: the constant bytes of text deltas and of openings, and the proof that they are right.
 
-The argument why it is safe to rely on them is at the top of `core/passthrough.py`.
+`learn_template` makes the template of one stream's text deltas. `OpeningTemplate` is the template of the first event of
+the answers of one target. The complete argument why a template may replace the parser is at the top of
+`core/passthrough.py`.
 """
 
 import re
@@ -18,147 +20,156 @@ from penstock.core.passthrough_format import (
     OpeningFormat,
     PassThroughFormat,
     Path,
-    Slot,
+    TemplateSlot,
     TextEvent,
 )
 
 _JSON = msgspec.json.Decoder()
-# One SSE event that is one line of data, perhaps with a name.
+# One SSE event with one `data:` line, and perhaps an `event:` line.
 _ONE_LINE = re.compile(rb"(?:event:[^\r\n]*\n)?data:([^\r\n]*)\n\n")
-# What varies from answer to answer: nothing that could end a JSON string, or a number.
+# The values that a field of an opening may have. None of them can end a JSON string or a JSON number.
 _PATTERNS = {"token": rb"[\w.:-]{1,128}", "seconds": rb"[1-9][0-9]{8,10}", "padding": rb"[0-9A-Za-z]+"}
-# One opening is kept for each of many targets. Compiling its pattern takes a microsecond and ten bytes for each byte.
+# A longer opening is not learned: there is one per target, and each byte costs a microsecond and ten bytes of memory to
+# compile into a pattern.
 _MAX_OPENING = 4_096
-# An opening that was met so often is learned anew as soon as it changes.
+# An opening that matched this many streams is learned again as soon as it changes.
 _ESTABLISHED = 16
-# A longer event is not learned: to prove a template its JSON is decoded three times.
+# A longer event is not learned: the proof of a template decodes its JSON three times.
 _MAX_LEARNED = 65_536
 _MISSING = object()
 
 
 class OpeningTemplate:
-    """How the answers of one target open, learned from one of them."""
+    """The template of the first event of the answers of one target, learned from one answer."""
 
-    __slots__ = ("_known", "_met", "_missed")
+    __slots__ = ("_known", "_matches", "_misses")
 
     def __init__(self) -> None:
         self._known: _KnownOpening | None = None
-        self._met = self._missed = 0
+        self._matches = self._misses = 0
 
     def match(self, data: bytes) -> Opening | None:
-        """The opening of an answer, if it is the one that is known. More may stand behind it."""
+        """The opening at the start of the data, or None if it does not match. More bytes may follow it."""
         known = self._known
-        found = known.pattern.match(data) if known is not None else None
-        if known is None or found is None:
+        match = known.pattern.match(data) if known is not None else None
+        if known is None or match is None:
             return None
-        events, fields = known.format.make(known.events, found.groupdict())
-        before = known.before % found.group(*known.places)
-        return Opening(events, fields, known.choice, found.end(), known.template, before)
+        events, fields = known.format.make(known.events, match.groupdict())
+        prefix = known.prefix % match.group(*known.prefix_fields)
+        return Opening(events, fields, known.choice, match.end(), known.template, prefix)
 
     def confirm(self) -> None:
-        """What followed an opening was what it should be."""
-        self._met += 1
+        """Count a match: the text that followed the opening matched the template too."""
+        self._matches += 1
 
     def learn(self, format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate) -> None:
-        """An answer was opened in another way. Learn it; ever more seldom, where each is opened in its own way."""
+        """Learn an opening that did not match.
+
+        An established opening is replaced at once. Otherwise only the 1st, 2nd, 4th, 8th, … miss is learned, so that a
+        target whose answers all open differently costs little.
+        """
         if len(first) + template.size > _MAX_OPENING:
             return
-        if self._met >= _ESTABLISHED:
-            self._missed = 0
-        self._missed += 1
-        if self._missed & (self._missed - 1) == 0:
-            self._met = 0
+        if self._matches >= _ESTABLISHED:
+            self._misses = 0
+        self._misses += 1
+        if self._misses & (self._misses - 1) == 0:  # a power of two
+            self._matches = 0
             self._known = _learn_opening(format, first, events, template)
 
 
 class _KnownOpening(NamedTuple):
-    """An opening that was proved: the pattern of its bytes, and its text deltas' template.
+    """A proved opening: the pattern of its bytes, and the template of the text deltas that follow it.
 
-    `before` has holes for the values of the fields that `places` names.
+    `prefix` is the template's prefix as a format string, with a placeholder for each of the `prefix_fields`: text
+    deltas repeat these values of the opening.
     """
 
     pattern: re.Pattern[bytes]
     format: OpeningFormat
     events: list[Event]
     choice: int
-    before: bytes
-    places: list[str]
+    prefix: bytes
+    prefix_fields: list[str]
     template: DeltaTemplate
 
 
 # The proof.
 
 
-class _Part(NamedTuple):
-    """A value in the bytes of an event: where it stands, and another value to try in its place."""
+class _SlotValue(NamedTuple):
+    """A value in the bytes of an event: its position, its path in the JSON, and a substitute for the proof.
+
+    `slot` is None for the text.
+    """
 
     start: int
     end: int
     path: Path
-    other: object
-    slot: Slot | None
+    substitute: object
+    slot: TemplateSlot | None
 
 
 def learn_template(
     format: PassThroughFormat, event: bytes, delta: TextEvent
 ) -> tuple[DeltaTemplate, dict[str, int]] | None:
-    """The template of an event that says this, and its next counters; None where it cannot be proved."""
+    """The template of an event that was read as `delta`, and the counters of the next event; None if not proved."""
     line = _ONE_LINE.fullmatch(event) if len(event) <= _MAX_LEARNED else None
     if line is None:
         return None
     try:
-        value = _JSON.decode(line[1])
+        decoded = _JSON.decode(line[1])
     except ValueError:
         return None
-    parts = _parts(format, event, value, delta)
-    if not parts or not _is_proved(event, parts):
+    values = _slot_values(format, event, decoded, delta)
+    if not values or not _is_proved(event, values):
         return None
-    literals = _literals(event, parts)
-    text = next(place for place, part in enumerate(parts) if part.slot is None)
-    counters = tuple(part.slot for part in parts[:text] if part.slot is not None)
-    behind, *rest_literals = literals[text + 1 :]
-    slots = [part.slot for part in parts[text + 1 :] if part.slot is not None]
-    if not b"".join(literals).isascii() or any(slot.kind != "counter" for slot in counters):
+    literals = _literals(event, values)
+    text = next(place for place, value in enumerate(values) if value.slot is None)
+    prefix_counters = tuple(value.slot for value in values[:text] if value.slot is not None)
+    suffix, *rest_literals = literals[text + 1 :]
+    suffix_slots = [value.slot for value in values[text + 1 :] if value.slot is not None]
+    if not b"".join(literals).isascii() or any(slot.kind != "counter" for slot in prefix_counters):
         return None
     rest = {name: getattr(delta, name) for name in delta.__struct_fields__ if name not in ("choice", "text")}
     make: Callable[[str], TextEvent] = partial(type(delta), delta.choice, **rest)
     counts = {
-        part.slot.name: int(event[part.start : part.end]) + 1
-        for part in parts
-        if part.slot is not None and part.slot.kind == "counter"
+        value.slot.name: int(event[value.start : value.end]) + 1
+        for value in values
+        if value.slot is not None and value.slot.kind == "counter"
     }
     template = DeltaTemplate(
-        before=tuple(literals[: text + 1]),
-        counters=counters,
-        behind=behind,
-        slots=tuple(zip(slots, rest_literals, strict=True)),
+        prefix=tuple(literals[: text + 1]),
+        prefix_counters=prefix_counters,
+        suffix=suffix,
+        suffix_slots=tuple(zip(suffix_slots, rest_literals, strict=True)),
         lines=event.count(b"\n"),
         make_event=make,
     )
     return template, counts
 
 
-def _parts(format: PassThroughFormat, event: bytes, value: object, delta: TextEvent) -> list[_Part]:
-    """What varies in an event, in the order of its bytes; nothing if it is not where it should be."""
+def _slot_values(format: PassThroughFormat, event: bytes, decoded: object, delta: TextEvent) -> list[_SlotValue]:
+    """The values of the text and of all slots, in the order of their bytes; empty if one is not where it should be."""
     path = format.text_path(delta)
-    parts = [_part(event, path, b'"%b"' % delta.text.encode(), delta.text + ".", None)]
+    values = [_slot_value(event, path, b'"%b"' % delta.text.encode(), delta.text + ".", None)]
     for slot in format.slots:
-        found = value_at(value, slot.path)
-        if found is _MISSING:
+        member = value_at(decoded, slot.path)
+        if member is _MISSING:
             continue
-        if slot.kind == "padding" and isinstance(found, str):
-            parts.append(_part(event, slot.path, b'"%b"' % found.encode(), found + "x", slot))
-        elif slot.kind == "counter" and type(found) is int and found >= 0:
-            parts.append(_part(event, slot.path, b"%d" % found, found + 1_000_003, slot))
+        if slot.kind == "padding" and isinstance(member, str):
+            values.append(_slot_value(event, slot.path, b'"%b"' % member.encode(), member + "x", slot))
+        elif slot.kind == "counter" and type(member) is int and member >= 0:
+            values.append(_slot_value(event, slot.path, b"%d" % member, member + 1_000_003, slot))
         else:
             return []
-    parts.sort(key=lambda part: part.start)
-    ordered = all(before.end <= after.start for before, after in pairwise(parts))
-    return parts if ordered and parts[0].start > 0 else []
+    values.sort(key=lambda value: value.start)
+    ordered = all(left.end <= right.start for left, right in pairwise(values))
+    return values if ordered and values[0].start > 0 else []
 
 
-def _part(event: bytes, path: Path, token: bytes, other: object, slot: Slot | None) -> _Part:
-    """Where a value stands in an event: behind the name of its member. It stands nowhere if its start is 0."""
+def _slot_value(event: bytes, path: Path, token: bytes, substitute: object, slot: TemplateSlot | None) -> _SlotValue:
+    """Find a value in an event, after the name of its member. `start` is 0 if it is not there."""
     key = b'"%b":' % str(path[-1]).encode()
     at = event.find(key)
     while at >= 0:
@@ -166,33 +177,33 @@ def _part(event: bytes, path: Path, token: bytes, other: object, slot: Slot | No
         at += event.startswith(b" ", at)
         if event.startswith(token, at):
             quote = token.startswith(b'"')
-            return _Part(at + quote, at + len(token) - quote, path, other, slot)
+            return _SlotValue(at + quote, at + len(token) - quote, path, substitute, slot)
         at = event.find(key, at)
-    return _Part(0, 0, path, other, slot)
+    return _SlotValue(0, 0, path, substitute, slot)
 
 
-def _is_proved(event: bytes, parts: list[_Part]) -> bool:
-    """Whether the event, with other values in these places, says other values at their paths and nothing else."""
-    others = [str(part.other).encode() for part in parts]
-    probe = b"".join(alternating(_literals(event, parts), others))
-    return differs_only(event, probe, {part.path: part.other for part in parts})
+def _is_proved(event: bytes, values: list[_SlotValue]) -> bool:
+    """Whether substituting all values in the bytes changes the JSON at their paths, and nowhere else."""
+    substitutes = [str(value.substitute).encode() for value in values]
+    probe = b"".join(alternating(_literals(event, values), substitutes))
+    return differs_only(event, probe, {value.path: value.substitute for value in values})
 
 
-def differs_only(event: bytes, other: bytes, changes: dict[Path, object]) -> bool:
-    """Whether the JSON of two events of one line is the same but for these values, which the other one has."""
-    lines = _ONE_LINE.fullmatch(event), _ONE_LINE.fullmatch(other)
+def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> bool:
+    """Whether the JSON of the probe is that of the event with these changes, each of which really is one."""
+    lines = _ONE_LINE.fullmatch(event), _ONE_LINE.fullmatch(probe)
     if lines[0] is None or lines[1] is None:
         return False
     try:
-        value, changed = _JSON.decode(lines[0][1]), _JSON.decode(lines[1][1])
+        decoded, changed = _JSON.decode(lines[0][1]), _JSON.decode(lines[1][1])
     except ValueError:
         return False
     for path, new in changes.items():
-        holder: Any = value_at(value, path[:-1])
+        holder: Any = value_at(decoded, path[:-1])
         if value_at(holder, path[-1:]) in (_MISSING, new):
             return False
         holder[path[-1]] = new
-    return bool(value == changed)
+    return bool(decoded == changed)
 
 
 def value_at(value: Any, path: Path) -> Any:
@@ -207,40 +218,50 @@ def value_at(value: Any, path: Path) -> Any:
 def _learn_opening(
     format: OpeningFormat, first: bytes, events: list[Event], template: DeltaTemplate
 ) -> _KnownOpening | None:
-    """What is known by a first event and the template of the text behind it; None where it cannot be proved."""
+    """Prove an opening: a first event, and the template of the text that follows it. None if it cannot be proved.
+
+    Each value that varies must occur exactly once in the first event, and those that text deltas repeat exactly once in
+    the prefix of the template. Then substitution proves both, as for a text delta.
+    """
     line = _ONE_LINE.fullmatch(first)
-    (before,) = template.before
-    tokens = _tokens(format, _JSON.decode(line[1]), before) if line is not None else None
+    (prefix,) = template.prefix
+    tokens = _tokens(format, _JSON.decode(line[1]), prefix) if line is not None else None
     if tokens is None or format.choice(events) != template.make_event("").choice:
         return None
-    padded = {slot.name for slot, _ in template.slots}
+    padded = {slot.name for slot, _ in template.suffix_slots}
     fields = {field.name: field for field in format.fields}
     if padded != {name for name in tokens if fields[name].kind == "padding"}:
         return None
-    places = sorted(tokens.keys() - padded, key=lambda name: before.find(tokens[name]))
-    once = all(first.count(token) == 1 for token in tokens.values())
-    if not places or not once or any(before.count(tokens[name]) != 1 for name in places):
+    prefix_fields = sorted(tokens.keys() - padded, key=lambda name: prefix.find(tokens[name]))
+    unique = all(first.count(token) == 1 for token in tokens.values())
+    if not prefix_fields or not unique or any(prefix.count(tokens[name]) != 1 for name in prefix_fields):
         return None
-    others = {name: _other(token) for name, token in tokens.items()}
-    holed = _replaced(before.replace(b"%", b"%%"), tokens, {name: _hole(tokens[name]) for name in places})
-    rest = b"text" + template.behind + b"".join(b"padding" + literal for _, literal in template.slots)
-    changes = {fields[name].path: _value(other) for name, other in others.items()}
-    words = {path: value for path, value in changes.items() if path in [fields[name].path for name in places]}
-    proved = differs_only(first, _replaced(first, tokens, others), changes) and differs_only(
-        before + rest, holed % tuple(others[name].strip(b'"') for name in places) + rest, words
+    substitutes = {name: _substitute(token) for name, token in tokens.items()}
+    prefix_format = _replaced(
+        prefix.replace(b"%", b"%%"), tokens, {name: _placeholder(tokens[name]) for name in prefix_fields}
+    )
+    rest = b"text" + template.suffix + b"".join(b"padding" + literal for _, literal in template.suffix_slots)
+    changes = {fields[name].path: _decoded(substitute) for name, substitute in substitutes.items()}
+    prefix_changes = {fields[name].path: _decoded(substitutes[name]) for name in prefix_fields}
+    proved = differs_only(first, _replaced(first, tokens, substitutes), changes) and differs_only(
+        prefix + rest,
+        prefix_format % tuple(substitutes[name].strip(b'"') for name in prefix_fields) + rest,
+        prefix_changes,
     )
     if not proved or not first.isascii():
         return None
     groups = {
-        name: _hole(token) % (b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]))
+        name: _placeholder(token) % (b"(?P<%b>%b)" % (name.encode(), _PATTERNS[fields[name].kind]))
         for name, token in tokens.items()
     }
     pattern = _replaced(re.escape(first), {name: re.escape(token) for name, token in tokens.items()}, groups)
-    return _KnownOpening(re.compile(pattern), format, events, format.choice(events), holed, places, template)
+    return _KnownOpening(
+        re.compile(pattern), format, events, format.choice(events), prefix_format, prefix_fields, template
+    )
 
 
-def _tokens(format: OpeningFormat, opening: object, before: bytes) -> dict[str, bytes] | None:
-    """What varies in an opening, as it stands in the bytes; None if something of it is not of its kind."""
+def _tokens(format: OpeningFormat, opening: object, prefix: bytes) -> dict[str, bytes] | None:
+    """The values of the fields of an opening, as bytes of its JSON; None if one has not the form of its kind."""
     tokens: dict[str, bytes] = {}
     for field in format.fields:
         value = value_at(opening, field.path)
@@ -252,7 +273,7 @@ def _tokens(format: OpeningFormat, opening: object, before: bytes) -> dict[str, 
             continue
         else:
             return None
-        if field.if_repeated and token not in before:
+        if field.if_repeated and token not in prefix:
             continue
         if not re.fullmatch(_PATTERNS[field.kind], token.strip(b'"')):
             return None
@@ -260,35 +281,35 @@ def _tokens(format: OpeningFormat, opening: object, before: bytes) -> dict[str, 
     return tokens
 
 
-def _other(token: bytes) -> bytes:
+def _substitute(token: bytes) -> bytes:
     """Another token of the same kind."""
     return b'"%bx"' % token.strip(b'"') if token.startswith(b'"') else b"%d" % (int(token) + 1)
 
 
-def _value(token: bytes) -> object:
+def _decoded(token: bytes) -> object:
     return token.strip(b'"').decode() if token.startswith(b'"') else int(token)
 
 
-def _hole(token: bytes) -> bytes:
-    """A hole for other values, within the quotes of the token if it has such."""
+def _placeholder(token: bytes) -> bytes:
+    """A `%b` placeholder in place of the token, within its quotes if it has any."""
     return b'"%b"' if token.startswith(b'"') else b"%b"
 
 
-def _replaced(data: bytes, tokens: dict[str, bytes], others: dict[str, bytes]) -> bytes:
-    for name, other in others.items():
-        data = data.replace(tokens[name], other)
+def _replaced(data: bytes, tokens: dict[str, bytes], substitutes: dict[str, bytes]) -> bytes:
+    for name, substitute in substitutes.items():
+        data = data.replace(tokens[name], substitute)
     return data
 
 
-def _literals(event: bytes, parts: list[_Part]) -> list[bytes]:
-    """The bytes around the parts."""
-    starts = [0, *(part.end for part in parts)]
-    ends = [*(part.start for part in parts), len(event)]
+def _literals(event: bytes, values: list[_SlotValue]) -> list[bytes]:
+    """The bytes before, between and after the values."""
+    starts = [0, *(value.end for value in values)]
+    ends = [*(value.start for value in values), len(event)]
     return [event[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def alternating(literals: Iterable[bytes], values: list[bytes]) -> list[bytes]:
-    """Literals with values between them."""
+    """The literals, with the values between them."""
     joined = [b""] * (2 * len(values) + 1)
     joined[::2] = literals
     joined[1::2] = values
@@ -296,7 +317,7 @@ def alternating(literals: Iterable[bytes], values: list[bytes]) -> list[bytes]:
 
 
 def plain_text(data: bytes) -> str:
-    """The text of a JSON string without its quotes; empty if it has anything in it that must be decoded."""
+    """The text between the quotes of a JSON string; empty if any of it is escaped, unprintable or not UTF-8."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from penstock.core.passthrough_format import (
     OpeningFormat,
     PassThroughFormat,
     Path,
-    Slot,
+    TemplateSlot,
     TextEvent,
     TrailerFormat,
 )
@@ -24,7 +24,7 @@ def _text_path(event: TextEvent) -> Path:
     return ("choices", 0, "delta", "content" if isinstance(event, TextDelta) else event.native)
 
 
-def _tell_padding(fields: dict[str, object]) -> Event:
+def _padding_event(fields: dict[str, object]) -> Event:
     return Extra("chunk", fields)
 
 
@@ -60,8 +60,8 @@ def _trailer(opening: list[Event], fields: dict[str, object]) -> ChatTrailer:
 
 CHAT_PASS_THROUGH = PassThroughFormat(
     text_path=_text_path,
-    slots=(Slot(_PADDING, (_PADDING,), "padding"),),
-    tell_padding=_tell_padding,
+    slots=(TemplateSlot(_PADDING, (_PADDING,), "padding"),),
+    padding_event=_padding_event,
     opening=OpeningFormat(
         fields=(
             OpeningField("id", ("id",), "token"),
