@@ -1,16 +1,16 @@
-"""Blocks: events without borders between their blocks → the same events with `BlockStart` and `BlockEnd`.
+"""Blocks: adds `BlockStart` and `BlockEnd` to events that have none.
 
 Chat completions send text, reasoning and tool calls as parallel channels. Other dialects send an ordered list of
-blocks, each of which begins, streams and ends. This stage stands before writers of such dialects:
+blocks, each of which starts, streams and ends. This stage precedes the writers of such dialects:
 
-1. A delta of another kind than the open block ends that block and begins another one. Blocks are numbered 0, 1, … per
+1. A delta of another kind than the open block ends that block and starts a new one. Blocks are numbered 0, 1, … per
    choice.
-2. A tool call is a block, which begins with its `ToolCallStart`. It ends when its arguments are whole JSON and
-   something else begins; at the latest with the choice.
-3. Calls may interleave: a call begins while the arguments of the one before are not whole. Then what belongs to the
-   later one waits, so that clients see one block after the other. If more than `MAX_WAITING` characters wait, they are
-   released, and the blocks overlap.
-4. Events that have borders already pass unchanged.
+2. A tool call is a block, which starts with its `ToolCallStart`. It ends when its arguments are complete JSON and
+   another block starts, at the latest with the choice.
+3. Calls may interleave: a call may start while the arguments of the previous one are incomplete. Then the events of the
+   later call are buffered, so that clients get one block after the other. If more than `MAX_WAITING` characters are
+   buffered, they are released, and the blocks overlap.
+4. Events that have block borders already pass unchanged.
 
 The result is legal by `core/events.py`, and folds to the same `Completion`.
 """
@@ -48,7 +48,7 @@ class Blocks:
         self._explicit = False
 
     def order(self, events: Iterable[Event]) -> list[Event]:
-        """The events with borders; some may wait until later ones have come, or until their choice finishes."""
+        """Return the events with block borders. Some are buffered until later events or until the choice finishes."""
         out: list[Event] = []
         for event in events:
             self._explicit = self._explicit or _has_borders(event)
@@ -81,12 +81,12 @@ def _has_borders(event: Event) -> bool:
 
 
 class _OpenToolCall:
-    """A tool call that has begun: its block, and how far its arguments have come."""
+    """A tool call that has started: its block, and a scan of its arguments."""
 
     def __init__(self, start: ToolCallStart, block: int) -> None:
         self.block = block
         self._scan = JsonScan()
-        # Free-form input has no end that can be seen: whatever follows ends it.
+        # Free-form input has no recognisable end: whatever follows ends it.
         self._free = start.kind == "custom"
 
     def feed(self, arguments: str) -> None:
@@ -103,7 +103,7 @@ class _ChoiceBlocks:
     def __init__(self, index: int) -> None:
         self._index = index
         self._next = 0
-        self._kind: BlockKind | None = None  # of the open block, if that is no call
+        self._kind: BlockKind | None = None  # of the open block, unless that is a tool call
         self._block = 0  # its number
         self._calls: dict[int, _OpenToolCall] = {}
         self._open_calls: list[int] = []
@@ -111,7 +111,7 @@ class _ChoiceBlocks:
         self._waiting_size = 0
 
     def add_text(self, event: _Text, out: list[Event]) -> None:
-        """Text, reasoning or a refusal."""
+        """Add text, reasoning or a refusal."""
         if self._must_wait():
             self._wait(event, len(event.text), out)
             return
@@ -120,7 +120,7 @@ class _ChoiceBlocks:
         self._put_text(event, out)
 
     def start_call(self, event: ToolCallStart, out: list[Event]) -> None:
-        """A tool call begins."""
+        """Start a tool call."""
         if self._must_wait():
             self._wait(event, len(event.name), out)
             return
@@ -128,9 +128,9 @@ class _ChoiceBlocks:
         self._open_call(event, out)
 
     def add_arguments(self, event: ToolCallDelta, out: list[Event]) -> None:
-        """More arguments of a call."""
+        """Add arguments to a call."""
         call = self._calls.get(event.call)
-        if call is None:  # its start waits
+        if call is None:  # its start is buffered
             self._wait(event, len(event.arguments), out)
             return
         call.feed(event.arguments)
@@ -139,14 +139,14 @@ class _ChoiceBlocks:
             self._release(out)
 
     def finish(self, out: list[Event]) -> None:
-        """The choice is whole: release what waits, and end all blocks."""
+        """Release all buffered events and end all blocks: the choice is complete."""
         while self._waiting:
             self._end_open(out)
             self._release(out)
         self._end_open(out)
 
     def _must_wait(self) -> bool:
-        """Whether a call is open whose arguments are not whole."""
+        """Whether events must be buffered: others are, or a call is open whose arguments are incomplete."""
         return bool(self._waiting) or any(not self._calls[call].whole for call in self._open_calls)
 
     def _wait(
@@ -161,7 +161,7 @@ class _ChoiceBlocks:
             self._overlap(out)
 
     def _release(self, out: list[Event]) -> None:
-        """Take in what waited, as if it came now. Some of it may have to wait again."""
+        """Process the buffered events as if they arrived now. Some of them may be buffered again."""
         waiting, self._waiting, self._waiting_size = self._waiting, [], 0
         for event in waiting:
             if isinstance(event, ToolCallStart):
@@ -172,7 +172,7 @@ class _ChoiceBlocks:
                 self.add_text(event, out)
 
     def _overlap(self, out: list[Event]) -> None:
-        """Too much waits: release it beside the call that is still open."""
+        """Release the buffered events while a call is still open: the buffer is full."""
         waiting, self._waiting, self._waiting_size = self._waiting, [], 0
         for event in waiting:
             if isinstance(event, ToolCallStart):
@@ -184,7 +184,7 @@ class _ChoiceBlocks:
                 self._put_text(event, out)
 
     def _put_text(self, event: _Text, out: list[Event]) -> None:
-        """Text, in the open block if that is of its kind, else in a new one."""
+        """Append text to the open block if that is of its kind, else to a new block."""
         kind = _KINDS[type(event)]
         if kind != self._kind:
             self._end_text(out)

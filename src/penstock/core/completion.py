@@ -43,7 +43,7 @@ from penstock.core.repairs import Level, level_of
 from penstock.core.usage import Usage
 
 REASONING_FIELD = "reasoning_content"
-"""What most providers of the chat dialect call the reasoning."""
+"""The field in which most providers of the chat dialect send reasoning."""
 _OfChoice: TypeAlias = (
     ReasoningDelta
     | RefusalDelta
@@ -62,11 +62,11 @@ _ADDED_UP = frozenset(("data", "transcript", "reasoning", "reasoning_content", "
 
 @dataclass(frozen=True, slots=True, init=False)
 class Choice:
-    """One of the parallel answers: its parts, in the order in which they were said.
+    """One of the parallel answers: its parts, in the order in which they arrived.
 
-    `text`, `reasoning`, `refusal` and `tool_calls` are views of the parts. `finish_reason` is None where the provider
-    never finished the choice. Provider fields with no meaning to us are in `extras` where they came beside the
-    message, in `message_extras` where they came in it.
+    `text`, `reasoning`, `refusal` and `tool_calls` are views of the parts. `finish_reason` is None if the provider
+    never finished the choice. Provider fields with no meaning to us are in `extras` if they were members of the choice,
+    and in `message_extras` if they were members of its message.
     """
 
     index: int
@@ -121,7 +121,7 @@ class Choice:
 
     @property
     def reasoning(self) -> str:
-        """All reasoning of the choice: the reasoning itself, or its summary where that is all there is."""
+        """All reasoning of the choice; of a part that has only a summary, the summary."""
         return "".join(part.text or "\n\n".join(part.summary) for part in self.parts if isinstance(part, ReasoningPart))
 
     @property
@@ -131,7 +131,7 @@ class Choice:
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the client is to make, in order. Calls that the provider executes itself are left out."""
+        """The calls that the client should execute, in order. Calls that the provider executes are left out."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall) and not part.server)
 
     @property
@@ -142,7 +142,7 @@ class Choice:
 
 
 class RepairCount(Struct, frozen=True):
-    """How often one defect was tolerated, and where it was met first."""
+    """How often one defect was tolerated, and the position of the first occurrence."""
 
     code: str
     count: int
@@ -152,14 +152,14 @@ class RepairCount(Struct, frozen=True):
 
     @property
     def level(self) -> Level:
-        """`notice` where it is a harmless habit of providers, else `repair`."""
+        """`notice` for a harmless deviation that is common among providers, else `repair`."""
         return level_of(self.code)
 
 
 class Completion(Struct, frozen=True):
-    """The whole answer: the fold of a stream. `ending` is None while the stream still runs.
+    """The whole answer: the result of folding all events of a stream. `ending` is None while the stream still runs.
 
-    `repairs` are all defects that were tolerated; those that are harmless habits of providers have the level `notice`.
+    `repairs` are all defects that were tolerated, with those of the level `notice`.
     """
 
     id: str = ""
@@ -175,14 +175,14 @@ class Completion(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the first choice says."""
+        """The text of the first choice."""
         return self.choices[0].text if self.choices else ""
 
 
 class Accumulator:
-    """Folds events into a completion, which can be asked for at any moment.
+    """Folds events into a completion, which can be read at any moment.
 
-    `dialect` is that of the answer; it is noted in parts that only this dialect knows.
+    `dialect` is that of the answer. Parts that only this dialect knows name it.
     """
 
     def __init__(self, dialect: str = "") -> None:
@@ -196,7 +196,7 @@ class Accumulator:
         self._extras: dict[str, object] = {}
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Take in events, in the order in which a reader gave them."""
+        """Add events, in the order in which a reader returned them."""
         choices = self._choices
         for event in events:
             if type(event) is TextDelta:
@@ -211,7 +211,7 @@ class Accumulator:
 
     @property
     def completion(self) -> Completion:
-        """The answer as far as it is known."""
+        """The answer so far."""
         return Completion(
             id=self._start.id,
             model=self._start.model,
@@ -348,8 +348,8 @@ _Builder: TypeAlias = _TextBuilder | _RefusalBuilder | _ReasoningBuilder | _Medi
 class _ChoiceBuilder:
     """The parts of one choice under construction.
 
-    Deltas of one kind that follow each other are one part, unless a block ends between them. A tool call is a part of
-    its own, to which its arguments are added whatever stands between them.
+    Consecutive deltas of one kind are one part, unless a block ends between them. A tool call is a part of its own; its
+    arguments are added to it even if other events are between them.
     """
 
     def __init__(self, dialect: str) -> None:
@@ -359,14 +359,14 @@ class _ChoiceBuilder:
         self._blocks: dict[int, _Builder] = {}
         self._open: _Builder | None = None
         self.text_pieces: list[str] | None = None
-        """Where text goes while a part of text is open. (A shortcut: most events are text.)"""
+        """The pieces of the open text part, if a text part is open. A shortcut, because most events are text."""
         self.calls: dict[int, _CallBuilder] = {}
         self._finish: Finish | None = None
         self.extras: dict[str, object] = {}
         self.message_extras: dict[str, object] = {}
 
     def open_text(self) -> list[str]:
-        """Begin a part of text, unless one is open."""
+        """Start a text part, unless one is open; return its pieces."""
         builder = self._open
         if not isinstance(builder, _TextBuilder):
             builder = _TextBuilder()
@@ -375,7 +375,7 @@ class _ChoiceBuilder:
         return builder.pieces
 
     def add(self, event: _OfChoice) -> None:
-        """Take in any event of this choice but text."""
+        """Add any event of this choice other than text."""
         match event:
             case ReasoningDelta(_, text, native, part):
                 reasoning = self._reasoning()
@@ -420,7 +420,7 @@ class _ChoiceBuilder:
                 self._finish = event
 
     def choice(self, index: int) -> Choice:
-        """The choice as far as it is known."""
+        """The choice so far."""
         finish = self._finish
         return Choice(
             index,
@@ -463,11 +463,11 @@ class _ChoiceBuilder:
 
 
 class _Pieces(list[str]):
-    """Text that arrives in pieces, joined when somebody asks for it."""
+    """Text that arrives in pieces, and is joined when the completion is read."""
 
 
 def _add_up(whole: dict[str, object], piece: dict[str, object]) -> None:
-    """Add a piece of extras to what came before: lists grow, objects merge, pieces of text wait to be joined."""
+    """Merge extras into earlier ones: lists are extended, objects merged, and pieces of text collected."""
     for key, value in piece.items():
         before = whole.get(key)
         match value:
@@ -490,7 +490,7 @@ def _add_up(whole: dict[str, object], piece: dict[str, object]) -> None:
 
 
 def _settled(extras: dict[str, object]) -> dict[str, object]:
-    """A copy that no later event changes, its texts joined."""
+    """A copy that later events do not change, with its pieces of text joined."""
     settled: dict[str, object] = {}
     for key, value in extras.items():
         match value:

@@ -1,11 +1,11 @@
-"""Content parts: what the turns of a conversation are made of, in the order in which they were said.
+"""Content parts: the ordered elements of the turns of a conversation.
 
-The same parts stand in a request (`core/request.py`) and in an answer (`core/completion.py`), so that an answer can
-become a turn of the next request. No part is in one provider's terms. `extras` holds fields of a part that have no
-meaning to us, as the dialect that was read wrote them; only a writer of the same dialect writes them again.
+Requests (`core/request.py`) and answers (`core/completion.py`) have the same parts, so that an answer can become a turn
+of the next request. No part is specific to a provider. `extras` holds fields of a part that have no meaning to us, as
+they were in the dialect that was read; only a writer of the same dialect writes them again.
 
-`cache` is a hint of the client that the provider should cache the prompt up to the end of this part: its lifetime in
-the words of the API (`5m`, `1h`), or empty where there is none.
+`cache` is a hint of the client that the provider should cache the prompt up to the end of this part. Its value is the
+lifetime as the API writes it (`5m`, `1h`), or empty without a hint.
 """
 
 from typing import Literal, TypeAlias
@@ -29,7 +29,7 @@ class Citation(Struct, frozen=True, gc=False):
 
 
 class ReasoningSeal(Struct, frozen=True, gc=False):
-    """Opaque proof of reasoning, which only its issuer can check. `redacted`: no readable text belongs to it."""
+    """An opaque signature of reasoning, which only its issuer can check. `redacted`: it has no readable text."""
 
     scheme: str
     value: str
@@ -46,9 +46,9 @@ class TextPart(Struct, frozen=True, gc=False):
 
 
 class ReasoningPart(Struct, frozen=True, gc=False):
-    """What the model thought: the reasoning itself, a summary of it in parts, or only its seals.
+    """Reasoning of the model: the text itself, a summary of it in parts, or only its seals.
 
-    `field` is the provider's name for such text, where the dialect has several.
+    `field` is the JSON field that the provider sent it in, if the dialect has several.
     """
 
     text: str = ""
@@ -59,13 +59,13 @@ class ReasoningPart(Struct, frozen=True, gc=False):
 
 
 class RefusalPart(Struct, frozen=True, gc=False):
-    """Why the model does not answer, in its own words."""
+    """The model's explanation why it does not answer."""
 
     text: str
 
 
 class MediaPart(Struct, frozen=True, gc=False, kw_only=True):
-    """An image, a sound, a video or a document: as data (base64), by its URL, or by a provider's own file id."""
+    """An image, an audio clip, a video or a document: as base64 data, as a URL, or as a provider's file id."""
 
     kind: MediaKind
     mime: str = ""
@@ -78,7 +78,7 @@ class MediaPart(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ToolCall(Struct, frozen=True):
-    """A call that the model wants made. `arguments` is JSON text exactly as the model wrote it, whole or not.
+    """A tool call of the model. `arguments` is JSON text exactly as the model wrote it, complete or not.
 
     `namespace` groups tools of equal names. A `server` call is executed by the provider itself.
     """
@@ -94,7 +94,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True, gc=False):
-    """What a call returned. `call_id` is the id of the call; `name` that of the tool, where the dialect tells it."""
+    """The result of a tool call. `call_id` is the id of the call; `name` is the tool's, if the dialect has it."""
 
     call_id: str
     parts: tuple["Part", ...] = ()
@@ -105,7 +105,7 @@ class ToolResult(Struct, frozen=True, gc=False):
 
 
 class OpaquePart(Struct, frozen=True, gc=False):
-    """A part that only one dialect knows, as it was written there."""
+    """A part that only one dialect knows, as it was in that dialect."""
 
     dialect: str
     type: str

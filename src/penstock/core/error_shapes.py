@@ -1,25 +1,25 @@
-"""Errors in the many shapes in which OpenAI-compatible providers send them, and what only looks like one."""
+"""Recognises errors in the many shapes in which OpenAI-compatible providers send them."""
 
 from penstock.core.json_getters import integer_of, text_of
 
-# Where the words of an error stand, in the order of preference.
-_FLAT_WORDS = ("Message", "error_msg", "error_message", "errorMessage")
-_WORDS = (
-    "message", *_FLAT_WORDS, "detail", "msg", "faultstring", "reason", "title",
+# The fields that may hold the message of an error, in the order of preference.
+_FLAT_MESSAGE_FIELDS = ("Message", "error_msg", "error_message", "errorMessage")
+_MESSAGE_FIELDS = (
+    "message", *_FLAT_MESSAGE_FIELDS, "detail", "msg", "faultstring", "reason", "title",
     "error", "errors", "Error", "code", "type",
 )  # fmt: skip
-# Fields that hold an error, in one spelling or another.
+# Fields that hold an error object.
 _ERROR_FIELDS = ("error", "errors", "Error", "fault")
-# The names of events that may carry an answer; one with another name is not an error for having a message.
-_NAMES_OF_ANSWERS = ("", "message", "error")
-_ALL_IS_WELL = frozenset(("0", "200", "ok", "success", "queued"))
+# The SSE event names of answers and errors. An event with another name is not an error just because it has a message.
+_ANSWER_EVENT_NAMES = ("", "message", "error")
+_SUCCESS_STATUSES = frozenset(("0", "200", "ok", "success", "queued"))
 _HEARTBEATS = frozenset(("ping", "heartbeat", "keepalive"))
 
 
 def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, object]] | None:
-    """The provider's own words and its error object, if the JSON of a frame is an error or carries one.
+    """The provider's message and its error object, if the JSON of a frame is an error or contains one.
 
-    `error: null`, and `error` with nothing in it, is not an error.
+    `error: null` and an empty `error` are not errors.
     """
     for name in _ERROR_FIELDS:
         if chunk.get(name):
@@ -30,47 +30,47 @@ def read_error(chunk: dict[str, object], event: str) -> tuple[str, dict[str, obj
     if "choices" in chunk and event != "error":
         return None
     flat = chunk.get("object") == "error" or chunk.get("type") == "error" or event == "error"
-    if flat or (event in _NAMES_OF_ANSWERS and _is_bare_message(chunk)):
-        return _words(chunk) or str(chunk), chunk
+    if flat or (event in _ANSWER_EVENT_NAMES and _is_bare_message(chunk)):
+        return _message_of(chunk) or str(chunk), chunk
     return None
 
 
 def error_of(error: object, around: dict[str, object]) -> tuple[str, dict[str, object]]:
-    """The words and the object of an error that is not null; `around` is what it stands in."""
-    return _words(error) or _words(around) or str(error), _object(error, around)
+    """The message and the object of an error that is not null; `around` is the object that contains it."""
+    return _message_of(error) or _message_of(around) or str(error), _object(error, around)
 
 
 def _is_bare_message(chunk: dict[str, object]) -> bool:
-    """Whether it is `{"message": "…"}`, `{"detail": …}` or the like, as common web frameworks write their errors.
+    """Whether it is `{"message": "…"}`, `{"detail": …}` or similar, as common web frameworks write their errors.
 
-    A status among it that says that all is well makes it something else.
+    An object with a status of success is not an error.
     """
     if chunk.get("usage") is not None or is_heartbeat(text_of(chunk.get("type"))):
         return False
-    if any(text_of(chunk.get(name)).lower() in _ALL_IS_WELL for name in ("code", "status", "status_code")):
+    if any(text_of(chunk.get(name)).lower() in _SUCCESS_STATUSES for name in ("code", "status", "status_code")):
         return False
     status = integer_of(chunk.get("status"))
     problem = "title" in chunk and status is not None and status >= 400
-    spelled = any(isinstance(chunk.get(name), str) for name in ("message", *_FLAT_WORDS))
+    spelled = any(isinstance(chunk.get(name), str) for name in ("message", *_FLAT_MESSAGE_FIELDS))
     coded = "code" in chunk and isinstance(chunk.get("msg"), str)
     failed = chunk.get("success") is False
     return spelled or coded or problem or failed or (bool(chunk.get("detail")) and "object" not in chunk)
 
 
 def is_heartbeat(name: str) -> bool:
-    """Whether something with that name only says that the sender is alive."""
+    """Whether an event of this name or type is a heartbeat, which only shows that the sender is alive."""
     return name.lower().replace("-", "").replace("_", "") in _HEARTBEATS
 
 
-def _words(error: object) -> str:
+def _message_of(error: object) -> str:
     if isinstance(error, str):
         return error
     if isinstance(error, dict):
-        for key in _WORDS:
+        for key in _MESSAGE_FIELDS:
             if error.get(key):
-                return _words(error[key]) or str(error[key])
+                return _message_of(error[key]) or str(error[key])
     if isinstance(error, list):
-        return "; ".join(filter(None, map(_words, error)))
+        return "; ".join(filter(None, map(_message_of, error)))
     return ""
 
 

@@ -4,17 +4,17 @@ A legal sequence, which `core/grammar.py` alone guarantees:
 
     Start?                                        once, before every other event but `Repair` and `Fault`
     ( ChoiceStart                                 once per choice, before its deltas
-    | TextDelta | ReasoningDelta | RefusalDelta   what the model says, in order
+    | TextDelta | ReasoningDelta | RefusalDelta   the content of the answer, in order
     | ToolCallStart | ToolCallDelta               calls are numbered 0, 1, … within their choice
     | BlockStart | BlockEnd                       where a block of content begins and ends, if the dialect says so
-    | Seal | Annotation | MediaDelta              what belongs to a block beside its text
+    | Seal | Annotation | MediaDelta              content of a block other than its text
     | Extra )*                                    provider fields with no meaning to us
     Fault?                                        the provider failed, or its bytes cannot be read
-    Finish*                                       at most one per choice, when all it says has been said
-    UsageReport?                                  the last word on the bill
+    Finish*                                       at most one per choice, after all its content
+    UsageReport?                                  the final token counts
     End                                           how it ended, always, and always last
 
-`Repair` may stand anywhere before `End`. Events are values: they compare with `==` and never change.
+`Repair` may occur anywhere before `End`. Events are values: they compare with `==` and never change.
 
 **Blocks.** Most dialects send an answer as an ordered list of content blocks; chat completions send parallel channels
 (text, reasoning, tool calls) without borders. Readers of block dialects emit `BlockStart` and `BlockEnd`; the chat
@@ -194,7 +194,7 @@ class Extra(Struct, frozen=True, gc=False):
 
 
 class Repair(Struct, frozen=True, gc=False):
-    """A defect was tolerated: which one (a row of `core/repairs.py`) and where it stands in the bytes."""
+    """A defect was tolerated: which one (a row of `core/repairs.py`) and its position in the bytes."""
 
     code: str
     offset: int
@@ -203,7 +203,7 @@ class Repair(Struct, frozen=True, gc=False):
 
     @property
     def level(self) -> Level:
-        """`notice` where it is a harmless habit of providers, else `repair`."""
+        """`notice` for a harmless deviation that is common among providers, else `repair`."""
         return level_of(self.code)
 
 

@@ -1,7 +1,7 @@
-"""Failure: why a call, or one attempt at it, has no answer, in no API's words.
+"""Failure: why a call, or one attempt at it, has no answer, independent of any API.
 
-`gateway/calls/failure.py` decides which failure follows from what happened; a dialect (`SurfaceDialect.write_error`)
-writes it for a client in the words of its API.
+`gateway/calls/failure.py` decides which failure follows from what happened. A dialect (`SurfaceDialect.write_error`)
+writes it for a client in the format of its API.
 """
 
 from msgspec import Struct, structs
@@ -15,7 +15,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     code: ErrorCode
     message: str
     status: int = 0
-    """The HTTP status; 0 stands for the usual one of the code."""
+    """The HTTP status; 0 becomes the default status of the code."""
     param: str | None = None
     retryable: bool = True
     """Whether another target may succeed."""
@@ -23,9 +23,9 @@ class Failure(Struct, frozen=True, kw_only=True):
     """Whether the client may succeed with the same request later."""
     retry_after: str = ""
     upstream_status: int = 0
-    """The status that the provider answered with; 0 where it did not."""
+    """The HTTP status of the provider's response; 0 if there was none."""
     body: bytes = b""
-    """The provider's own error, to be sent unchanged to clients that speak its dialect."""
+    """The provider's own error, which clients of the same dialect get unchanged."""
     dialect: str = ""
     """The dialect of `body`."""
 
@@ -35,5 +35,5 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     @property
     def error_type(self) -> ErrorType:
-        """The class of error, in OpenAI's words."""
+        """The type of the error, as in OpenAI's API."""
         return ERRORS[self.code].type_of(self.status)

@@ -1,14 +1,14 @@
 """Grammar: the legal order of events, and the repairs that restore it.
 
-Dialects say what they saw, in the order in which they saw it. The grammar alone guarantees what `core/events.py`
-promises:
+A dialect's frame reader emits events in the order in which it read them. The grammar alone guarantees what
+`core/events.py` promises:
 
-1. One `Start`, before the answer. It is held until a choice begins, so that an id or a model that comes late is in it.
-2. One `ChoiceStart` per choice, before anything that the choice says.
-3. One `Finish` per choice, after everything that the choice says. It is held until the end of the stream, because text,
-   tool calls or a better reason may follow the first one. `stop` becomes `tool_calls` where there are such.
+1. One `Start`, before the answer. It is buffered until a choice begins, so that a late id or model is in it.
+2. One `ChoiceStart` per choice, before all content of the choice.
+3. One `Finish` per choice, after all content of the choice. It is buffered until the end of the stream, because text,
+   tool calls or a better reason may follow the first one. `stop` becomes `tool_calls` if the choice has tool calls.
 4. One `UsageReport`, merged by the rule in `core/usage.py`, at the end.
-5. One `Fault`, the first. After it nothing is told but usage and repairs.
+5. One `Fault`, the first. After it only usage and repairs are emitted.
 6. One `End`, last: `completed` only if a choice began, every choice that began is finished, and the bytes were not cut.
 7. Of the blocks of a choice one is open at a time, tool calls excepted: the start of another one ends it, and a finish
    ends all. (That a provider left a block open is for the dialect's reader to report.)
@@ -40,15 +40,15 @@ from penstock.core.events import (
 from penstock.core.sink import Sink
 from penstock.core.usage import Usage
 
-_MIDST = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, MediaDelta, Seal, Annotation, Extra))
-_SPEECH = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta, BlockStart, MediaDelta)
+_DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta, MediaDelta, Seal, Annotation, Extra))
+_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, ToolCallDelta, BlockStart, MediaDelta)
 _NO_START = Start("", "", None)
 # Extras that come before the answer begins wait for its Start; a provider that sends nothing else is not waited for.
 _MAX_WAITING_EXTRAS = 16
 
 
 class Grammar:
-    """Events as seen → events in legal order."""
+    """Puts the events of one stream into legal order."""
 
     _start = _NO_START
     _started = False
@@ -62,7 +62,7 @@ class Grammar:
     def __init__(self) -> None:
         self._waiting: list[Event] = []
         self._choices: dict[int, Finish | None] = {}
-        self._callers: dict[int, str] = {}
+        self._tool_finishes: dict[int, str] = {}  # by choice: the finish reason that its tool calls imply
         self._finish_places: dict[int, tuple[int, int]] = {}  # where the finish of each choice was seen
         self._open_blocks: dict[int, dict[int, bool]] = {}  # by choice: the open blocks; True for tool calls
 
@@ -73,25 +73,28 @@ class Grammar:
 
     @property
     def pending(self) -> int:
-        """How many finishes, and the usage, are known and will be told at the end."""
+        """The number of events that are buffered until the end: a finish for each choice, the usage."""
         return len(self._finish_places) + (self.usage is not None)
 
     @property
     def expects_text(self) -> bool:
-        """Whether text of a choice that has begun is legal as it stands."""
+        """Whether text of a choice that has begun is legal without any repair."""
         return self._started and not self._finished and self.fault is None
 
     @property
     def expects_end(self) -> bool:
-        """Where text is expected: whether a finish and a report of usage, each the first, would be told as they are."""
-        return self.usage is None and not self._callers and len(self._choices) == 1
+        """For a stream that expects text: whether a finish and a usage report would be the first, and unchanged."""
+        return self.usage is None and not self._tool_finishes and len(self._choices) == 1
 
     def has_block(self, choice: int, block: object) -> bool:
         """Whether a block of this number is open in a choice."""
         return block in self._open_blocks.get(choice, {})
 
     def begin(self, start: Start, choice: int) -> bool:
-        """Whether the first frame's events, these two and extras between them, are legal as they stand: as if seen."""
+        """Take the events of the first frame: a start, extras, and the start of this choice.
+
+        Returns whether they are legal without any repair; if not, nothing is taken.
+        """
         if self.fault is not None or not (start.id and start.model and start.created):
             return False
         self._start = start
@@ -100,9 +103,9 @@ class Grammar:
         return True
 
     def order(self, events: list[Event], sink: Sink) -> None:
-        """Take in what a dialect saw; put what is legal now into the sink."""
+        """Take the events that a frame reader emitted, and put those that are legal now into the sink."""
         for event in events:
-            if type(event) in _MIDST and self._started and not self._finished and self.fault is None:
+            if type(event) in _DELTAS and self._started and not self._finished and self.fault is None:
                 sink.events.append(event)  # the common case: the choice has begun (rule 2), none is finished (rule 3)
             elif type(event) is Repair:
                 sink.events.append(event)
@@ -115,16 +118,17 @@ class Grammar:
                 self._see(event, sink)
 
     def close(self, sink: Sink, *, cut: bool, unread: str = "") -> None:
-        """No more will come: tell the finishes, the usage and the ending.
+        """End the stream: emit the finishes, the usage and the `End`.
 
-        `unread` is what stood where an answer should be, if nothing else was there.
+        `cut`: the bytes stop in the middle of an event. `unread` is the first frame that is not part of an answer; the
+        fault of an empty stream quotes it.
         """
         unfinished = [choice for choice, finish in self._choices.items() if finish is None]
         if self.fault is None and not self._choices and not cut:
             message = f"the stream ended without an answer{f'; it holds {unread}' if unread else ''}"
             self._see(Fault("empty-stream", message, sink.offset, sink.line), sink)
         if self.fault is None and (self._start != _NO_START or self._waiting):
-            self._tell_start(sink)
+            self._emit_start(sink)
         if self.fault is None:
             for finish in self._choices.values():
                 if finish is not None:
@@ -145,7 +149,7 @@ class Grammar:
             sink.events.append(End("completed"))
 
     def _see(self, event: Event, sink: Sink) -> None:
-        """Any event before a fault."""
+        """Take any event but a repair or usage, before a fault."""
         match event:
             case Start():
                 self._see_start(event, sink)
@@ -156,19 +160,21 @@ class Grammar:
             case Fault():
                 self.fault = event
                 if self._start.id or self._start.model or self._waiting:
-                    self._tell_start(sink)
+                    self._emit_start(sink)
                 sink.events.append(event)
             case Extra(choice=choice) if not self._started:
                 self._waiting.append(event)
                 if len(self._waiting) > _MAX_WAITING_EXTRAS:
-                    self._tell_start(sink)
+                    self._emit_start(sink)
             case BlockEnd(choice, block):
                 if self._open_blocks.get(choice, {}).pop(block, None) is not None:
                     sink.events.append(event)
             case _:
-                if isinstance(event, ToolCallStart) and not event.server:  # a client has no part in the others
-                    self._callers[event.choice] = "function_call" if event.kind == "function_call" else "tool_calls"
-                if isinstance(event, _SPEECH) and self._choices.get(event.choice) is not None:
+                if isinstance(event, ToolCallStart) and not event.server:  # the provider executes the others
+                    self._tool_finishes[event.choice] = (
+                        "function_call" if event.kind == "function_call" else "tool_calls"
+                    )
+                if isinstance(event, _CONTENT) and self._choices.get(event.choice) is not None:
                     sink.repair("content-after-finish")
                 if isinstance(event, BlockStart | ToolCallStart) and event.block is not None:
                     self._see_block(event.choice, event.block, sink, is_call=isinstance(event, ToolCallStart))
@@ -203,7 +209,7 @@ class Grammar:
         if choice in self._choices:
             sink.repair("role-repeated")
             return
-        self._tell_start(sink)
+        self._emit_start(sink)
         if not role:
             sink.repair("role-missing")
         self._choices[choice] = None
@@ -218,8 +224,8 @@ class Grammar:
         self._finished = True
 
     def _reconciled(self, finish: Finish, sink: Sink) -> Finish:
-        """The finish, its reason brought into line with the tool calls of its choice."""
-        reason = self._callers.get(finish.choice)
+        """The finish, with the reason `tool_calls` in place of `stop` if its choice has tool calls."""
+        reason = self._tool_finishes.get(finish.choice)
         if reason is None or finish.reason != "stop":
             return finish
         sink.events.append(Repair("finish-stop-with-tools", *self._finish_places[finish.choice]))
@@ -235,7 +241,7 @@ class Grammar:
         else:
             self.usage = self.usage.updated(usage)
 
-    def _tell_start(self, sink: Sink) -> None:
+    def _emit_start(self, sink: Sink) -> None:
         if self._started:
             return
         self._started = True

@@ -1,8 +1,8 @@
 """Estimates of the tokens of an input, before a provider has counted them.
 
-No tokenizer is asked: it would have to be the right one, and takes longer than the call may wait. Text has about four
-bytes per token in English, fewer in other scripts. An estimate is meant to be on the high side of the middle: it guards
-budgets. It runs on the event loop: of what is long, a part is looked at, and stands for the rest.
+No tokenizer is used: it would have to be the right one for the model, and would take too long. English text has about
+four bytes per token, other scripts have fewer. An estimate should be slightly too high rather than too low, because
+budgets depend on it. It runs on the event loop, so long inputs are sampled and extrapolated.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ from penstock.core.request import Request
 
 _Item = TypeVar("_Item")
 
-# Bytes of text for one token: of letters that ASCII has, and of all others.
+# Bytes per token: of ASCII characters, and of all others.
 ASCII_BYTES = 4
 _OTHER_BYTES = 3
-# What surrounds a message, and an answer that is about to begin, in the templates of most models.
+# Tokens that the prompt templates of most models add to each message, and to the start of the answer.
 PER_MESSAGE = 4
 PER_REQUEST = 3
-# An image of ordinary size, in detail: 85 to 1,600 by provider and size. Audio and files are taken for as much.
+# Tokens of an image of ordinary size in high detail; 85 to 1,600 by provider and size. The same for audio and files.
 PER_ATTACHMENT = 1_000
-# Looked at: so much of a text.
+# The characters of a text that are sampled.
 _SAMPLE = 4_096
-# Looked at: so many of the messages, or tools.
+# The maximum number of messages, parts or tools that are sampled.
 MAX_ITEMS = 500
 
 
@@ -62,7 +62,7 @@ def text_tokens(text: str) -> int:
 
 
 def schema_tokens(value: object) -> int:
-    """About how many tokens something has that is given to the model as JSON, or as something of that length."""
+    """About how many tokens a value has that the model gets as JSON, or as text of about that length."""
     if not isinstance(value, list) or not value:
         return ceil(len(msgspec.json.encode(value)), ASCII_BYTES)
     seen = spread(value, MAX_ITEMS)
@@ -70,17 +70,17 @@ def schema_tokens(value: object) -> int:
 
 
 def spread(items: Sequence[_Item], most: int) -> Sequence[_Item]:
-    """So many of them at most, from all over."""
+    """At most `most` of the items, evenly spread."""
     return items if len(items) <= most else items[:: -(-len(items) // most)]
 
 
 def extrapolated(tokens: int, seen: int, items: int) -> int:
-    """The tokens of all items, by those of the ones that were looked at."""
+    """The tokens of all items, extrapolated from those of the sampled ones."""
     return tokens if seen == items else ceil(tokens * items, seen)
 
 
 def ceil(count: float, by: float) -> int:
-    """How many times `by` is needed for `count`."""
+    """The quotient, rounded up."""
     return -int(-count // by)
 
 

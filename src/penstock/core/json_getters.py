@@ -1,4 +1,4 @@
-"""Typed getters: foreign JSON is `object` until one of these has looked at it."""
+"""Typed getters for JSON from outside, which has the type `object` until one of these has checked it."""
 
 import json
 from itertools import islice
@@ -14,7 +14,7 @@ def shown(value: object) -> str:
 
 
 def _beginning(value: object, room: list[int]) -> object:
-    """The value without what certainly stands behind its first characters: it may be a megabyte.
+    """The value without the parts that certainly come after its first characters, because it may be a megabyte.
 
     Each value takes at least one character of the room. (`JSONEncoder.iterencode` could stop as early, but each call of
     it leaves reference cycles behind.)
@@ -38,7 +38,7 @@ def text_of(value: object) -> str:
 
 
 def integer_of(value: object) -> int | None:
-    """The integer that the value is, or spells, or None: `7`, `7.0` and `"7"` are 7."""
+    """The value as an integer, or None: `7`, `7.0` and `"7"` are 7."""
     if type(value) is int:
         return value
     if isinstance(value, float) and value.is_integer():

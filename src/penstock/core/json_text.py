@@ -1,7 +1,7 @@
-"""JSON text in somebody's own style: compact or with spaces, its characters raw or escaped.
+"""JSON text in the style of a given writer: compact or with spaces, its characters raw or escaped.
 
-Parsers do not care, but clients that search or split the bytes do. Small numbers are written as Go and JavaScript write
-them, in plain digits down to a millionth, because that is what most providers are written in.
+The style makes no difference to a parser, but it does to clients that search or split the bytes. Small numbers are
+written as Go and JavaScript write them, in plain digits down to a millionth, because most providers use these.
 """
 
 import json
@@ -14,13 +14,13 @@ from typing import Literal
 from msgspec import Struct
 
 # The smallest number that is written in plain digits.
-_SMALLEST = 1e-6
-# What Go escapes in JSON, so that a page may hold it.
+_MIN_PLAIN = 1e-6
+# Go escapes these in JSON, so that it can be embedded in HTML.
 _UNSAFE_IN_HTML = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
 class JsonStyle(Struct, frozen=True, forbid_unknown_fields=True):
-    """How somebody writes JSON. `escape`: nothing beyond need, all but ASCII, or also what HTML would misunderstand."""
+    """How a program writes JSON. `escape`: only what must be, all but ASCII, or also characters special in HTML."""
 
     spaced: bool = False
     escape: Literal["none", "ascii", "html"] = "none"
@@ -36,7 +36,7 @@ def write_json(value: object, style: JsonStyle) -> str:
         case list() | tuple():
             return "[" + (", " if style.spaced else ",").join(write_json(item, style) for item in value) + "]"
         case str():
-            # What `json.dumps` calls for a string, without the encoder that it makes each time.
+            # The functions that `json.dumps` calls for a string, without the encoder that it makes for each call.
             text = encode_basestring_ascii(value) if style.escape == "ascii" else encode_basestring(value)
             return text.translate(_UNSAFE_IN_HTML) if style.escape == "html" else text
         case float():
@@ -60,6 +60,6 @@ def _number(value: float) -> str:
     text = repr(value)
     if "e" not in text:
         return text
-    if _SMALLEST <= abs(value) < 1:
+    if _MIN_PLAIN <= abs(value) < 1:
         return f"{Decimal(text):f}"
     return re.sub(r"e([+-])0+", r"e\1", text)

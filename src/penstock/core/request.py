@@ -1,11 +1,11 @@
-"""Request: what a client asks, in no provider's terms. ClientRequest: the same as it came, before anybody read it all.
+"""Request: a client's request in a neutral form. ClientRequest: the request as it arrived, decoded only in part.
 
-A `Request` is typed where the gateway or a translation acts on it. What only one dialect understands is kept verbatim:
-as an `OpaquePart`, as `extras` of a part, a tool or the request. A writer of the same dialect writes it again, any
-other declares it as a loss (`core/losses.py`).
+A `Request` has a typed field for everything that the gateway or a translation acts on. What only one dialect
+understands is kept verbatim: as an `OpaquePart`, or as `extras` of a part, a tool or the request. A writer of the same
+dialect writes it again; any other reports it as a loss (`core/losses.py`).
 
-A `ClientRequest` is what the gateway works with. Where client and provider speak the same dialect, the client's bytes
-are forwarded and the `Request` is never made.
+The gateway works with a `ClientRequest`. If client and provider use the same dialect, the client's bytes are forwarded
+with edits, and the `Request` is never made.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,14 +52,14 @@ class Tool(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ToolChoice(Struct, frozen=True, gc=False):
-    """Which tools the model may or must call: any it likes, none, at least one, this one, or one of these."""
+    """Which tools the model may or must call: any or none (`auto`), none, at least one, this one, or one of these."""
 
     mode: ToolChoiceMode
     names: tuple[str, ...] = ()
 
 
 class Sampling(Struct, frozen=True, gc=False, kw_only=True):
-    """How the next token is chosen. None where the client does not say."""
+    """How the next token is chosen. None if the client does not set it."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -83,7 +83,10 @@ class ResponseFormat(Struct, frozen=True, gc=False):
 
 
 class ReasoningSettings(Struct, frozen=True, gc=False):
-    """How much the model should think: by a word, or by tokens; or not at all. `summary`: how much of it to show."""
+    """How much the model should reason: an `effort` such as "low", a `budget` in tokens, or `enabled` to switch it.
+
+    `summary` is how much of the reasoning the answer should show.
+    """
 
     effort: str | None = None
     budget: int | None = None
@@ -92,7 +95,7 @@ class ReasoningSettings(Struct, frozen=True, gc=False):
 
 
 class Request(Struct, frozen=True, gc=False, kw_only=True):
-    """What a client asks. `extras` are the fields that only `dialect` knows, as the client wrote them."""
+    """A request in neutral form. `extras` are the fields that only `dialect` knows, as the client wrote them."""
 
     dialect: str
     model: str
@@ -116,29 +119,29 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
 
 
 MAX_TAGS = 16
-"""Of the client's own metadata, so many are kept as tags."""
+"""The maximum number of members of the client's metadata that are kept as tags."""
 
 
 class ClientRequest(Struct, eq=False, kw_only=True):
-    """A request as a client sent it: its bytes, what the gateway acts on, and the neutral form when it is needed."""
+    """A request as a client sent it: its bytes, the fields that the gateway acts on, and the neutral form on demand."""
 
     dialect: str
     model: str
     stream: bool
     members: JsonMembers
-    """The body, to be forwarded with edits."""
+    """The members of the body as bytes, for forwarding with edits."""
     fields: Mapping[str, object]
-    """Its members, decoded: only its own dialect knows what they mean."""
+    """The decoded members of the body, which only its own dialect interprets."""
     include_usage: bool = False
     """Whether a streamed answer must report usage."""
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
     estimate: Callable[[], int]
-    """Estimates the tokens of the input, without reading all of it where it is long."""
+    """Estimates the tokens of the input; samples a long input."""
     read: Callable[[], Request]
-    """Reads the whole of it."""
+    """Makes the neutral form."""
 
     def figures(self) -> dict[str, bool | int | float]:
-        """The settings that are numbers or flags, by their names in the client's dialect: nothing that anybody said."""
+        """The settings that are numbers or flags, by their names in the client's dialect. They hold no content."""
         return {name: value for name, value in self.fields.items() if isinstance(value, bool | int | float)}

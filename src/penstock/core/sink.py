@@ -1,4 +1,4 @@
-"""Sink: where the stages of a reader put events, with the place in the bytes that repairs and faults need."""
+"""Sink: where the stages of a reader put events, with the position in the bytes for repairs and faults."""
 
 from msgspec import Struct
 
@@ -6,21 +6,21 @@ from penstock.core.events import Event, Fault, Repair
 
 
 class Sink(Struct, eq=False):
-    """A list of events under construction, and where in the stream the reader stands."""
+    """The events that a stage has emitted, and the reader's current position in the stream."""
 
     events: list[Event] = []
     offset: int = 0
     line: int = 1
 
     def repair(self, code: str, detail: str = "") -> None:
-        """Record a tolerated defect, here."""
+        """Emit a tolerated defect at the current position."""
         self.events.append(Repair(code, self.offset, self.line, detail))
 
     def fault(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
-        """Record that the stream has failed, here."""
+        """Emit that the stream has failed at the current position."""
         self.events.append(Fault(code, message, self.offset, self.line, provider))
 
     def take(self) -> list[Event]:
-        """What was gathered; the sink is empty after that."""
+        """Return the events and empty the sink."""
         events, self.events = self.events, []
         return events

@@ -1,4 +1,4 @@
-"""StreamReader and StreamWriter: the two ends of the hub. Bytes → events, events → bytes."""
+"""StreamReader and StreamWriter: a provider's bytes → events, and events → a client's bytes."""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, Protocol, Self
@@ -25,74 +25,72 @@ from penstock.core.wire.sniff import Sniffer
 from penstock.errors import ClosedReaderError
 
 _JSON = msgspec.json.Decoder()
-# Above any chunk seen (the longest of thousands of recorded streams is 12 KB), far below what hurts.
+# Far above any recorded event (the longest in thousands of streams has 12 KB), and far below what endangers memory.
 MAX_EVENT = 1_000_000
-# After so many frames in a row that the typed decoders refused, they look at one in so many only.
+# After the typed decoders have refused this many frames in a row, they try only one frame in as many.
 _MAX_MISSES = 16
-# No chunk with all its fields is shorter; a sentinel is.
+# The length of the shortest chunk with all its fields. A sentinel is shorter, so no decoder tries it.
 _LEAST_CHUNK = 60
-# As a number, which is found five times as fast as b"\r": bytes are tried as a number first.
+# As an integer: `in` finds it five times as fast as b"\r", because it tries the operand as an integer first.
 _CR = ord("\r")
-# A template that does not match is learned anew at one frame in so many.
+# A template that does not match is learned again at one frame in this many.
 _LEARN_EVERY = 8
 
 
 class Failed(NamedTuple):
-    """How far a stream had come when it failed: its frames up to that, and the usage that was reported in them."""
+    """The state of a stream when it failed: the number of its frames, and the usage reported in them."""
 
     frames: int
     usage: Usage | None
 
 
 class EventReader(Protocol):
-    """Makes events of bytes: a `StreamReader`, or a stage that stands before it and changes or watches its events."""
+    """Reads events from bytes: a `StreamReader`, or a wrapper around one that changes or observes its events."""
 
     @property
     def done(self) -> bool:
-        """Whether the provider has said that nothing more will come."""
+        """Whether the provider has sent the end of the stream."""
 
     @property
     def frames(self) -> int:
-        """How many frames there were so far."""
+        """The number of frames so far."""
 
     @property
     def failed(self) -> "Failed | None":
-        """How far it had come when it failed, if it has."""
+        """The state when the stream failed, or None if it has not."""
 
     @property
     def pending(self) -> int:
-        """How much is known that is told at the end only: a finish for each choice, the usage."""
+        """The number of events that are known and emitted at the end only: a finish for each choice, the usage."""
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take in bytes; return the events that they complete."""
+        """Read bytes; return the events that they complete."""
 
     def close(self) -> list[Event]:
-        """The bytes are over: return the last events, the `End` among them."""
+        """End the stream: return the last events, with the `End`."""
 
 
 class StreamReader:
-    """Reads a provider's stream: feed it bytes as they come, get events; never raises on what a provider sends.
+    """Reads a provider's stream: bytes in, events out. No bytes of a provider make it raise an exception.
 
-    `max_event` caps the bytes that one event may have, and so the memory that one stream may hold.
+    `max_event` limits the bytes of one event, and so the memory of one stream.
 
     The slow path is the one that `docs/architecture.md` shows: framing, JSON, the dialect's frame reader, the grammar.
-    Dialects may have a fast path for healthy text (`core/passthrough.py`); both give the same events. Readers of many
-    streams from one target share an `opening`: then the usual opening is recognised by its bytes, too.
+    A dialect may have a fast path for healthy text (`core/passthrough.py`). Both produce the same events. The readers
+    of all streams of one target share an `opening`, so that the usual first event takes the fast path too.
     """
 
     closed = False
     failed: Failed | None = None
-    """How far the stream had come when it failed, if it has. What stands behind that is read all the same."""
-    _idle = False  # whether the framer stood between two events when it was asked last
-    # How many frames the framer gave; how many of them were healthy text and nothing else; how many in a row the typed
-    # decoders refused.
-    _framed = 0
-    _plain = 0
-    _misses = 0
-    _usual = False  # whether the first one was the usual opening
-    _first = b""  # that opening, as it came, if the slow path has read it
-    _opened: list[Event]  # and its events
-    # The parts of the slow path, which are made when it is taken first.
+    """The state when the stream failed, or None. Frames after the failure are still read, for their usage."""
+    _idle = False  # whether the framer was between two events after the last read
+    _framed = 0  # frames of the slow path
+    _plain = 0  # those of them that were one healthy text delta and nothing else
+    _misses = 0  # frames in a row that the typed decoders refused
+    _usual = False  # whether the first frame was the usual opening
+    _first = b""  # the bytes of that opening, if the slow path has read it
+    _opened: list[Event]  # its events
+    # The stages of the slow path, which are made when it is taken first.
     _ready = False
     _framer: Sniffer
     _seen: Sink
@@ -106,25 +104,25 @@ class StreamReader:
     ) -> None:
         self.dialect = dialect
         self.max_event = max_event
-        found = find_dialect(dialect)
-        self._upstream = found.upstream or upstream_dialect(dialect)  # which says why there is none
-        format = found.passthrough
+        known = find_dialect(dialect)
+        self._upstream = known.upstream or upstream_dialect(dialect)  # raises the error if there is none
+        format = known.passthrough
         self.passthrough = PassThrough(format, max_event, opening) if format is not None else None
-        """The fast path, which the relay may use in place of `feed`; None where the dialect has none."""
+        """The fast path, which the relay may use in place of `feed`; None if the dialect has none."""
 
     @property
     def untouched(self) -> bool:
-        """Whether what was fed last is healthy text or the usual opening, and nothing else: it may be forwarded."""
+        """Whether the last read was only healthy text or the usual opening, so that it may be forwarded unchanged."""
         return self.passthrough is not None and self.passthrough.forwardable
 
     @property
     def trailer(self) -> StreamTrailer | None:
-        """The usual ending, as far as it has come; None before, and where it is another one."""
+        """The part of the usual ending that has arrived, or None."""
         return self.passthrough.trailer if self.passthrough is not None else None
 
     @property
     def done(self) -> bool:
-        """Whether the provider has said that nothing more will come."""
+        """Whether the provider has sent the end of the stream."""
         fast = self.passthrough
         if fast is not None and fast.trailer is not None and fast.trailer.done:
             return True
@@ -132,26 +130,26 @@ class StreamReader:
 
     @property
     def frames(self) -> int:
-        """How many frames there were so far."""
+        """The number of frames so far."""
         fast = self.passthrough
         if fast is None:
             return self._framed
-        unknown = 1 if fast.opening is not None else 0  # to the slow path
-        return self._framed + unknown + fast.frames + (fast.trailer.frames if fast.trailer is not None else 0)
+        opening = 1 if fast.opening is not None else 0  # which the slow path has not counted
+        return self._framed + opening + fast.frames + (fast.trailer.frames if fast.trailer is not None else 0)
 
     @property
     def pending(self) -> int:
-        """How much is known that is told at the end only: a finish for each choice, the usage."""
+        """The number of events that are known and emitted at the end only: a finish for each choice, the usage."""
         trailer = self.trailer
         return (self._grammar.pending if self._ready else 0) + (trailer.frames if trailer is not None else 0)
 
     @property
     def framing(self) -> str:
-        """How the stream is framed (`sse`, `json-lines`, `json-array`, …); empty while too little was seen."""
+        """The framing of the stream (`sse`, `json-lines`, `json-array`, …); empty while it is unknown."""
         return self._framer.name if self._ready else "sse" if self.frames else ""
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Take in bytes, however they were split; return the events that they complete."""
+        """Read bytes, however they are split; return the events that they complete."""
         if type(data) is not bytes:
             data = bytes(data)  # a bytearray or a memoryview
         fast = self.passthrough
@@ -182,13 +180,13 @@ class StreamReader:
         return self._feed_slowly(fast, data)
 
     def _feed_slowly(self, fast: PassThrough, data: bytes) -> list[Event]:
-        """Take the slow path, and see whether the next events may take the fast one."""
+        """Take the slow path, and decide whether the next events may take the fast one."""
         idle, plain = self._idle, self._plain
         items = self._framer.feed(data)
         self._idle = self._framer.idle
         self._read(items)
         events = self._out.take()
-        # Nothing but healthy text, whole frames of it; at first, the usual opening before it.
+        # Healthy: whole frames of text and nothing else; in the first read, the usual opening before them.
         text = 0 < len(items) == self._plain - plain
         healthy = self._idle and (text if idle else self._is_opening(data, items, events))
         fast.forwardable = healthy and not _has_odd_line_ends(data)
@@ -199,7 +197,7 @@ class StreamReader:
         return events
 
     def close(self) -> list[Event]:
-        """The bytes are over: return the last events, the `End` among them."""
+        """End the stream: return the last events, with the `End`."""
         if self.closed:
             return []
         fast, trailer = self.passthrough, self.trailer
@@ -220,14 +218,14 @@ class StreamReader:
         cut = self._framer.cut
         if cut and self.done:
             self._out.repair("data-after-done", "the bytes stop in the middle of an event")
-            cut = False  # when all has been said
+            cut = False  # the answer is complete
         if not cut and not self.done and self._dialect.sentinel and self.framing == "sse" and self._grammar.whole:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
 
     def _is_opening(self, data: bytes, items: list[Framed], events: list[Event]) -> bool:
-        """Whether this is the first read: the usual opening of an answer, text behind it perhaps, nothing else."""
+        """Whether this is the first read, and is the usual opening, perhaps with text after it, and nothing else."""
         if not self._usual or not self._framed == len(items) == self._plain + 1 or Repair in map(type, events):
             return False
         frames = [b"data:%b\n" % item.data for item in items if isinstance(item, Frame)]
@@ -237,7 +235,7 @@ class StreamReader:
         return True
 
     def _prepare(self) -> None:
-        """Make what the slow path needs, and tell it of the opening that was read without it."""
+        """Make the stages of the slow path, and set them to the state after an opening that the fast path read."""
         self._ready = True
         self._framer = Sniffer(self.max_event)
         self._seen = Sink()
@@ -261,7 +259,7 @@ class StreamReader:
             self._opens(opening.events)
 
     def _catch_up(self, fast: PassThrough) -> None:
-        """Tell the slow path of the events that were read without it."""
+        """Set the slow path to the state after the events that the fast path read."""
         if not self._ready:
             self._prepare()
         frames, size, last = fast.take_counts()
@@ -303,7 +301,7 @@ class StreamReader:
                 else:
                     taken = self._read_fast(item)
                 if taken == "text":
-                    out.events += seen.events  # legal as they stand
+                    out.events += seen.events  # legal without the grammar
                 else:
                     if taken == "refused" and (self._framed > 1 or not self._read_opening(item)):
                         self._read_frame(item, outline)
@@ -319,7 +317,7 @@ class StreamReader:
                             self._plain += isinstance(seen.events[0], TextEvent)
                 seen.events = []
             elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
-                out.repair("data-after-done", item.message[:80])  # rubbish, when all has been said
+                out.repair("data-after-done", item.message[:80])  # garbage after a complete answer
             else:
                 if isinstance(item, Fault):
                     self._dialect.flush()
@@ -337,7 +335,7 @@ class StreamReader:
         if fast is None:
             return "refused"
         if self._misses > _MAX_MISSES and self._framed % _MAX_MISSES:
-            return "refused"  # this stream has other things in its chunks; look again now and then
+            return "refused"  # the chunks of this stream have other members; try again now and then
         if not self._grammar.expects_text or not fast.expects_text or frame.event:
             return "refused"
         if len(frame.data) < _LEAST_CHUNK:
@@ -356,14 +354,14 @@ class StreamReader:
         return self._usual
 
     def _opens(self, events: list[Event]) -> bool:
-        """Whether the grammar takes the events of the usual opening as they stand."""
+        """Whether the grammar accepts the events of the usual opening without any repair."""
         start, choice = events[0], events[-1]
         return (
             isinstance(start, Start) and isinstance(choice, ChoiceStart) and self._grammar.begin(start, choice.choice)
         )
 
     def _read_frame(self, frame: Frame, outline: Outline | None) -> None:
-        if self._sentinel and frame.data.strip() == self._sentinel:  # too common to be tried as JSON first
+        if self._sentinel and frame.data.strip() == self._sentinel:  # in every stream, so not tried as JSON first
             self._dialect.read_undecodable(frame.data, frame.event)
             return
         if is_too_deep(frame.data, outline and outline.outside):
@@ -404,8 +402,8 @@ class StreamReader:
 class StreamWriter:
     """Writes events as a correct stream in a client's dialect.
 
-    `id`, `model` and `created` stand in for what the provider did not send. With `include_usage` the client gets the
-    usage, as it does from OpenAI when it asks for it with `stream_options`.
+    `id`, `model` and `created` are defaults for what the provider did not send. With `include_usage` the client gets
+    the usage, as from OpenAI when the client requests it with `stream_options`.
     """
 
     def __init__(
@@ -422,7 +420,7 @@ class StreamWriter:
 
     @classmethod
     def for_call(cls, dialect: str, facts: AnswerFacts) -> Self:
-        """A writer that knows all about the call that it answers."""
+        """A writer for one call of the gateway, with all facts about it."""
         writer = cls.__new__(cls)
         writer._use(dialect, facts)
         return writer
@@ -436,7 +434,7 @@ class StreamWriter:
 
     @property
     def _writer(self) -> AnswerWriter:
-        """The dialect's own writer, made when it is needed first: most answers are forwarded as they came."""
+        """The dialect's own writer, made on first use: most answers are forwarded unchanged and need none."""
         if self._made is None:
             self._made = self._surface.writer(self._facts)
             for events in self._noted:
@@ -449,31 +447,31 @@ class StreamWriter:
         return self._made.losses if self._made is not None else []
 
     def heartbeat(self) -> bytes:
-        """Bytes that keep a client waiting; may be empty."""
+        """Bytes that keep the connection alive; may be empty."""
         return self._writer.heartbeat()
 
     def fail(self, failure: Failure) -> bytes:
-        """The last bytes of a stream that has begun and cannot be completed, by the failure that says why."""
+        """The last bytes of a stream that has begun and cannot be completed because of this failure."""
         return self._writer.fail(failure)
 
     def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes that tell these events; whole, so that they can be sent at once."""
+        """The bytes of these events, as whole frames that can be sent at once."""
         return self._writer.write(events)
 
     def write_body(self, completion: Completion) -> bytes:
-        """The body of the same answer, unstreamed."""
+        """The body of the same answer without streaming."""
         return self._surface.write_body(completion, self._facts, self._writer.losses)
 
     def write_end(self, trailer: StreamTrailer | None, events: Iterable[Event]) -> bytes:
-        """The bytes that tell the last events; those of a usual ending as it came, where that will do."""
+        """The bytes of the last events; the provider's own if the trailer can be forwarded."""
         return (self.forward(trailer) if trailer is not None else b"") or self._writer.write(events)
 
     def forward(self, trailer: StreamTrailer) -> bytes:
-        """The bytes of a usual ending as it came; empty where they will not do."""
+        """The provider's bytes of the trailer; empty if the client must get something else."""
         return trailer.write(include_usage=self._facts.include_usage)
 
     def note(self, events: Iterable[Event]) -> None:
-        """Take note of events that the client gets as the provider sent them (see `StreamReader.untouched`)."""
+        """Observe events whose bytes are forwarded unchanged (`StreamReader.untouched`): later chunks must match."""
         if self._made is None:
             self._noted.append(events)
         else:
@@ -481,5 +479,5 @@ class StreamWriter:
 
 
 def _has_odd_line_ends(data: bytes) -> bool:
-    """Whether the data holds characters that are line ends to some clients only; CR LF is none to a few."""
+    """Whether the data contains line ends that clients treat differently: CR, U+2028, U+2029, U+0085."""
     return _CR in data or (not data.isascii() and any(end in data for end in LINE_ENDS_TO_SOME))

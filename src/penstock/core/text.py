@@ -1,23 +1,23 @@
-"""Text that arrives in halves: characters escaped as two surrogates that stand in two deltas."""
+"""Surrogate pairs that are split between two deltas: joins the halves, and replaces lone ones."""
 
 from penstock.core.sink import Sink
 
-# Line ends to clients that split decoded text, and how JSON escapes them.
+# Characters that some clients take for line ends (those that split decoded text), and their JSON escapes.
 LINE_ENDS_TO_SOME = {b"\xe2\x80\xa8": b"\\u2028", b"\xe2\x80\xa9": b"\\u2029", b"\xc2\x85": b"\\u0085"}
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class SurrogateJoiner:
-    """Holds back the first half of a character until the second arrives.
+    """Buffers the first half of a surrogate pair until the second one arrives.
 
-    A stream has many texts, each named by a key: the choice and the field that it comes in.
+    A stream has many texts. The key of a text is its choice and its field.
     """
 
     def __init__(self) -> None:
         self.halves: dict[tuple[int, str], str] = {}
 
     def join(self, key: tuple[int, str], text: str, sink: Sink) -> str:
-        """The text with its halves joined; a first half at its end is held back for the next call with this key."""
+        """The text with its halves joined. A first half at its end is buffered for the next call with this key."""
         before = self.halves.pop(key, "")
         if before and "\udc00" <= text[:1] <= "\udfff":
             sink.repair("split-surrogate")
@@ -29,7 +29,7 @@ class SurrogateJoiner:
 
 
 def without_line_ends(data: bytes) -> bytes:
-    """JSON text with everything escaped that somebody takes for a line end."""
+    """JSON text in which the characters of `LINE_ENDS_TO_SOME` are escaped."""
     if not data.isascii():
         for raw, escaped in LINE_ENDS_TO_SOME.items():
             data = data.replace(raw, escaped)

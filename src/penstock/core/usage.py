@@ -1,28 +1,29 @@
-"""Usage: the tokens that one completion consumed, as a provider reports them; Tokens: the same, read for the bill.
+"""Usage: the tokens of one completion, as a provider reports them. Tokens: the same, corrected for billing.
 
-Providers report usage once, twice, or in every frame; as zeros first and figures later, or the other way round.
-One rule covers them all: *per field, the last value that is not null, out of the reports that have any non-zero
-count*. Reports are never added up: within one stream they are views of the same bill.
+Providers report usage once, twice, or in every frame; zeros first and counts later, or the other way round. One rule
+covers them all: *per field, the last value that is not null, out of the reports that have any non-zero count*. Reports
+are never added up: within one stream they describe the same consumption.
 
-A report says what it says, `null` and nonsense included. `Tokens` are what is booked and paid for: every figure known,
-and every part within its whole. The wholes are input and output; cached, cache-write and audio input are parts of the
-input, reasoning and audio output are parts of the output. Some providers count a part beside its whole. The total is
-the evidence, never the size of the part:
+A `Usage` has the values that the provider sent, `null` and nonsense included. `Tokens` are what the ledger books and
+charges: every count is known, and every part is within its whole. The wholes are input and output. Cached, cache-write
+and audio input are parts of the input; reasoning and audio output are parts of the output. Some providers count a part
+in addition to its whole. Only the total is evidence for that, never the size of the part:
 
 | the report | is booked as | repair |
 |---|---|---|
-| every part within its whole; total = input + output, or no total | it is | |
+| every part within its whole; total = input + output, or no total | reported | |
 | total = input + output + parts (xAI: reasoning, Mistral: audio) | parts added to their wholes | `usage-…-apart` |
 | reasoning > output, not in the total (OpenRouter, Doubleword) | reasoning = output | `usage-details-exceed` |
-| any other part > its whole, not in the total | without that part: 0 | `usage-details-exceed` |
-| any other total | input and output as they are | `usage-total-differs` |
+| any other part > its whole, not in the total | that part = 0 | `usage-details-exceed` |
+| any other total | input and output as reported | `usage-total-differs` |
 | input or output missing | the rest of the total, else 0 | |
 | a count that is negative, or beyond any model (`absurd`) | the gateway estimates | `usage-absurd` |
 
-So input and output together are never more than the report's own total, or its own input and output where that is more.
-Recordings agree: where OpenRouter's reasoning exceeds the output, its `cost` is that of the output alone. A part that
-is not believed is paid at the rate of its whole: nonsense is neither billed nor a discount. Both caches count as one
-part here, because they are disjoint. Accepted and rejected prediction tokens are always within the output.
+So input and output together never exceed the reported total, or the reported input plus output if that is more.
+Recordings confirm this: where OpenRouter's reasoning exceeds the output, its `cost` is that of the output alone. The
+tokens of a part that is set to 0 are charged at the rate of the whole, so nonsense is neither charged extra nor a
+discount. Cached and cache-write count as one part here, because they are disjoint. Accepted and rejected prediction
+tokens are always within the output.
 """
 
 from collections.abc import Iterable
@@ -31,11 +32,11 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-# No model of today reads or writes a billion tokens in one call; a larger figure is a defect of the counter.
+# No model reads or writes a billion tokens in one call; a larger count is a defect of the provider.
 ABSURD_TOKENS = 1_000_000_000
-# More keys than any provider's usage has; bounds what one stream may hold in memory.
+# More keys than any provider's usage has; limits the memory of one stream.
 _MAX_KEYS = 100
-# Each whole, and parts of it that are disjoint. Of parts that explain a total equally well, the first counts as apart.
+# Each whole, and parts of it that are disjoint. If several parts explain a total equally well, the first is taken.
 _PARTS: tuple[tuple[Literal["input", "output"], tuple[str, ...]], ...] = (
     ("output", ("reasoning",)),
     ("input", ("cached", "cache_write")),
@@ -49,8 +50,8 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     """Tokens consumed, and whether the provider reported them or Penstock estimated them.
 
     `input` and `output` are the provider's own totals for prompt and completion. `cached` and `cache_write` are
-    parts of the input, `reasoning` a part of the output, unless the provider counts otherwise: the figures are kept
-    as they were sent, and `doubts` says where they do not fit together. `raw` is the provider's own object.
+    parts of the input, and `reasoning` is a part of the output, unless the provider counts otherwise: the counts are
+    kept as they were sent, and `doubts` returns the inconsistencies. `raw` is the provider's own object.
     """
 
     input: int | None = None
@@ -62,29 +63,29 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
     audio_input: int | None = None
     audio_output: int | None = None
     cache_write_1h: int | None = None
-    """A part of `cache_write`: what is kept in the cache for an hour, and costs more."""
+    """A part of `cache_write`: tokens that stay in the cache for an hour, which cost more."""
     tier: str | None = None
-    """The service tier that the answer is billed by, where the usage names one."""
+    """The service tier that the answer is billed by, if the usage names one."""
     tool_requests: dict[str, int] = {}
-    """Requests of tools that the provider executed and bills apiece, by the tool's name."""
+    """The number of requests to tools that the provider executed and bills per request, by the tool's name."""
     others: tuple["ModelUsage", ...] = ()
-    """What other models consumed for the same answer, which is billed beside it."""
+    """The usage of other models for the same answer, which is billed in addition."""
     source: Literal["reported", "estimated"] = "reported"
     raw: dict[str, object] = {}
 
     @property
     def blank(self) -> bool:
-        """Whether no count in it is other than zero: a placeholder, not a bill."""
+        """Whether all counts are zero or missing: a placeholder, not a report."""
         return not any(self.counts())
 
     @property
     def sound(self) -> bool:
-        """Whether input and output are known, every part is within its whole, and they add up: no more to look at."""
+        """Whether input and output are known, every part is within its whole, and the total is their sum."""
         return Tokens.of_sound(self) is not None
 
     @property
     def absurd(self) -> bool:
-        """Whether a figure in it cannot be true. Nobody is billed by such a report."""
+        """Whether a count cannot be true. Such a report is not billed: the gateway estimates instead."""
         counts = [count for count in self.counts() if count is not None]
         return bool(counts) and not 0 <= min(counts) <= max(counts) < ABSURD_TOKENS
 
@@ -103,19 +104,19 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         )
 
     def updated(self, later: "Usage") -> "Usage":
-        """This report, each field replaced by the later report's value where that is not null."""
+        """This report, with each field replaced by that of the later report if that is not null."""
         changes = {name: value for name, value in structs.asdict(later).items() if value not in (None, {}, ())}
         changes["raw"] = _overlaid(self.raw, later.raw)
         return structs.replace(self, **changes)
 
     def with_total(self) -> "Usage":
-        """The same, with the total that input and output imply where the provider gave none."""
+        """The same, with input + output as the total if the provider sent none."""
         if self.total is not None or self.input is None or self.output is None:
             return self
         return structs.replace(self, total=self.input + self.output)
 
     def apart(self) -> tuple[str, ...]:
-        """The parts that the total shows to be counted beside their wholes: the fewest that explain it."""
+        """The parts that are counted in addition to their wholes: the fewest that explain the total."""
         if self.input is None or self.output is None or self.total is None or min(self.input, self.output) < 0:
             return ()
         beside = self.total - self.input - self.output
@@ -124,7 +125,7 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         return next((group for group in groups if sum(counts[name] for name in group) == beside), ())
 
     def wholes(self) -> dict[str, int | None]:
-        """Input and output with all their parts. What the report leaves out is the rest of its total, else None."""
+        """Input and output with all their parts. A missing one is the rest of the total, or None without a total."""
         read = _bounded(self.input) if self.input is not None else None
         given = _bounded(self.output) if self.output is not None else None
         if self.total is not None and read is None:
@@ -137,11 +138,11 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
         return wholes
 
     def normal(self) -> "Usage":
-        """The same, with input and output that include parts which the provider counts beside them."""
+        """The same, with the parts that the provider counts in addition included in input and output."""
         return structs.replace(self, **self.wholes()) if self.apart() else self
 
     def doubts(self) -> list[tuple[str, str]]:
-        """What does not fit together in these figures: a repair code and the figures in words, for each."""
+        """The inconsistencies of these counts: for each, a repair code and the counts as text."""
         if self.sound:
             return []
         found = []
@@ -169,15 +170,18 @@ class Usage(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ModelUsage(Struct, frozen=True, gc=False):
-    """What one model of several consumed for an answer."""
+    """The usage of one of several models for an answer."""
 
     model: str
     usage: Usage
 
 
 class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """Tokens, all known. Cached, cache-write and audio input are parts of the input; reasoning and audio output, of
-    the output; what is written into a cache for an hour, of the cache-write."""
+    """Token counts, all known and consistent.
+
+    Cached, cache-write and audio input are parts of the input. Reasoning and audio output are parts of the output.
+    Cache writes for an hour are a part of the cache writes.
+    """
 
     input: int = 0
     output: int = 0
@@ -190,22 +194,18 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @property
     def divided(self) -> bool:
-        """Whether any part of them is known, besides input and output."""
+        """Whether any count other than input and output is not zero."""
         parts = self.cached or self.cache_write or self.reasoning or self.audio_input or self.audio_output
         return parts != 0
 
     @classmethod
     def of(cls, usage: Usage) -> "Tokens":
-        """What a report comes to. What it leaves out is the rest of its total, else 0; what is beyond reason is brought
-        within it.
-
-        The table at the top of this file says how.
-        """
+        """The tokens to book for a report, by the table at the top of this file."""
         return cls.of_sound(usage) or cls._within_reason(usage)
 
     @classmethod
     def of_sound(cls, usage: Usage) -> "Tokens | None":
-        """What a sound report comes to: what it says. None where it is not sound."""
+        """The tokens of a sound report (`Usage.sound`), which are booked as reported. None if it is not sound."""
         input, output, total = usage.input, usage.output, usage.total
         if input is None or output is None or (total is not None and total != input + output):
             return None
@@ -235,7 +235,7 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @classmethod
     def _within_reason(cls, usage: Usage) -> "Tokens":
-        """The same, whatever the report says."""
+        """The tokens to book for a report that is not sound."""
         figures = {whole: count or 0 for whole, count in usage.wholes().items()}
         for whole, names in _PARTS:
             parts = {name: _bounded(getattr(usage, name)) for name in names}
@@ -247,7 +247,7 @@ class Tokens(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     @classmethod
     def sum(cls, each: Iterable["Tokens"]) -> "Tokens":
-        """Those of several together."""
+        """The sum of several token counts."""
         columns = zip(*map(structs.astuple, each), strict=True)
         return cls(**dict(zip(cls.__struct_fields__, map(sum, columns), strict=False)))
 
@@ -257,7 +257,7 @@ def _bounded(count: int | None) -> int:
 
 
 def _overlaid(old: dict[str, object], new: dict[str, object]) -> dict[str, object]:
-    """`new` laid over `old`, key by key; null never covers a value, nor anything but an object an object."""
+    """`old` updated with `new`, recursively. Null replaces nothing, and only an object replaces an object."""
     merged = dict(old) if len(old) < _MAX_KEYS else {}
     for key, value in new.items():
         before = merged.get(key)

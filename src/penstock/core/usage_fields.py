@@ -33,6 +33,6 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     "audio_input": (("prompt_tokens_details", "audio_tokens"), ("input_tokens_details", "audio_tokens")),
     "audio_output": (("completion_tokens_details", "audio_tokens"), ("output_tokens_details", "audio_tokens")),
 }
-"""For each count, where providers report it, in the order of preference: the object within the usage (none: the usage
-itself; a dot: an object within the details of the input) and the key. The first one that is there and not zero counts;
-spellings of one count are never added up."""
+"""For each count, where providers report it, in the order of preference: the name of the object within the usage (empty
+for the usage itself, with a dot for an object within the details of the input) and the key. The first count that is
+present and not zero is used. Spellings of one count are never added up."""

@@ -1,8 +1,8 @@
-"""Bodies of requests, decoded: what every surface has to refuse before it looks at the fields.
+"""Decodes the bodies of requests, with the checks that all surfaces have in common.
 
-A body must be one JSON object, not nested too deep, no key that matters may stand twice (two readers could take it for
-two different requests), and it must not hold so many values that reading it would hold up other calls: at most 15 ms
-per megabyte.
+A body must be one JSON object. It must not be nested too deep. No key that the gateway acts on may occur twice, because
+two parsers could then read two different requests. And decoding must not block the event loop for other calls: a body
+may have only so many values that it takes at most 15 ms per megabyte.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from penstock.core.json_members import JsonMembers
 from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.error_codes import ErrorCode
 
-# Bytes of a body that is read without being counted; and what a larger one may take to decode.
+# A body of at most this many bytes is decoded without an estimate of its cost; the limit for larger ones.
 _UNCOUNTED = 65_536
 _NANOSECONDS_PER_MB = 8_000_000
 # Members of a body that is not compact: they are located one by one, a microsecond each, and copied when it is edited.
@@ -25,7 +25,7 @@ _TOO_COMPLEX = "the body holds more values than a request of its size may have; 
 
 
 def _float(text: str) -> float:
-    """A float by Python's own reading, which takes the same time for all; msgspec's is slow near the largest ones."""
+    """Parse a float with Python, which takes the same time for all; msgspec is slow for numbers near the largest."""
     value = float(text)
     if isinf(value):
         raise msgspec.DecodeError("Number out of range")
@@ -33,11 +33,11 @@ def _float(text: str) -> float:
 
 
 FIELDS = msgspec.json.Decoder(float_hook=_float)
-"""Decodes what a client wrote."""
+"""The decoder for bodies of clients."""
 
 
 def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
-    """The members of a body as they are written, of which none of `once` may stand twice; raises `RequestError`."""
+    """The members of a body as bytes. Raises `RequestError`, also if one of the keys in `once` occurs twice."""
     counted = len(body) > _UNCOUNTED
     most = _NANOSECONDS_PER_MB * max(len(body), 1_000_000) // 1_000_000 if counted else 0
     if counted and may_be_costly(body, most) and outline_of(body, most).is_costly():
@@ -64,7 +64,7 @@ def decode_members(body: bytes, once: Iterable[str]) -> JsonMembers:
 
 
 def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[str, object]]:
-    """The same, and all fields decoded."""
+    """As `decode_members`, and all fields decoded."""
     members = decode_members(body, once)
     try:
         return members, FIELDS.decode(body)
@@ -75,5 +75,5 @@ def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[s
 
 
 def refused(message: str, *, param: str | None = None, code: ErrorCode = "invalid_request") -> RequestError:
-    """Why a request cannot be taken, as the client's fault."""
+    """The error for a request that is rejected because of the client."""
     return RequestError(Failure(code=code, message=message, param=param, retryable=False))

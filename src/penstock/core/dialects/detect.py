@@ -1,11 +1,11 @@
-"""Detection: which dialect the bytes of an answer are in, by evidence in its first frames.
+"""Detection: finds the dialect of an answer by evidence in its first frames.
 
-1. Every dialect that can be read and has a `Detector` counts what speaks for it: in each of the first frames, and in
-   the request and the content type, where a capture tells them.
-2. The most points win. Equal points and no points mean the default dialect, whose reader also names the events of some
-   dialects that are not registered.
-3. Only the first frames count, `MAX_FRAMES` of them or `MAX_BYTES`. Whoever reads holds the bytes meanwhile, and then
-   gives them to the reader of that dialect from the beginning.
+1. Every dialect that can be read and has a `Detector` counts the evidence for it: in each of the first frames, and in
+   the path of the request and the content type, if a capture has them.
+2. The dialect with the most points wins. On a tie, or without any points, the default dialect is assumed. Its reader
+   also recognises the events of some dialects that are not registered.
+3. Only the first frames count, at most `MAX_FRAMES` or `MAX_BYTES`. The caller buffers these bytes, and then feeds them
+   to the reader of the detected dialect.
 """
 
 from collections import Counter
@@ -21,16 +21,16 @@ from penstock.core.wire.frame import Frame, Framed
 from penstock.core.wire.payload import TooComplexError, decode, is_too_deep
 from penstock.core.wire.sniff import Sniffer
 
-# A stream may begin with heartbeats, which tell nothing; after these come the events that do.
+# A stream may begin with heartbeats, which are no evidence.
 MAX_FRAMES = 16
-# As many bytes as one event may have: an answer that is not streamed is one event.
+# The maximum size of one event: an answer that is not streamed is one event.
 MAX_BYTES = 1_000_000
-# Frames are looked for in so many bytes at a time, because most streams need no more.
+# The bytes that are framed at a time. Most streams need no more.
 _STEP = 16_384
 
 FoundBy: TypeAlias = Literal["option", "capture", "events", "request", "default"]
-"""How a dialect was found: the user or the capture's header names it, the events or the request tell it, or it is only
-assumed."""
+"""How a dialect was found: named by the user (`option`) or by the capture's header, detected by the events or the
+request, or assumed."""
 
 
 class Detected(Struct, frozen=True):
@@ -41,9 +41,9 @@ class Detected(Struct, frozen=True):
 
 
 class Detection:
-    """Looks at the beginning of one answer, however its bytes are split.
+    """Detects the dialect of one answer by its beginning, however its bytes are split.
 
-    `path` is where the request was sent, `content_type` that of the answer, as far as they are known.
+    `path` is that of the request and `content_type` that of the answer; each is empty if it is unknown.
     """
 
     def __init__(self, path: str = "", content_type: str = "") -> None:
@@ -59,7 +59,7 @@ class Detection:
         self._enough = False
 
     def feed(self, data: bytes) -> bool:
-        """Take in bytes; returns whether enough was seen, and no more needs to be fed."""
+        """Read bytes; return whether they are enough, so that no more need to be fed."""
         for start in range(0, len(data), _STEP):
             if self._enough:
                 break
@@ -69,7 +69,7 @@ class Detection:
         return self._enough
 
     def close(self) -> Detected:
-        """The dialect, by what was seen."""
+        """Return the dialect, by the evidence so far."""
         if not self._enough:
             self._look(self._framer.close())
             self._enough = True
@@ -81,10 +81,10 @@ class Detection:
         return Detected(leading[0], "events" if self._framed[leading[0]] else "request")
 
     def _look(self, items: Iterable[Framed]) -> bool:
-        """Look at frames; returns whether they are enough."""
+        """Count the evidence in frames; return whether they are enough."""
         for item in items:
             if isinstance(item, Fault):
-                return True  # a page, or no text at all
+                return True  # an HTML page, or no text at all
             if isinstance(item, Frame) and self._frames < MAX_FRAMES:
                 self._frames += 1
                 for value in _objects(item.data):
@@ -94,7 +94,7 @@ class Detection:
 
 
 def detect(reads: Iterable[bytes], path: str = "", content_type: str = "") -> Detected:
-    """The dialect of an answer of which the bytes are there."""
+    """The dialect of an answer whose bytes are available."""
     detection = Detection(path, content_type)
     for data in reads:
         if detection.feed(data):
@@ -103,7 +103,7 @@ def detect(reads: Iterable[bytes], path: str = "", content_type: str = "") -> De
 
 
 def _objects(data: bytes) -> Iterator[dict[str, object]]:
-    """The JSON objects of a frame; none where it is no JSON, or would take too long to read."""
+    """The JSON objects of a frame; none if it is not JSON, or would take too long to decode."""
     try:
         payload = None if is_too_deep(data) else decode(data)
     except TooComplexError:

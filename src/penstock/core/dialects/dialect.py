@@ -2,7 +2,7 @@
 
 A dialect is a package below `core/dialects/` and a row in `core/dialects/registry.py`. Everything outside
 `core/dialects/` works with the ports of this module, and looks dialects up by name. A dialect may have only one of the
-two sides. What only some dialects have is an optional object of `Dialect`, never a method that others stub.
+two. What only some dialects have is an optional member of `Dialect`, never a method that others stub.
 
     bytes ─ FrameReader ─▶ events ─ AnswerWriter ─▶ bytes         answers (`core/stream.py` joins the stages)
     bytes ─ read_request ─▶ ClientRequest ─ write_request ─▶ bytes   requests
@@ -29,44 +29,44 @@ from penstock.core.sink import Sink
 
 
 class FrameReader(Protocol):
-    """Makes events of the JSON of one stream, frame by frame, and puts them into the sink that it was made with.
+    """Reads the JSON of one stream, frame by frame, and puts its events into the sink that it was made with.
 
-    It says what it saw; `core/grammar.py` puts that into order.
+    It emits events in the order in which it reads them. `core/grammar.py` puts them into legal order.
     """
 
     done: bool
-    """Whether the provider has said that nothing more will come."""
+    """Whether the provider has sent the end of the stream."""
     unread: str
-    """The first frame that was neither answer nor error nor anything else that is known; empty if all were."""
+    """The beginning of the first frame that was of no known kind; empty if there was none."""
     sentinel: str
-    """A word that the dialect sends in place of JSON, such as `[DONE]`; empty where it has none."""
+    """The text that the dialect sends in place of JSON at the end, such as `[DONE]`; empty if it has none."""
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        """Take in the JSON of one frame, and the event name that the transport gave it.
+        """Read the JSON of one frame. `event` is the name of its SSE event.
 
-        `surrogates`: strings in it may hold halves of surrogate pairs.
+        `surrogates`: strings in it may contain halves of surrogate pairs.
         """
 
     def read_undecodable(self, data: bytes, event: str) -> None:
-        """Take in the data of a frame that is no JSON, the sentinel included."""
+        """Read the data of a frame that is not JSON, such as the sentinel."""
 
     def flush(self) -> None:
-        """Emit what was held back: nothing more of it will be read."""
+        """Emit everything that is buffered: the rest of it will not be read."""
 
     def close(self) -> None:
-        """No more frames will come: emit what was held back."""
+        """Emit everything that is buffered: no more frames will come."""
 
 
 class Destination(Struct, frozen=True, kw_only=True):
-    """Whom a request is written for. What cannot be seen in bytes is a setting of the provider's data."""
+    """The target of a request that is written: the model, and the settings of its provider."""
 
     model: str
     overrides: Mapping[str, object] = MappingProxyType({})
-    """Fields that the route sets, in the words of the provider's dialect."""
+    """Fields that the route sets, in the provider's dialect."""
     include_usage: bool = True
-    """Whether the provider accepts being asked for usage in a stream."""
+    """Whether the provider accepts a request for usage in a stream."""
     stream: bool | None = None
-    """Whether to ask for a stream, whatever the client wants; None to ask for what the client wants."""
+    """Whether to request a stream, regardless of the client; None to request what the client requests."""
     settings: Mapping[str, object] = MappingProxyType({})
     """Further capabilities of the provider, by the names that its dialect gives them."""
     members: dict[str, Raw] = {}
@@ -79,7 +79,7 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 class OutgoingRequest(Struct, frozen=True):
-    """A request for a provider: its body, the headers that it needs, and what was lost in translation."""
+    """A request for a provider: its body, its additional headers, and the losses of the translation."""
 
     body: bytes
     headers: Mapping[str, str] = MappingProxyType({})
@@ -87,49 +87,49 @@ class OutgoingRequest(Struct, frozen=True):
 
 
 class RequestLimits(Struct, frozen=True, gc=False):
-    """What budgets and prices depend on: tokens that all choices may have together, if that is said; the tier."""
+    """What budgets and prices depend on: the maximum output tokens of all choices together, if set, and the tier."""
 
     output: int | None = None
     tier: str = ""
 
 
 class ProviderError(Struct, frozen=True):
-    """What the body of a provider's error says. `envelope` is its error for a client of the same dialect, if any."""
+    """The message of a provider's error. `envelope` is the error body for a client of the same dialect, if any."""
 
     message: str = ""
     envelope: bytes = b""
 
 
 class UpstreamDialect(Protocol):
-    """What it takes to call an API."""
+    """How to call an API: reads its answers and errors, and writes requests for it."""
 
     def frame_reader(self, sink: Sink) -> FrameReader:
-        """What reads one answer."""
+        """Make the reader of one answer."""
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        """The request for a provider: the client's own, forwarded with edits, if it speaks this dialect; else anew."""
+        """The request for a provider: the client's bytes with edits if they are in this dialect, else a new body."""
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
-        """What budgets and prices depend on, by the request as it is written."""
+        """The limits of the request as it is written for this destination."""
 
     def read_error(self, body: bytes) -> ProviderError:
-        """What the JSON of an error says that came with a status of 300 or more; raises `ValueError` if it is none."""
+        """Read the body of a response with a status of 300 or more; raises `ValueError` if it is not JSON."""
 
 
 # To offer an API.
 
 
 class AnswerFacts(Struct, frozen=True, kw_only=True):
-    """What a writer needs to know of a call. `model` and `created` stand in for what the provider does not say."""
+    """The facts about a call that a writer needs. `model` and `created` are defaults for what the provider omits."""
 
     call_id: str
-    """The id of the call: errors name it, and the id of the answer is made of it unless `id` is given."""
+    """The id of the call. Errors contain it, and the id of the answer is derived from it unless `id` is set."""
     id: str = ""
     model: str
     created: int
     include_usage: bool = False
     input_estimate: int = 0
-    """Tokens of the input, for dialects that report them before the provider has."""
+    """The estimated tokens of the input, for dialects that report them before the provider does."""
 
 
 class AnswerWriter(Protocol):
@@ -139,20 +139,20 @@ class AnswerWriter(Protocol):
     """What the client's dialect cannot express of the events written so far."""
 
     def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes that tell these events; whole, so that they can be sent at once."""
+        """The bytes of these events, as whole frames that can be sent at once."""
 
     def note(self, events: Iterable[Event]) -> None:
-        """Take note of events that the client gets as the provider sent them: what is written later goes with them."""
+        """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
 
     def heartbeat(self) -> bytes:
-        """Bytes that keep a client waiting, and mean nothing. May be empty: then nothing can be sent now."""
+        """Bytes without meaning that keep the connection alive; empty if none can be sent now."""
 
     def fail(self, failure: Failure) -> bytes:
         """The last bytes of a stream that has begun and cannot be completed."""
 
 
 class RequestError(Exception):
-    """A request cannot be read: why, for the client."""
+    """A request is rejected. `failure` is the error for the client."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -160,27 +160,27 @@ class RequestError(Exception):
 
 
 class SurfaceDialect(Protocol):
-    """What it takes to offer an API."""
+    """How to offer an API: reads its requests, and writes answers and errors for its clients."""
 
     name: str
-    """What calls of this API are known by in the ledger, in metrics and traces."""
+    """The name of this API in the ledger, in metrics and in traces."""
     path: str
-    """Where requests are posted, below /v1."""
+    """The path of the endpoint, below /v1."""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
-        """The request in a body, checked as far as the gateway acts on it; raises `RequestError`."""
+        """Read a request; checks only what the gateway acts on, and raises `RequestError`."""
 
     def writer(self, facts: AnswerFacts) -> AnswerWriter:
-        """What writes a streamed answer."""
+        """Make the writer of a streamed answer."""
 
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
-        """The body of an unstreamed answer; what cannot be expressed is added to `losses`."""
+        """The body of an answer without streaming; what cannot be expressed is added to `losses`."""
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error."""
 
 
-# To tell a dialect by its bytes, and to explain a stream.
+# To detect a dialect by its bytes, and to explain a stream.
 
 HINT = 1
 """Evidence that other dialects may have too."""
@@ -189,48 +189,48 @@ PROOF = 4
 
 
 class Detector(Protocol):
-    """Counts the evidence that an answer is of one dialect, as `HINT` or `PROOF`; 0 where there is none.
+    """Rates the evidence that an answer is of one dialect, as `HINT` or `PROOF`; 0 if there is none.
 
-    Each question stands for itself. A heartbeat, or an error in a shape that many APIs have, is no evidence.
+    Each call is independent of the others. A heartbeat, or an error in a shape that many APIs have, is no evidence.
     """
 
     def in_frame(self, value: dict[str, object], event: str) -> int:
-        """What the JSON object of one of the first frames says, and the event name that the transport gave it."""
+        """The evidence in the JSON object of one of the first frames, and in the name of its SSE event."""
 
     def in_exchange(self, path: str, content_type: str) -> int:
-        """What the path of the request and the answer's content type say; each is empty where it is unknown."""
+        """The evidence in the path of the request and in the answer's content type; each is empty if unknown."""
 
 
 JsonPath: TypeAlias = tuple[str | int, ...]
-"""Keys and places of lists that lead to a value in JSON; `*` stands for any of them."""
+"""The path of a value in JSON: keys and list indexes; `*` matches any of them."""
 
 
 class DefectPlaces(Struct, frozen=True, kw_only=True):
-    """Where in an event's JSON the values stand that a defect is about, for tools that show a stream with its defects.
+    """The paths of the values in an event's JSON that a defect concerns, for tools that show a stream with its defects.
 
-    A defect without a place is shown where its event is.
+    A defect without a path is shown at the start of its event.
     """
 
     paths: Mapping[str, tuple[JsonPath, ...]]
-    """By the defect's code: the first of the paths that leads to something."""
+    """By the defect's code: its possible paths. The first one that exists is used."""
     named: frozenset[str] = frozenset()
-    """Defects whose detail names the members that they are about, at the top of the object."""
+    """Codes of defects whose detail names the top-level members that they concern."""
     group: str = ""
-    """A list each of whose items is looked at as a whole, where a detail tells which of several values is meant."""
+    """The name of a list. If several items match a path, the item of this list that contains the detail is used."""
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """One wire format, by its name: the two sides of it, and what only some dialects have."""
+    """One wire format: how to call it, how to offer it, and what only some dialects have."""
 
     name: str
     title: str
-    """What people call it, such as "OpenAI chat completions"."""
+    """The name for people, such as "OpenAI chat completions"."""
     upstream: UpstreamDialect | None = None
     surface: SurfaceDialect | None = None
     detector: Detector | None = None
-    """Tells the dialect by the bytes of an answer; without it, only a capture that names the dialect is read so."""
+    """Detects the dialect by the bytes of an answer. Without it, a capture must name the dialect."""
     places: DefectPlaces | None = None
     incidental: frozenset[str] = frozenset(("model",))
-    """Members of a request that may differ between two requests that ask for the same (replay compares the others)."""
+    """Members of a request that replay ignores when it compares two requests."""
     passthrough: PassThroughFormat | None = None
-    """What is specific to its fast path, where it has one."""
+    """The description of its fast path, if it has one."""

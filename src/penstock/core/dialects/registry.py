@@ -1,11 +1,11 @@
-"""The dialects that there are, by name. A new dialect is a package beside this module, and a row here."""
+"""The registry of dialects, by name. A new dialect is a package beside this module, and a row here."""
 
 from penstock.core.dialects.dialect import Dialect, SurfaceDialect, UpstreamDialect
 from penstock.core.dialects.openai_chat.dialect import OPENAI_CHAT
 from penstock.errors import UnknownDialectError
 
 DEFAULT_DIALECT = "openai_chat"
-"""What a provider speaks that names no dialect, and what is assumed of errors of APIs that are no dialect."""
+"""The dialect of a provider that names none, and of errors of APIs that have no dialect."""
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (OPENAI_CHAT,)}
 
 
@@ -18,7 +18,7 @@ def find_dialect(name: str) -> Dialect:
 
 
 def providers_speak() -> list[str]:
-    """The names of the dialects that a provider may speak."""
+    """The names of the dialects that providers may use."""
     return [name for name, dialect in DIALECTS.items() if dialect.upstream is not None]
 
 

@@ -1,4 +1,4 @@
-"""The OpenAI chat-completions dialect, unstreamed: a whole completion → the body of one answer."""
+"""Writes answers without streaming in the OpenAI chat-completions dialect: a completion → the body of a response."""
 
 import msgspec
 
@@ -7,12 +7,12 @@ from penstock.core.content import MediaPart, OpaquePart, ReasoningPart, TextPart
 from penstock.core.dialects.openai_chat.writer import citation_body, usage_body
 from penstock.core.losses import Loss
 
-# Padding against eavesdroppers who measure the pieces of a stream; a whole answer has no pieces.
+# Padding that hides the lengths of the pieces of a stream from eavesdroppers. A whole answer has no pieces.
 _PADDING = frozenset(("obfuscation",))
 
 
 def write_body(completion: Completion, losses: list[Loss], *, id: str, model: str, created: int) -> bytes:
-    """The body of a `chat.completion`; `id`, `model` and `created` stand in for what the provider did not send."""
+    """The body of a `chat.completion`. `id`, `model` and `created` are defaults for what the provider did not send."""
     for choice in completion.choices:
         _note_losses(choice, losses)
     body: dict[str, object] = {

@@ -1,8 +1,8 @@
-"""One choice of a chat completion, read: its deltas, or its whole message, → what it says.
+"""Reads one choice of a chat completion: its deltas, or its whole message.
 
-What a provider repeats is told once. Deltas count before a whole message that stands beside or behind them. A message
-is held until the choice is finished, and counts for what no delta has said. Where two readings would give different
-words, the choice is refused.
+Content that a provider repeats is emitted once. Deltas take precedence over a whole message that comes with or after
+them. A message is buffered until the choice is finished, and only its fields that no delta has sent are emitted. If two
+interpretations would give different text, the choice fails.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole
 
-# The words of other APIs, in small letters, for the reasons that this dialect knows. `core/repairs.py`: finish-mapped.
+# Finish reasons of other APIs, in lower case, and the reason of this dialect (`finish-mapped` in `core/repairs.py`).
 FINISH_REASONS: dict[str, str] = {
     "stop": "stop",
     "length": "length",
@@ -42,9 +42,9 @@ FINISH_REASONS: dict[str, str] = {
     "prohibited_content": "content_filter",
     "sensitive": "content_filter",
 }
-# Words for "not finished yet", from senders that write null as text.
+# Finish reasons that mean "not finished yet", from providers that write null as text.
 NOT_FINISHED = frozenset(("null", "none"))
-# Finish reasons by which a provider says that it failed.
+# Finish reasons with which a provider reports that it failed.
 FAILURES = frozenset(
     (
         "error",
@@ -59,32 +59,32 @@ FAILURES = frozenset(
     )
 )
 _MAX_JOINED_CALLS = 100
-_SILENCE = PlainDelta()
-# Where providers put the text of the model's thinking, in the order of preference.
+_EMPTY_DELTA = PlainDelta()
+# The fields in which providers send reasoning, in the order of preference.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 TEXT_FIELDS = ("content", "refusal", *REASONING_FIELDS)
 
 
 class ChoiceReader:
-    """One choice, from its first chunk to its last."""
+    """Reads one choice, from its first chunk to its last."""
 
     started = False
     whole_message = False
-    """Whether a whole message has spoken for this choice."""
+    """Whether content of a whole message was emitted for this choice."""
     _message: dict[str, object] | None = None
     _calls: ToolCalls | None = None
     _finished: tuple[int, int] | None = None
 
     def __init__(self, index: int, sink: Sink, joiner: SurrogateJoiner) -> None:
         self.index = index
-        self.spoken: set[str] = set()
-        """The fields through which deltas have spoken."""
+        self.delta_fields: set[str] = set()
+        """The kinds of content that deltas have sent, such as `content`, `reasoning`, `tool_calls`."""
         self._sink = sink
         self._joiner = joiner
 
     @property
-    def expects_speech(self) -> bool:
-        """Whether a plain delta says all that its chunk says."""
+    def expects_delta(self) -> bool:
+        """Whether a plain delta can be emitted as it is: the choice has started and no whole message is buffered."""
         return self.started and self._message is None and not self.whole_message
 
     @property
@@ -94,11 +94,11 @@ class ChoiceReader:
 
     @property
     def expects_end(self) -> bool:
-        """Where speech is expected: whether a finish, and nothing beside it, is all that there is to tell."""
+        """For a choice that expects a delta: whether only its finish remains to be emitted."""
         return self._calls is None and self._finished is None
 
     def read_plain(self, delta: PlainDelta) -> bool:
-        """Take in a delta that says one thing; otherwise do nothing and return False."""
+        """Read a delta with exactly one kind of content. For any other, do nothing and return False."""
         calls, content = delta.tool_calls, delta.content
         reasoning, native = delta.reasoning_content, "reasoning_content"
         if not reasoning:
@@ -106,11 +106,11 @@ class ChoiceReader:
         elif delta.reasoning:
             return False
         if content and not reasoning and not calls:
-            self.spoken.add("content")
+            self.delta_fields.add("content")
             self._sink.events.append(TextDelta(self.index, content))
             return True
         if reasoning and not content and not calls:
-            self.spoken.add("reasoning")
+            self.delta_fields.add("reasoning")
             self._sink.events.append(ReasoningDelta(self.index, reasoning, native))
             return True
         if not calls or len(calls) > 1 or content or reasoning or self._calls is None:
@@ -118,14 +118,14 @@ class ChoiceReader:
         return self._calls.read_more(calls[0].index, calls[0].function.arguments, self._sink)
 
     def read_plain_finish(self, delta: PlainDelta, finish: str) -> bool:
-        """Take in a finish beside which nothing is said; otherwise do nothing and return False."""
-        if delta != _SILENCE or not finish:
+        """Read a finish with an empty delta. For any other, do nothing and return False."""
+        if delta != _EMPTY_DELTA or not finish:
             return False
         self._read_finish(finish, None)
         return True
 
     def read(self, choice: dict[str, object], delta: object, finish: object, *, surrogates: bool) -> None:
-        """Take in the choice of one chunk, without its delta and finish reason, which are given apart."""
+        """Read the choice of one chunk. Its delta and its finish reason are removed from it and passed separately."""
         error = choice.pop("error", None)
         if error:
             self.fail("provider-error", *error_of(error, choice))
@@ -136,28 +136,28 @@ class ChoiceReader:
             self._sink.repair("logprobs-mistyped", shown(logprobs))
         message = choice.pop("message", None)
         if type(delta) is dict:
-            says = any(value for name, value in delta.items() if name != "role")
+            has_content = any(value for name, value in delta.items() if name != "role")
         else:
-            delta, says = self._substitute(choice, delta, message), False
+            delta, has_content = self._substitute(choice, delta, message), False
         for fields in (delta, choice):
             if not delta.get("content") and isinstance(fields.get("text"), str) and fields["text"]:
                 self._sink.repair("text-without-delta")
                 delta["content"] = fields.pop("text")
-                says = True
-        if says and self.whole_message:
+                has_content = True
+        if has_content and self.whole_message:
             self.fail("bad-shape", "a delta after the whole message")
             return
-        if says and (message or self._message):
+        if has_content and (message or self._message):
             self._sink.repair("message-beside-delta")
             self._message = None
         elif isinstance(message, dict):
             self._message = message
         if finish and self._message is not None:
-            delta |= self._news()
+            delta |= self._take_message()
         self._read_delta(choice, delta, finish, surrogates=surrogates)
 
-    def speak(self, field: str, text: str) -> None:
-        """Tell text that came in a field of a delta."""
+    def emit_text(self, field: str, text: str) -> None:
+        """Emit the text of a field of a delta."""
         if field == "content":
             self._sink.events.append(TextDelta(self.index, text))
         elif field == "refusal":
@@ -166,25 +166,25 @@ class ChoiceReader:
             self._sink.events.append(ReasoningDelta(self.index, text, field))
 
     def emit_pending(self) -> None:
-        """Tell the tool calls that were held: nothing more of them will come, or be heard."""
+        """Emit the tool calls that are buffered: nothing more of them will come, or be read."""
         if self._calls is not None:
             self._calls.emit_pending(self._sink)
 
     def close(self) -> None:
-        """No more chunks will come: tell what was held."""
+        """Emit everything that is buffered: no more chunks will come."""
         if self._message is not None:
-            self._read_delta({}, self._news(), None, surrogates=False)
-        self._tell_halves()
+            self._read_delta({}, self._take_message(), None, surrogates=False)
+        self._emit_halves()
         if self._calls is not None:
             self._calls.close(self._sink, finished=self._finished)
 
     def fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
-        """The stream has failed here; what came before still counts."""
+        """Emit the buffered tool calls and a fault: the stream has failed here."""
         self.emit_pending()
         self._sink.fault(code, message, provider)
 
     def _substitute(self, choice: dict[str, object], delta: object, message: object) -> dict[str, object]:
-        """What stands in for the delta of a choice that has none."""
+        """An empty delta for a choice that has none; emits the defect."""
         if delta is not None and delta != "":
             self.fail("bad-shape", f"a delta is not an object: {shown(delta)}")
         if isinstance(message, dict):
@@ -196,23 +196,23 @@ class ChoiceReader:
             self._sink.repair("delta-missing")
         return {}
 
-    def _news(self) -> dict[str, object]:
-        """What the message that was held says and no delta has said."""
+    def _take_message(self) -> dict[str, object]:
+        """The fields of the buffered message whose kind of content no delta has sent."""
         message, self._message = self._message or {}, None
-        news = {name: value for name, value in message.items() if value and _kind(name) not in self.spoken}
+        fields_left = {name: value for name, value in message.items() if value and _kind(name) not in self.delta_fields}
         if self.started:
-            news.pop("role", None)
-        if "text" in news:
-            news.setdefault("content", news.pop("text"))
-        if self.spoken & set(map(_kind, message)):
+            fields_left.pop("role", None)
+        if "text" in fields_left:
+            fields_left.setdefault("content", fields_left.pop("text"))
+        if self.delta_fields & set(map(_kind, message)):
             self._sink.repair("message-beside-delta")
-        calls = news.get("tool_calls")
+        calls = fields_left.get("tool_calls")
         if isinstance(calls, list):
-            news["tool_calls"] = [
+            fields_left["tool_calls"] = [
                 {"index": number} | call if isinstance(call, dict) else call for number, call in enumerate(calls)
             ]
-        self.whole_message = self.whole_message or bool(news)
-        return news
+        self.whole_message = self.whole_message or bool(fields_left)
+        return fields_left
 
     def _read_delta(
         self, choice: dict[str, object], delta: dict[str, object], finish: object, *, surrogates: bool
@@ -226,13 +226,13 @@ class ChoiceReader:
         content = delta.pop("content", None)
         if not isinstance(content, str):
             for fields in (choice, delta):
-                if "text" in fields:  # beside a content that is no text: kept, but not to be taken for it later
+                if "text" in fields:  # `content` is not text: keep this as an extra, under another name
                     fields["other_text"] = fields.pop("text")
         refusal = delta.pop("refusal", None)
         tool_calls = delta.pop("tool_calls", None)
         function_call = delta.pop("function_call", None)
         if tool_calls and function_call:
-            # Beside calls in today's form, those in the legacy form say the same again.
+            # The legacy form repeats the calls of the current form.
             delta["other_function_call"], function_call = function_call, None
         reasoning, reasoning_field = self._take_reasoning(delta) if delta else (None, "")
         if choice:
@@ -240,30 +240,30 @@ class ChoiceReader:
         if delta:
             self._add_extras(delta, "delta")
         if reasoning:
-            self.spoken.add("reasoning")
-            self._say(reasoning_field, reasoning, surrogates=surrogates)
+            self.delta_fields.add("reasoning")
+            self._read_text(reasoning_field, reasoning, surrogates=surrogates)
         if content is not None and content not in ("", []):
-            self.spoken.add("content")
+            self.delta_fields.add("content")
             for field, text in self._parts(content):
-                self._say(field, text, surrogates=surrogates)
+                self._read_text(field, text, surrogates=surrogates)
         if refusal:
-            self.spoken.add("refusal")
-            self._say("refusal", refusal, surrogates=surrogates)
+            self.delta_fields.add("refusal")
+            self._read_text("refusal", refusal, surrogates=surrogates)
         if tool_calls or function_call:
-            self.spoken.add("tool_calls")
+            self.delta_fields.add("tool_calls")
             self._read_tool_calls(tool_calls, function_call, surrogates=surrogates)
         if finish:
             self._read_finish(finish, native)
 
     def start(self, role: str) -> None:
-        """The choice begins."""
+        """Emit the start of the choice."""
         self.started = True
         self._sink.events.append(ChoiceStart(self.index, role))
 
     def _take_reasoning(self, delta: dict[str, object]) -> tuple[object, str]:
-        """The text of the model's thinking and the field that it came in.
+        """The text of the reasoning, and the field that it came in.
 
-        A second field with the same text stays in the delta, and so among the extras: clients read either.
+        A second field with the same text stays in the delta and becomes an extra, because clients read either.
         """
         for name in REASONING_FIELDS:
             text = delta.get(name)
@@ -284,8 +284,8 @@ class ChoiceReader:
         if kept:
             self._sink.events.append(Extra(place, kept, self.index))
 
-    def _say(self, field: str, text: object, *, surrogates: bool) -> None:
-        """Text of any kind."""
+    def _read_text(self, field: str, text: object, *, surrogates: bool) -> None:
+        """Emit text of any kind, if the value is text."""
         if text is None:
             return
         if not isinstance(text, str):
@@ -294,10 +294,10 @@ class ChoiceReader:
         if surrogates:
             text = self._joiner.join((self.index, field), text, self._sink)
         if text:
-            self.speak(field, text)
+            self.emit_text(field, text)
 
     def _parts(self, content: object) -> Iterator[tuple[str, object]]:
-        """The pieces of text in a content, each with the field that it would have come in."""
+        """The pieces of text in a content, each with the field that would normally hold it."""
         if not isinstance(content, dict | list):
             yield "content", content
             return
@@ -373,20 +373,20 @@ class ChoiceReader:
             self._sink.repair("finish-mapped", finish)
             native = native or finish
         self.emit_pending()
-        self._tell_halves()
+        self._emit_halves()
         self._finished = (self._sink.offset, self._sink.line)
         self._sink.events.append(Finish(self.index, reason, native if isinstance(native, str) else None))
 
-    def _tell_halves(self) -> None:
-        """Tell halves of characters whose other half never came."""
+    def _emit_halves(self) -> None:
+        """Emit a replacement character for each half of a surrogate pair whose other half never came."""
         for field in TEXT_FIELDS if self._joiner.halves else ():
             if self._joiner.halves.pop((self.index, field), ""):
                 self._sink.repair("lone-surrogate")
-                self.speak(field, "\N{REPLACEMENT CHARACTER}")
+                self.emit_text(field, "\N{REPLACEMENT CHARACTER}")
 
 
 def _kind(field: str) -> str:
-    """What a field speaks of: all fields for reasoning are one, and so are those for text."""
+    """The kind of content of a field: all fields for reasoning are one kind, and so are those for text."""
     if field in REASONING_FIELDS or field == "reasoning_details":
         return "reasoning"
     return "content" if field == "text" else field

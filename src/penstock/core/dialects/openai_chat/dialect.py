@@ -1,4 +1,4 @@
-"""The OpenAI chat-completions dialect, as the rest of Penstock knows it."""
+"""The OpenAI chat-completions dialect: the row for the registry."""
 
 from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.openai_chat.detector import OpenAIChatDetector
@@ -15,6 +15,6 @@ OPENAI_CHAT = Dialect(
     surface=OpenAIChatSurface(),
     detector=OpenAIChatDetector(),
     places=PLACES,
-    incidental=frozenset(("model", "stream_options")),  # Penstock asks for usage wherever it may
+    incidental=frozenset(("model", "stream_options")),  # Penstock requests usage from all providers that allow it
     passthrough=CHAT_PASS_THROUGH,
 )

@@ -1,4 +1,4 @@
-"""Estimates of the tokens of a chat request, from its fields as they came: most requests are never read further."""
+"""Estimates the tokens of a chat request from its decoded fields, because most requests are never read as `Request`."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from penstock.core.input_estimate import (
     text_tokens,
 )
 
-# Looked at: so many of a message's parts.
+# The maximum number of parts of a message that are sampled.
 _MAX_PARTS = 20
 _TEXTS = ("input", "prompt")
 _SCHEMAS = ("tools", "functions", "response_format")
@@ -36,7 +36,7 @@ def estimate_input(fields: Mapping[str, object]) -> int:
 
 
 def estimate_messages(messages: object) -> int:
-    """The same for one that has messages, and nothing beside them."""
+    """About how many tokens a chat request has that consists of messages only."""
     return PER_REQUEST + _items(messages)
 
 

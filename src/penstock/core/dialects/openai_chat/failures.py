@@ -1,10 +1,10 @@
-"""Failures in the words of OpenAI's API: the error envelope, as a body and as the last frame of a stream."""
+"""Failures in the format of OpenAI's API: the error envelope, as a body and as the last frame of a stream."""
 
 import msgspec
 
 from penstock.core.failure import Failure
 
-# A provider's words are quoted, but not at any length.
+# The maximum length of a message. It may quote a provider.
 _MAX_MESSAGE = 1000
 
 

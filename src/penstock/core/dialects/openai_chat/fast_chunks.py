@@ -1,9 +1,9 @@
 """Typed decoders for the usual chunks of the OpenAI chat dialect.
 
-Most chunks of most streams hold one piece of text, of reasoning or of a tool call's arguments, and nothing else that
-means anything, until the one that finishes the answer. The decoder here accepts those, in half a microsecond. Whatever
-else a chunk holds (usage, an unknown field) makes it refuse, and the chunk takes the slow path. The chunk that opens a
-stream has a decoder of its own. Both paths give the same events: `tests/invariants.py` checks that.
+Most chunks of most streams contain one piece of text, of reasoning or of a tool call's arguments, and nothing else of
+meaning, until the chunk with the finish. The decoder here accepts those, in half a microsecond. It rejects a chunk that
+has anything else (usage, an unknown field), and that chunk takes the slow path. The first chunk of a stream has a
+decoder of its own. Both paths give the same events: `tests/invariants.py` checks that.
 """
 
 from typing import Literal, Protocol
@@ -13,20 +13,20 @@ from msgspec import UNSET, Struct, UnsetType
 
 
 class PlainFunction(Struct, forbid_unknown_fields=True, gc=False):
-    """More arguments."""
+    """A piece of a call's arguments."""
 
     arguments: str
 
 
 class PlainCall(Struct, forbid_unknown_fields=True, gc=False):
-    """A call that goes on."""
+    """A call that was started by an earlier chunk."""
 
     index: int
     function: PlainFunction
 
 
 class PlainDelta(Struct, forbid_unknown_fields=True, gc=False):
-    """Something said, and nulls."""
+    """A delta with content; every other member is null."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -38,7 +38,7 @@ class PlainDelta(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainChoice(Struct, forbid_unknown_fields=True, gc=False):
-    """A choice that goes on, or is finished."""
+    """A choice that continues or is finished."""
 
     index: int
     delta: PlainDelta
@@ -47,7 +47,7 @@ class PlainChoice(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainChunk(Struct, forbid_unknown_fields=True, gc=False):
-    """A chunk that says one thing."""
+    """A chunk with one choice."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -61,7 +61,7 @@ class PlainChunk(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class OpeningDelta(Struct, forbid_unknown_fields=True, gc=False):
-    """A role, and nothing said yet."""
+    """A delta with a role and no content."""
 
     role: Literal["assistant"]
     content: Literal[""] | None = None
@@ -69,7 +69,7 @@ class OpeningDelta(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class OpeningChoice(Struct, forbid_unknown_fields=True, gc=False):
-    """A choice that begins."""
+    """A choice that starts."""
 
     index: int
     delta: OpeningDelta
@@ -78,7 +78,7 @@ class OpeningChoice(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class OpeningChunk(Struct, forbid_unknown_fields=True, gc=False):
-    """The chunk that healthy streams begin with."""
+    """The first chunk of a healthy stream."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -92,7 +92,7 @@ class OpeningChunk(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Envelope(Protocol):
-    """A chunk, as far as it is the same in a whole stream."""
+    """The members of a chunk that are the same in the whole stream."""
 
     id: str
     model: str
@@ -102,7 +102,7 @@ class Envelope(Protocol):
 
 
 def same_envelope(chunk: Envelope, envelope: tuple[object, ...], extras: dict[str, object]) -> bool:
-    """Whether a chunk says of its stream what those before it have said, or nothing."""
+    """Whether the envelope of a chunk equals that of the chunks before it. The last two members may be missing."""
     fingerprint, tier = chunk.system_fingerprint, chunk.service_tier
     return (
         (chunk.id, chunk.model, chunk.created) == envelope
@@ -112,7 +112,7 @@ def same_envelope(chunk: Envelope, envelope: tuple[object, ...], extras: dict[st
 
 
 def extras_of(opening: OpeningChunk) -> dict[str, object]:
-    """What has no meaning to us in the first chunk."""
+    """The extras of the first chunk."""
     fields = {
         "service_tier": opening.service_tier,
         "system_fingerprint": opening.system_fingerprint,

@@ -1,4 +1,4 @@
-"""What is specific to chat completions in the fast path (`core/passthrough.py`)."""
+"""The fast path of chat completions: what `core/passthrough.py` needs to know about this dialect."""
 
 import re
 from typing import cast
@@ -29,7 +29,7 @@ def _padding_event(fields: dict[str, object]) -> Event:
 
 
 def _open(known: list[Event], values: dict[str, bytes]) -> tuple[list[Event], dict[str, object]]:
-    """The events of an opening, made of those of another one; and the extras of its stream."""
+    """The events of an opening, made from those of the learned one (`known`), and the extras of its stream."""
     start, choice = known[0], known[-1]
     assert isinstance(start, Start)
     opened = Start(values["id"].decode(), start.model, int(values["created"]))
@@ -42,7 +42,7 @@ def _open(known: list[Event], values: dict[str, bytes]) -> tuple[list[Event], di
         fields[_FINGERPRINT] = values[_FINGERPRINT].decode()
     if _PADDING in values:
         fields[_PADDING] = values[_PADDING].decode()
-    # What is told does not change any more; the extras of the stream do.
+    # A copy: the extras of the stream change, but the emitted event must not.
     return [opened, Extra("chunk", fields), choice], fields.copy()
 
 
@@ -72,7 +72,7 @@ CHAT_PASS_THROUGH = PassThroughFormat(
         make=_open,
         choice=_choice,
     ),
-    # Text that matched no template, because of an escape in it, has no finish reason.
+    # A text delta that matched no template, because its text has an escape, has no finish reason.
     trailer=TrailerFormat(mark=re.compile(rb'"finish_reason": ?"'), make=_trailer),
     frames=lambda reader: cast("OpenAIChatReader", reader),
 )

@@ -1,4 +1,4 @@
-"""Where in the JSON of a chunk the values stand that a defect is about."""
+"""The paths of the values in a chunk that a defect concerns (`DefectPlaces`)."""
 
 from penstock.core.dialects.dialect import DefectPlaces, JsonPath
 
@@ -7,7 +7,7 @@ _DELTA: JsonPath = (*_CHOICE, "delta")
 _TOOL: JsonPath = (*_DELTA, "tool_calls", "*")
 _FINISH: JsonPath = (*_CHOICE, "finish_reason")
 _USAGE: tuple[JsonPath, ...] = (("usage",), ("*", "usage"), ("choices", "*", "usage"))
-# Where the values stand that a defect is about: the first path that leads somewhere.
+# By the defect's code: its possible paths. The first one that exists is used.
 _PATHS: dict[str, tuple[JsonPath, ...]] = {
     "choices-missing": (("choices",),),
     "choice-index-missing": ((*_CHOICE, "index"), _CHOICE),

@@ -1,14 +1,14 @@
-"""The OpenAI chat-completions dialect, read: the JSON of a chunk → events.
+"""Reads the OpenAI chat-completions dialect: the JSON of a chunk → events.
 
-The reader says what it saw, chunk by chunk; `core/grammar.py` puts that into order. Within one chunk events come in
-this order: `Start`, extras of the chunk, then for each choice `ChoiceStart`, its extras, reasoning, text, refusal, tool
-calls, `Finish`; and the usage last. Rules for the whole file:
+The reader emits the events of each chunk as it reads them; `core/grammar.py` puts them into legal order. The events of
+one chunk have this order: `Start`, extras of the chunk, then for each choice `ChoiceStart`, its extras, reasoning,
+text, refusal, tool calls, `Finish`; and the usage last. Rules for the whole file:
 
-1. Every known field is popped; what remains in the object is an `Extra`. Nulls below the chunk say nothing and are
-   dropped.
-2. Extras of the chunk are told when they change (most are the same in every chunk); those of choices, deltas and tool
-   calls are told always, because they add up.
-3. Behaviour comes from the shape of the JSON, never from a provider's name.
+1. Every known field is popped; the fields that remain become an `Extra`. Nulls below the level of the chunk have no
+   meaning and are dropped.
+2. Extras of the chunk are emitted when they change, because most are the same in every chunk. Extras of choices, deltas
+   and tool calls are always emitted, because they accumulate.
+3. Behaviour depends on the shape of the JSON, never on a provider's name.
 """
 
 from msgspec import UNSET
@@ -24,7 +24,7 @@ from penstock.core.passthrough_format import FastResult, Opening, TextEvent
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
 
-# What gives another API's events away: fields that they have, and how their `type` begins.
+# How to recognise the events of other APIs: fields that they have, and prefixes of their `type`.
 FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
     (frozenset(("type",)), ("message_start", "content_block_", "message_delta", "message_stop"), "Anthropic Messages"),
     (frozenset(("type",)), ("response.",), "OpenAI Responses"),
@@ -34,36 +34,37 @@ FOREIGN_EVENTS: tuple[tuple[frozenset[str], tuple[str, ...], str], ...] = (
     (frozenset(("created_at", "done")), (), "Ollama"),
     (frozenset(("object", "output")), (), "OpenAI Responses"),
 )
-# Where the model's words could stand in an event that has no choices: too far from the dialect to be read.
-MISPLACED_WORDS = frozenset(("delta", "content", "text"))
-# Far above what any provider offers, and about what one of them uses; they bound what a stream may hold in memory.
+# Fields that may hold text in an event without choices. Such an event is too far from the dialect to be read.
+MISPLACED_CONTENT = frozenset(("delta", "content", "text"))
+# Limits for the memory of one stream. The first is far above what any provider offers; the second is about what one
+# provider uses.
 MAX_CHOICES = 1000
 MAX_EXTRAS = 16
-# Characters of a sentinel or a heartbeat; a longer text is not compared with them, for it may be a megabyte.
-_LONGEST_WORD = 80
+# The maximum length of a sentinel or a heartbeat. A longer text, which may be a megabyte, is not compared with them.
+_MAX_WORD = 80
 
 
 class OpenAIChatReader:
-    """The frames' JSON of one stream → what it says."""
+    """Reads the frames of one stream (`FrameReader`)."""
 
     sentinel = "[DONE]"
     sentinel_bytes = sentinel.encode()
     done = False
     unread = ""
-    """The first event that was neither answer nor error nor anything else that is known."""
+    """The beginning of the first event that was of no known kind."""
     _surrogates = False
     _envelope: tuple[object, ...] = ()
-    _renamed = False  # since a choice began, or never named: what follows must not go on as it came
+    _envelope_changed = False  # after a choice began, or is incomplete: chunks must not be forwarded as they are
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._joiner = SurrogateJoiner()
         self._extras: dict[str, object] = {}
         self._choices: dict[int, ChoiceReader] = {}
-        self._callers: dict[int, ChoiceReader] = {}  # choices with tool calls that may be held
+        self._tool_callers: dict[int, ChoiceReader] = {}  # choices with tool calls that may be buffered
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        """Take in the JSON of one frame, and the name that the transport gave it."""
+        """Read the JSON of one frame. `event` is the name of its SSE event."""
         if surrogates:
             value = self._without_halves(value)
         if type(value) is not dict:
@@ -72,7 +73,7 @@ class OpenAIChatReader:
         chunk: dict[str, object] = value
         if self.done:
             self._sink.repair("data-after-done")
-            if chunk.get("id") and self._envelope and chunk["id"] != self._envelope[0] and _says_something(chunk):
+            if chunk.get("id") and self._envelope and chunk["id"] != self._envelope[0] and _has_content(chunk):
                 self._fail("bad-shape", "a second answer follows the first one's [DONE]")
                 return
         special = "choices" not in chunk or "error" in chunk or "base_resp" in chunk or event == "error"
@@ -104,7 +105,7 @@ class OpenAIChatReader:
     @property
     def expects_text(self) -> bool:
         """Whether the stream is in a state in which `read_fast` may be tried."""
-        return not self.done and not self._surrogates and not self._renamed and bool(self._choices)
+        return not self.done and not self._surrogates and not self._envelope_changed and bool(self._choices)
 
     @property
     def fields(self) -> dict[str, object]:
@@ -112,7 +113,7 @@ class OpenAIChatReader:
         return self._extras
 
     def read_fast(self, data: bytes) -> FastResult:
-        """Take in the data of one frame if it says one thing and no more; otherwise do nothing."""
+        """Read the data of one frame if it is one text delta, or one finish, and nothing else; or do nothing."""
         try:
             chunk = PLAIN_CHUNK.decode(data)
         except ValueError:
@@ -122,7 +123,7 @@ class OpenAIChatReader:
             return "refused"
         choice = chunk.choices[0]
         reader = self._choices.get(choice.index)
-        if reader is None or not reader.expects_speech:
+        if reader is None or not reader.expects_delta:
             return "refused"
         events = self._sink.events
         before = len(events)
@@ -135,17 +136,17 @@ class OpenAIChatReader:
         return "text" if finish is None else "finish"
 
     def read_opening(self, data: bytes) -> bool:
-        """Take in the data of the first frame if it is the usual opening; otherwise do nothing and return False."""
+        """Read the data of the first frame if it is the usual opening. Otherwise do nothing and return False."""
         try:
             chunk = OPENING_CHUNK.decode(data)
         except ValueError:
             return False
         self._envelope = (chunk.id, chunk.model, chunk.created)
-        self._renamed = not all(self._envelope)
+        self._envelope_changed = not all(self._envelope)
         self._sink.events.append(Start(chunk.id, chunk.model, chunk.created or None))
         extras = extras_of(chunk)
         if extras:
-            self._extras = extras.copy()  # what is told does not change any more
+            self._extras = extras.copy()  # the emitted event must not change later
             self._sink.events.append(Extra("chunk", extras))
         choice = chunk.choices[0]
         reader = self._choices[choice.index] = ChoiceReader(choice.index, self._sink, self._joiner)
@@ -153,7 +154,7 @@ class OpenAIChatReader:
         return True
 
     def resume(self, opening: Opening) -> None:
-        """The answer was opened so; the pass-through has read it."""
+        """Continue after an opening that `PassThrough` has read."""
         start = opening.events[0]
         assert isinstance(start, Start)
         self._envelope = (start.id, start.model, start.created)
@@ -162,21 +163,20 @@ class OpenAIChatReader:
         choice.started = True
 
     def note_text(self, event: TextEvent) -> None:
-        """The pass-through has read text deltas like this one."""
-        self._choices[event.choice].spoken.add("content" if isinstance(event, TextDelta) else "reasoning")
+        """Continue after text deltas of this choice and kind that `PassThrough` has read."""
+        self._choices[event.choice].delta_fields.add("content" if isinstance(event, TextDelta) else "reasoning")
 
     def trailer(self) -> ChatTrailer | None:
-        """Where text is expected: what takes the usual ending of a stream with one choice that says nothing but text;
-        None for any other."""
+        """An empty trailer for a stream with one choice that has text only; None for any other stream."""
         if len(self._choices) != 1:
             return None
         (choice,) = self._choices.values()
         return ChatTrailer(self._envelope, self._extras, choice.index) if choice.expects_end else None
 
     def read_undecodable(self, data: bytes, event: str) -> None:
-        """Take in the data of a frame that is not JSON."""
+        """Read the data of a frame that is not JSON."""
         text = data.decode(errors="replace").strip()
-        word = text if len(text) <= _LONGEST_WORD else ""
+        word = text if len(text) <= _MAX_WORD else ""
         if word.upper() in (self.sentinel, "DONE"):
             padded = data.strip(b"\r\n").removeprefix(b" ") != self.sentinel.encode()
             self._read_done(misspelled=padded)
@@ -187,23 +187,23 @@ class OpenAIChatReader:
         elif is_heartbeat(event) or is_heartbeat(word.strip("[]")):
             self._sink.repair("keepalive-event", event or text[:80])
         elif self.done:
-            self._sink.repair("data-after-done", text[:80])  # rubbish, when all has been said
+            self._sink.repair("data-after-done", text[:80])  # garbage after a complete answer
         else:
             self._fail("bad-json", text[:500])
 
     def flush(self) -> None:
-        """Emit the tool calls that were held back: nothing more of them will be read."""
-        for choice in self._callers.values():
+        """Emit the tool calls that are buffered: nothing more of them will be read."""
+        for choice in self._tool_callers.values():
             choice.emit_pending()
-        self._callers.clear()
+        self._tool_callers.clear()
 
     def close(self) -> None:
-        """No more frames will come: tell what was held."""
+        """Emit everything that is buffered: no more frames will come."""
         for choice in self._choices.values():
             choice.close()
 
     def _without_halves(self, value: object) -> object:
-        """A frame's JSON without halves of characters, but for texts of which the next frame may bring the rest."""
+        """The JSON of a frame with surrogate pairs joined, except in texts that the next frame may continue."""
         self._surrogates = True
         places = _open_texts(value)
         texts = [fields[name] for fields, name in places]
@@ -215,7 +215,7 @@ class OpenAIChatReader:
         return clean
 
     def _read_other(self, value: object, event: str) -> None:
-        """A frame whose JSON is no object."""
+        """Read a frame whose JSON is not an object."""
         if isinstance(value, bytes):
             self._read_done(misspelled=False)
         elif isinstance(value, str) and value.strip().upper() == self.sentinel:
@@ -240,7 +240,7 @@ class OpenAIChatReader:
         self.done = True
 
     def _read_special(self, chunk: dict[str, object], event: str) -> bool:
-        """An error, a heartbeat or another dialect's event; returns whether there is nothing more in it."""
+        """Read an error, a heartbeat or another dialect's event; return whether the frame is finished."""
         if not chunk and event != "error":
             self._sink.repair("keepalive-event", event)
             return True
@@ -256,7 +256,7 @@ class OpenAIChatReader:
                 if fields <= chunk.keys() and (not beginnings or text_of(kind).startswith(beginnings)):
                     self._fail("other-dialect", f"these are events of the {dialect} dialect")
                     return True
-            if any(chunk.get(name) for name in MISPLACED_WORDS):
+            if any(chunk.get(name) for name in MISPLACED_CONTENT):
                 self._fail("bad-shape", f"an event without choices says something: {shown(chunk)}")
                 return True
             if is_heartbeat(event) or not chunk.keys() & {"usage", "x_groq", "id", "model"}:
@@ -271,7 +271,7 @@ class OpenAIChatReader:
 
     def _read_envelope(self, envelope: tuple[object, ...]) -> None:
         self._envelope = envelope
-        self._renamed = bool(self._choices) or not all(envelope)
+        self._envelope_changed = bool(self._choices) or not all(envelope)
         id, model, created = envelope
         start = Start(text_of(id), text_of(model), integer_of(created) or None)
         mistyped = [
@@ -284,7 +284,7 @@ class OpenAIChatReader:
         self._sink.events.append(start)
 
     def _read_extras(self, chunk: dict[str, object]) -> None:
-        """The fields of a chunk that have no meaning to us, and the usage that some providers keep there."""
+        """Read the fields of a chunk that have no meaning to us, and the usage that some providers put there."""
         nested = chunk.get("x_groq")
         if isinstance(nested, dict):
             if nested.get("usage") is not None:
@@ -298,7 +298,7 @@ class OpenAIChatReader:
             self._sink.events.append(Extra("chunk", changed))
 
     def _listed(self, choices: object, usage: object) -> list[object]:
-        """What stands in place of the list of choices, as a list."""
+        """The value of `choices`, which is not a list, as a list."""
         if choices is None and usage is not None:
             return []
         self._sink.repair("choices-missing")
@@ -310,7 +310,7 @@ class OpenAIChatReader:
         return [choices]
 
     def _read_choice(self, choice: dict[str, object], place: int) -> None:
-        """One choice of a chunk, and the usage that some providers keep there."""
+        """Read one choice of a chunk, and the usage that some providers put there."""
         index = choice.pop("index", None)
         if type(index) is not int:
             index = self._index(index, place)
@@ -326,7 +326,7 @@ class OpenAIChatReader:
         delta, finish = choice.pop("delta", None), choice.pop("finish_reason", None)
         reader.read(choice, delta, finish, surrogates=self._surrogates)
         if reader.calls_tools:
-            self._callers[index] = reader
+            self._tool_callers[index] = reader
 
     def _index(self, index: object, place: int) -> int:
         self._sink.repair("choice-index-missing", shown(index))
@@ -334,7 +334,7 @@ class OpenAIChatReader:
         return place if number is None else number
 
     def _fail(self, code: str, message: str, provider: dict[str, object] | None = None) -> None:
-        """The stream has failed here; what came before still counts."""
+        """Emit the buffered tool calls and a fault: the stream has failed here."""
         self.flush()
         self._sink.fault(code, message, provider)
 
@@ -347,27 +347,27 @@ class OpenAIChatReader:
 
 
 def _open_texts(value: object) -> list[tuple[dict[str, object], str]]:
-    """Where the texts stand that go on in the next frame: in objects, under names."""
-    found: list[tuple[dict[str, object], str]] = []
+    """The texts that the next frame may continue: the object and the name of each member."""
+    places: list[tuple[dict[str, object], str]] = []
     choices = value.get("choices") if isinstance(value, dict) else None
     for choice in choices if isinstance(choices, list) else ():
         delta = choice.get("delta") if isinstance(choice, dict) else None
         if isinstance(delta, dict):
-            found += [(delta, name) for name in TEXT_FIELDS if isinstance(delta.get(name), str)]
+            places += [(delta, name) for name in TEXT_FIELDS if isinstance(delta.get(name), str)]
             calls = delta.get("tool_calls")
             functions = (
                 [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
             )
-            found += [
+            places += [
                 (function, "arguments")
                 for function in functions
                 if isinstance(function, dict) and isinstance(function.get("arguments"), str)
             ]
-    return found
+    return places
 
 
-def _says_something(chunk: dict[str, object]) -> bool:
-    """Whether a chunk carries more than usage."""
+def _has_content(chunk: dict[str, object]) -> bool:
+    """Whether a chunk has a delta that is not empty."""
     choices = chunk.get("choices")
     deltas = (
         [choice.get("delta") for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []

@@ -1,8 +1,8 @@
-"""The OpenAI chat dialect, requests read: the fields of a body → `Request`.
+"""Reads requests of the OpenAI chat dialect: the fields of a body → `Request`.
 
-Reading never fails: a message, a part or a tool of a shape that is not known is kept as an `OpaquePart`, or in
-`extras`. Leading `system` and `developer` messages are the system prompt; later ones keep their place as turns. Results
-of tools that follow each other are one turn of the user.
+Reading never fails: a message, a part or a tool of unknown shape is kept as an `OpaquePart`, or in `extras`. Leading
+`system` and `developer` messages are the system prompt; later ones keep their place as turns. Consecutive tool results
+are one turn of the user.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 _SYSTEM_ROLES = ("system", "developer")
 _SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
-# Where the reasoning of earlier turns may stand.
+# The fields that may hold the reasoning of earlier turns.
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
 def read_request(fields: Mapping[str, object]) -> Request:
-    """The request that a body with these fields is."""
+    """The request in neutral form."""
     rest = dict(fields)
     system, turns = _read_messages(_list(rest.pop("messages", None)))
     tools = [_read_tool(tool) for tool in _objects(rest.pop("tools", None))]
@@ -143,7 +143,7 @@ def _read_file(file: Json) -> MediaPart:
 
 
 def _data_url(url: str) -> tuple[str, str]:
-    """The type and the base64 data of a `data:` URL; nothing for any other."""
+    """The media type and the base64 data of a `data:` URL; both empty for any other URL."""
     head, comma, data = url.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return "", ""
@@ -151,7 +151,7 @@ def _data_url(url: str) -> tuple[str, str]:
 
 
 def _read_answer(fields: Json) -> Message:
-    """A turn of the assistant: its reasoning first, then what it said, then its calls."""
+    """Read a turn of the assistant: its reasoning first, then its content, then its tool calls."""
     parts: list[Part] = []
     for name in _REASONING_FIELDS:
         text = fields.get(name)
@@ -256,7 +256,7 @@ def _chosen_name(tool: object) -> str:
 
 
 def _read_sampling(rest: Json) -> Sampling:
-    """The sampling settings, taken out of the fields; one that is no number stays there."""
+    """The sampling settings, which are removed from the fields; one that is not a number stays there."""
     given: dict[str, object] = {}
     for name in _SAMPLING:
         value = rest.get(name)

@@ -1,6 +1,6 @@
-"""The OpenAI chat dialect, requests written: `Request` → the fields of a body, and what is lost on the way.
+"""Writes requests in the OpenAI chat dialect: `Request` → the fields of a body, and the losses.
 
-For requests that came in another dialect. (A request that came as chat is forwarded: see `core/json_members.py`.)
+It is for requests that arrived in another dialect. A request in this dialect is forwarded (`core/json_members.py`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _STOP_LIMIT = 4
 
 
 def write_request(request: Request, losses: list[Loss], *, reasoning_field: str = "") -> Json:
-    """The fields of a body that asks the same. `reasoning_field`: where the provider expects earlier reasoning."""
+    """The fields of the body. `reasoning_field` is where the provider expects the reasoning of earlier turns."""
     writer = _Writer(losses, reasoning_field, own=request.dialect == NAME)
     fields: Json = {"model": request.model, "messages": writer.messages(request)}
     if request.stream:
@@ -57,7 +57,7 @@ def write_request(request: Request, losses: list[Loss], *, reasoning_field: str 
 
 
 class _Writer:
-    """Writes the messages and tools of a request, and notes what is lost. `own`: it came as chat, with its extras."""
+    """Writes the messages and tools of a request, and notes losses. `own`: it arrived in this dialect, with extras."""
 
     def __init__(self, losses: list[Loss], reasoning_field: str, *, own: bool) -> None:
         self._own = own
@@ -112,7 +112,7 @@ class _Writer:
         return {"id": call.id or "", "type": "function", "function": {"name": name, "arguments": call.arguments}}
 
     def _result(self, result: ToolResult, moved: list[Part]) -> Json:
-        """A message with the text of a result. Media go into `moved`: chat has no place for them here."""
+        """A message with the text of a result. Its media go into `moved`: a tool message cannot have any."""
         text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
         media = [part for part in result.parts if isinstance(part, MediaPart)]
         if media:
@@ -130,7 +130,7 @@ class _Writer:
         return {"role": "tool", "tool_call_id": result.call_id, "content": text}
 
     def _content(self, parts: Sequence[Part]) -> object:
-        """A text where that is all, else a list of parts."""
+        """The text if there is only one text part, else a list of parts."""
         if len(parts) == 1 and isinstance(parts[0], TextPart):
             self._note_cache(parts[0].cache)
             return parts[0].text

@@ -1,8 +1,8 @@
 """The OpenAI chat dialect, as an API to offer: `POST /v1/chat/completions`.
 
-A request is checked as far as the gateway acts on it (`model`, `stream`, `stream_options`, `n`), and for what could
-hurt or mislead: a body that is no JSON object, keys that stand twice, figures beyond reason. Every other field goes to
-a provider of the same dialect as the client wrote it.
+The checks of a request cover the fields that the gateway acts on (`model`, `stream`, `stream_options`, `n`), and what
+could harm or mislead: a body that is not a JSON object, repeated keys, absurd numbers. Every other field goes to a
+provider of the same dialect as the client wrote it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from penstock.core.request import MAX_TAGS, ClientRequest
 
 _ONCE = ("model", "stream", "messages", "n")
 _MAX_CHOICES = 128
-# What a 64-bit number holds: some clients say so for "as many as there are".
+# The largest signed 64-bit integer, which some clients send for "no limit".
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
 _NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
@@ -31,7 +31,7 @@ _ACTED_ON = ("model", "stream", "messages", "stream_options")
 _MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
 _CAPS = ("max_completion_tokens", "max_tokens")
 _FIGURES = frozenset(("n", *_CAPS, *_MAX_ITEMS))
-# What of a request is accounted for, beside its messages.
+# The fields, other than the messages, that the accounting uses.
 _ACCOUNTED = frozenset(("metadata", "user", "service_tier"))
 
 
@@ -42,7 +42,7 @@ class OpenAIChatSurface:
     path = "/chat/completions"
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
-        """The request in a body; raises `RequestError`."""
+        """Read a request; raises `RequestError`."""
         members, fields = decode_fields(body, _ONCE)
         model, stream, messages, options = map(fields.get, _ACTED_ON)
         if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
@@ -70,7 +70,7 @@ class OpenAIChatSurface:
         return request
 
     def writer(self, facts: AnswerFacts) -> OpenAIChatWriter:
-        """What writes a streamed answer."""
+        """Make the writer of a streamed answer."""
         return OpenAIChatWriter(
             id=_answer_id(facts),
             model=facts.model,
@@ -93,7 +93,7 @@ def _answer_id(facts: AnswerFacts) -> str:
 
 
 def _account(request: ClientRequest, fields: dict[str, object]) -> None:
-    """Take note of what tags and prices depend on."""
+    """Set the fields of the request that tags and prices depend on."""
     user, tier, metadata = fields.get("user"), fields.get("service_tier"), fields.get("metadata")
     request.user = user if isinstance(user, str) else ""
     request.tier = tier if isinstance(tier, str) else ""

@@ -1,22 +1,23 @@
-"""Which tool call a piece belongs to, in the OpenAI chat dialect.
+"""Assigns the pieces of tool calls to their calls, in the OpenAI chat dialect.
 
-A healthy stream numbers its calls: `index` says which one, `id` and `name` come once, arguments follow in pieces. Real
-ones leave the index out, use 0 for all, let it drift, repeat or drop ids. The owner of a piece is found thus:
+A healthy stream numbers its calls: `index` is the number, `id` and `name` come once, and the arguments follow in
+pieces. Real streams leave the index out, use 0 for all calls, let it drift, and repeat or omit ids. The call that a
+piece belongs to is found by this table. A call is *complete* when its arguments are complete JSON.
 
-| the piece has | its owner |
+| the piece has | it belongs to |
 |---|---|
-| an id that a call has | that call; a new one, if the call is whole and other arguments come with a name |
-| a new id and a name | a new call, also where the index is taken, unless they can only go on with the call there |
-| a new id and no name | the call of that index, whose id stays |
-| no id, an index that is taken | that call; a new one if a name comes and the call's arguments are whole |
-| no id, no index that is known, a name | a new call, unless it repeats the name of a call still unfinished |
-| neither | the last call, if every other is whole |
+| the id of a call | that call; a new one if the call is complete and the piece has a name and other arguments |
+| a new id and a name | a new call, even if the index is used, unless the arguments can only continue that call |
+| a new id and no name | the call with that index, which keeps its id |
+| no id, the index of a call | that call; a new one if the piece has a name and the call is complete |
+| no id, no known index, a name | a new call, unless it repeats the name of an incomplete call |
+| no id, no known index, no name | the last call, if every other call is complete |
 
-Where two calls that are not whole could own a piece, it is refused: a wrong guess would run a tool with another's
-arguments. So is a name that changes after it was told.
+If two incomplete calls could own a piece, the stream fails: a wrong guess would run a tool with the arguments of
+another. It also fails if a name changes after it was emitted.
 
-A call is told when its name, its id and its first argument are known, at the latest when the next call begins or the
-stream ends; then at once, piece by piece.
+A call is buffered until its name, its id and its first argument are known, at the latest until the next call begins or
+the stream ends. After that its pieces are emitted as they arrive.
 """
 
 import json
@@ -30,18 +31,18 @@ from penstock.core.wire.scan import JsonScan
 
 _Owner: TypeAlias = Literal["new call", "unknown"]
 
-# A call whose id never comes is not held forever, nor are the arguments of one that is told.
+# The maximum size of a buffered call, and of the arguments that are kept of a call that was emitted.
 _MAX_BUFFERED_CHARACTERS = 16_384
-# Far above what any model calls at once; bounds what one stream may hold in memory.
+# Far above what any model calls at once; limits the memory of one stream.
 _MAX_CALLS = 1000
 _MAX_BUFFERED_EXTRAS = 8
 _OPENING = ("{", "[")
-# What a piece may hold besides extras; an extra that has such a name is told under another.
+# The known members of a piece. An extra with one of these names is emitted under another name.
 _KNOWN_KEYS = frozenset(("index", "id", "type", "function", "custom"))
 
 
 class _PendingCall:
-    """One call of a choice, as far as it is known."""
+    """One call of a choice, so far."""
 
     __slots__ = ("arguments", "extras", "id", "index", "kind", "name", "number", "parsed", "reported", "scan", "size")
 
@@ -56,22 +57,22 @@ class _PendingCall:
         self.arguments: list[str] = []
         self.size = 0
         self.parsed: tuple[int, object] | None = None
-        """The value of the arguments when they had so many characters, if anybody has asked."""
+        """The decoded arguments, and their length when they were decoded (a cache)."""
         self.extras: list[dict[str, object]] = []
 
     @property
     def whole(self) -> bool:
-        """Whether its arguments are there, and whole."""
+        """Whether its arguments are complete."""
         return self.scan.whole
 
     @property
     def unfinished(self) -> bool:
-        """Whether its arguments began and are not whole."""
+        """Whether its arguments have begun and are incomplete."""
         return self.scan.started and not self.scan.whole
 
     @property
     def broken(self) -> bool:
-        """Whether its arguments are not JSON. None at all is how some say that there are none."""
+        """Whether its arguments are not JSON. Empty arguments are not broken: some providers omit an empty object."""
         if not self.scan.started or self.kind == "custom":
             return False
         if self.size <= _MAX_BUFFERED_CHARACTERS:
@@ -79,14 +80,14 @@ class _PendingCall:
         return not self.scan.whole or self.scan.closed > 1
 
     def add(self, arguments: str) -> None:
-        """More arguments."""
+        """Add arguments."""
         self.size += len(arguments)
         if self.size <= _MAX_BUFFERED_CHARACTERS or not self.reported:
             self.arguments.append(arguments)
         self.scan.feed(arguments.encode(errors="replace"))
 
-    def says(self, arguments: str) -> bool:
-        """Whether these are the whole arguments that it has already."""
+    def has_arguments(self, arguments: str) -> bool:
+        """Whether its arguments are complete and equal to these."""
         if not self.scan.whole or self.size > _MAX_BUFFERED_CHARACTERS:
             return False
         known = "".join(self.arguments)
@@ -106,12 +107,12 @@ class ToolCalls:
         self._by_index: dict[int, _PendingCall] = {}
         self._by_id: dict[str, _PendingCall] = {}
         self._contested: set[int] = set()
-        # The numbers of calls whose arguments are not whole, and of those that are not told.
+        # The numbers of the calls whose arguments are incomplete, and of the calls that are buffered.
         self._partial: set[int] = set()
         self._unreported: set[int] = set()
 
     def read(self, piece: dict[str, object], sink: Sink) -> None:
-        """Take in one item of `tool_calls`."""
+        """Read one item of `tool_calls`."""
         index = _index(piece.pop("index", None), sink)
         id = text_of(piece.pop("id", None))
         custom = piece.pop("type", None) == "custom" or ("custom" in piece and "function" not in piece)
@@ -134,7 +135,7 @@ class ToolCalls:
                 self._fail("bad-shape", f"more than {_MAX_CALLS} tool calls", sink)
                 return
             call = self._open(index, kind, sink)
-        elif arguments and call.id and id in ("", call.id) and name == call.name and call.says(arguments):
+        elif arguments and call.id and id in ("", call.id) and name == call.name and call.has_arguments(arguments):
             sink.repair("tool-id-repeated" if id else "tool-name-repeated", id or name)
             return
         if not self._identify(call, id, name, sink):
@@ -142,7 +143,7 @@ class ToolCalls:
         self._add(call, arguments, _extras(piece | fields), sink)
 
     def read_more(self, index: int, arguments: str, sink: Sink) -> bool:
-        """The common case: more arguments of a call that is known and told. Otherwise nothing, and False."""
+        """Read more arguments of a call that was emitted: the common case. For any other, return False."""
         call = self._by_index.get(index)
         if not arguments or call is None or not call.reported or call.kind != "function":
             return False
@@ -160,14 +161,14 @@ class ToolCalls:
             self._partial.add(call.number)
 
     def read_legacy(self, piece: dict[str, object], sink: Sink) -> None:
-        """Take in a `function_call`: the one call of a choice, without index and id."""
+        """Read a `function_call`: the only call of a choice, without index and id."""
         name = text_of(piece.pop("name", None))
         arguments = _arguments(piece.pop("arguments", None), sink)
         if arguments is None:
             self._fail("bad-shape", "a function call's arguments are neither text nor an object", sink)
             return
         call = self._calls[-1] if self._calls else self._open(0, "function_call", sink)
-        if name and call.whole and not call.says(arguments):
+        if name and call.whole and not call.has_arguments(arguments):
             self._fail("tool-call-ambiguous", f"a second legacy function call: {shown(name)}", sink)
             return
         if name and call.whole:
@@ -178,24 +179,24 @@ class ToolCalls:
         self._add(call, arguments, _extras(piece), sink)
 
     def emit_pending(self, sink: Sink) -> None:
-        """Tell the calls that were held, if they have a name."""
+        """Emit the buffered calls that have a name."""
         for number in sorted(self._unreported):
             if self._calls[number].name:
-                self._tell(self._calls[number], sink)
+                self._emit(self._calls[number], sink)
 
     def close(self, sink: Sink, *, finished: tuple[int, int] | None) -> None:
-        """No more pieces will come: tell what was held, and which arguments are broken although the choice is finished.
+        """Emit the buffered calls, and a repair for each call of a finished choice whose arguments are broken.
 
-        `finished` is where the choice was finished, if it was.
+        `finished` is the position of the choice's finish, or None.
         """
         for call in self._calls:
             if not call.reported:
-                self._tell(call, sink)
+                self._emit(call, sink)
             if finished is not None and call.broken:
                 sink.events.append(Repair("tool-arguments-broken", *finished, call.name))
 
     def _owner(self, index: int | None, id: str, name: str, arguments: str, sink: Sink) -> _PendingCall | _Owner:
-        """The call that the piece belongs to, as the table above says."""
+        """The call that the piece belongs to, by the table at the top of this file."""
         at_index = self._by_index.get(index) if index is not None else None
         known = self._by_id.get(id)
         if known is not None:
@@ -216,7 +217,7 @@ class ToolCalls:
     def _owner_of_known_id(
         self, known: _PendingCall, index: int | None, name: str, arguments: str, sink: Sink
     ) -> _PendingCall | _Owner:
-        again = name == known.name and known.says(arguments)
+        again = name == known.name and known.has_arguments(arguments)
         elsewhere = index is not None and index not in self._by_index
         other = elsewhere and name != known.name
         if name and not again and (other or (known.whole and (arguments.strip() or elsewhere))):
@@ -235,13 +236,13 @@ class ToolCalls:
         if not name or not call.name:
             stray = call.scan.closed and call.whole and arguments.strip() and self._partial
             return "unknown" if contested or stray else call
-        if not id and name == call.name and call.id is not None and call.says(arguments):
-            return call  # said again
+        if not id and name == call.name and call.id is not None and call.has_arguments(arguments):
+            return call  # repeated
         if name == call.name and arguments and arguments.lstrip()[:1] not in _OPENING:
             if contested:
                 return "unknown"
             if call.unfinished:
-                return call  # these arguments can only go on, whatever the id
+                return call  # these arguments can only continue the call, whatever the id
         if not id and name != call.name and not call.scan.started:
             return "unknown"  # the next part of the name, or another call
         if id or call.whole or name != call.name:
@@ -252,13 +253,13 @@ class ToolCalls:
         return call
 
     def _fail(self, code: str, message: str, sink: Sink) -> None:
-        """The stream has failed here; what came before still counts."""
+        """Emit the buffered calls and a fault: the stream has failed here."""
         self.emit_pending(sink)
         sink.fault(code, message)
 
     def _open(self, index: int | None, kind: ToolKind, sink: Sink) -> _PendingCall:
         if self._calls and not self._calls[-1].reported:
-            self._tell(self._calls[-1], sink)
+            self._emit(self._calls[-1], sink)
         call = _PendingCall(len(self._calls), index, kind)
         self._calls.append(call)
         self._partial.add(call.number)
@@ -270,7 +271,7 @@ class ToolCalls:
         return call
 
     def _identify(self, call: _PendingCall, id: str, name: str, sink: Sink) -> bool:
-        """Set the call's id and name, each once; returns whether they fit what was told."""
+        """Set the call's id and name, each once; return False if the name contradicts the one that was emitted."""
         if id:
             if call.id is None and not call.reported:
                 call.id = id
@@ -304,9 +305,9 @@ class ToolCalls:
         known = call.name and (call.id or call.kind == "function_call")
         full = call.size > _MAX_BUFFERED_CHARACTERS or len(call.extras) > _MAX_BUFFERED_EXTRAS
         if (known and call.arguments) or full:
-            self._tell(call, sink)
+            self._emit(call, sink)
 
-    def _tell(self, call: _PendingCall, sink: Sink) -> None:
+    def _emit(self, call: _PendingCall, sink: Sink) -> None:
         self._unreported.discard(call.number)
         if not call.name:
             call.reported = True
@@ -335,7 +336,7 @@ def _index(value: object, sink: Sink) -> int | None:
 
 
 def _arguments(value: object, sink: Sink) -> str | None:
-    """The arguments as text; None where they are of no readable type."""
+    """The arguments as text; None if they have another type than text or object."""
     match value:
         case str():
             return value
@@ -349,13 +350,13 @@ def _arguments(value: object, sink: Sink) -> str | None:
 
 
 def _extras(fields: dict[str, object]) -> dict[str, object]:
-    """What is left in a piece when all that is known was taken out."""
+    """The extras of a piece: what remains when the known members are removed."""
     rest = {f"other_{key}" if key in _KNOWN_KEYS else key: value for key, value in fields.items()}
     return {key: value for key, value in rest.items() if value is not None}
 
 
 def _parsed(arguments: str) -> object:
-    """The value of the arguments; None where they are not JSON."""
+    """The decoded arguments; None if they are not JSON."""
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):

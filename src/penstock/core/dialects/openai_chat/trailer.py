@@ -1,6 +1,6 @@
-"""ChatTrailer: the usual ending of a chat stream, held until it is whole: one finish, perhaps the usage, then `[DONE]`.
+"""ChatTrailer: the usual ending of a chat stream, buffered until complete: one finish, perhaps usage, then `[DONE]`.
 
-Typed decoders recognise its chunks. Why that gives the same events as the grammar: `core/passthrough.py`.
+Typed decoders recognise its chunks. `core/passthrough.py` explains why this gives the same events as the grammar.
 """
 
 import re
@@ -16,14 +16,14 @@ from penstock.core.sink import Sink
 from penstock.core.usage import ABSURD_TOKENS, Tokens
 from penstock.core.wire.payload import is_too_deep
 
-# One chunk that finishes the answer, perhaps one that reports the usage, and perhaps `[DONE]` by now; a line each.
+# A chunk with the finish, perhaps one with the usage, and `[DONE]` if it has arrived; one line each.
 _ENDING = re.compile(rb"data: (\{.+)\n\n(?:data: (\{.+)\n\n)?(data: \[DONE\]\n\n)?")
-# To JSON it is a blank, and to who reads the stream a line end. As a number it is found faster.
+# White space in JSON, but a line end in SSE. As an integer, which `in` finds faster.
 _CR = ord("\r")
 
 
 class TrailerDelta(Struct, forbid_unknown_fields=True, gc=False):
-    """Nothing said."""
+    """A delta without content."""
 
     content: Literal[""] | None = None
     role: None = None
@@ -44,7 +44,7 @@ class TrailerChoice(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class TrailerChunk(Struct, forbid_unknown_fields=True, gc=False):
-    """What every chunk of the ending has."""
+    """The members of every chunk of the ending."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -86,7 +86,7 @@ _NO_OUTPUT = TrailerOutput()
 
 
 class TrailerUsage(Struct, forbid_unknown_fields=True, gc=False):
-    """Usage in OpenAI's own words, as it nearly always comes."""
+    """Usage in OpenAI's own format, which nearly all providers send."""
 
     prompt_tokens: _Count
     completion_tokens: Annotated[int, Meta(ge=1, lt=ABSURD_TOKENS)]
@@ -95,7 +95,7 @@ class TrailerUsage(Struct, forbid_unknown_fields=True, gc=False):
     completion_tokens_details: TrailerOutput | None = None
 
     def tokens(self) -> Tokens | None:
-        """What it comes to; None if its figures do not fit together."""
+        """The tokens to book; None if the counts are inconsistent."""
         input, output = self.prompt_tokens, self.completion_tokens
         if self.total_tokens != input + output:
             return None
@@ -124,14 +124,14 @@ class UsageChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=Tru
 
 
 class AnyUsageChunk(TrailerChunk, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """The same, in anybody's words."""
+    """The chunk that reports usage in any provider's format."""
 
     choices: tuple[()]
     usage: dict[str, object]
 
 
 class PaddedChunk(Struct, gc=False):
-    """Any chunk, as far as it is padded."""
+    """The padding of any chunk."""
 
     obfuscation: str | UnsetType = UNSET
 
@@ -143,24 +143,23 @@ _PADDED_CHUNK = msgspec.json.Decoder(PaddedChunk)
 
 
 class ChatTrailer:
-    """The ending of one stream, as far as it is the usual one.
+    """The usual ending of one stream (`StreamTrailer`).
 
-    `envelope` and `extras` are those of the stream so far, `choice` is its only one.
+    `envelope` and `extras` are those of the stream so far; `choice` is its only one.
     """
 
     frames = 0
-    """How many frames it holds."""
+    """The number of frames in the buffer."""
     raw = b""
     """Their bytes."""
     done = False
-    """Whether `[DONE]` has come, and so all of it."""
+    """Whether `[DONE]` has arrived, so that the trailer is complete."""
     finish_reason = ""
-    """Why the answer is finished."""
     tokens: Tokens | None = None
-    """What the reported usage comes to, of which the output is some; None if there is none."""
+    """The tokens of the reported usage, if one was reported and its output is not zero."""
     tier: str | None = None
-    """The service tier that the reported usage names, if it names one."""
-    # The chunks that finish the answer and that report its usage, as they came.
+    """The service tier of the reported usage, if it names one."""
+    # The JSON of the chunks with the finish and with the usage.
     _finish = b""
     _report = b""
 
@@ -168,11 +167,11 @@ class ChatTrailer:
         self._envelope = envelope
         self._extras = extras
         self._choice = choice
-        # What a chunk says of its stream if it says all that those before it have said.
+        # The envelope of a chunk that has all members that the earlier ones have: the common case.
         self._named = (*envelope, extras.get("system_fingerprint", UNSET), extras.get("service_tier", UNSET))
 
     def feed(self, data: bytes) -> bool:
-        """Take in one read if it goes on with the usual ending. Otherwise return False, and take nothing any more."""
+        """Add one read if it continues the trailer. Otherwise return False; the trailer must not be fed again."""
         if not data or _CR in data or not data.isascii():
             return False
         raw = self.raw + data
@@ -190,12 +189,12 @@ class ChatTrailer:
         return True
 
     def events(self) -> list[Event]:
-        """What it comes to, when it is done."""
+        """The events of a complete trailer."""
         events: list[Event] = []
         padding = self._extras.get("obfuscation")
         for chunk in filter(None, (self._finish, self._report)):
             new = _PADDED_CHUNK.decode(chunk).obfuscation
-            if new is not UNSET and new != padding:  # another one is told
+            if new is not UNSET and new != padding:  # changed padding is emitted
                 padding = new
                 events.append(Extra("chunk", {"obfuscation": padding}))
         events.append(Finish(self._choice, self.finish_reason))
@@ -204,7 +203,8 @@ class ChatTrailer:
         return [*events, End("completed")]
 
     def write(self, *, include_usage: bool) -> bytes:
-        """The same ending for a client, as it came; empty where the client is promised more."""
+        """The provider's bytes, without the usage if the client did not request it; empty if it requested one that is
+        missing."""
         if self._report:
             return self.raw if include_usage else b"data: %b\n\ndata: [DONE]\n\n" % self._finish
         return b"" if include_usage else self.raw
@@ -234,7 +234,7 @@ class ChatTrailer:
         return True
 
     def _take_any_usage(self, data: bytes) -> bool:
-        """The same, in anybody's words."""
+        """Read a usage chunk in any provider's format."""
         if is_too_deep(data):
             return False
         try:
@@ -254,6 +254,6 @@ class ChatTrailer:
         return True
 
     def _fits(self, chunk: TrailerChunk) -> bool:
-        """Whether a chunk belongs to the stream so far. Its padding may be another one."""
+        """Whether a chunk has the envelope of the stream. Its padding may differ."""
         named = (chunk.id, chunk.model, chunk.created, chunk.system_fingerprint, chunk.service_tier)
         return named == self._named or same_envelope(chunk, self._envelope, self._extras)

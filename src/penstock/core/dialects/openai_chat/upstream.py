@@ -19,18 +19,18 @@ _WITH_USAGE = Raw(b'{"include_usage":true}')
 
 
 class OpenAIChatUpstream:
-    """Calls providers that speak chat completions."""
+    """Calls providers that offer chat completions."""
 
     def frame_reader(self, sink: Sink) -> OpenAIChatReader:
-        """What reads one answer."""
+        """Make the reader of one answer."""
         return OpenAIChatReader(sink)
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The request for a provider.
 
-        Usage is asked for wherever the provider accepts that, because the gateway has to know what the answer cost.
-        Elsewhere `stream_options` is left out: providers that do not know the field answer 422, and OpenAI answers 400
-        to a call that has it and is not streamed.
+        It requests usage if the provider accepts that, because the gateway has to know the cost of the answer.
+        Otherwise it omits `stream_options`: providers that do not know the field answer 422, and OpenAI answers 400 to
+        a request that has it and is not streamed.
         """
         if request.dialect == NAME:
             return self._forwarded(request, destination)
@@ -45,7 +45,7 @@ class OpenAIChatUpstream:
         return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
-        """The client's own bytes, with the edits that routing, the route and the provider's data demand."""
+        """The client's bytes, with the model and overrides of the destination, and the usage option."""
         changes: dict[str, Raw | None] = {**destination.members}
         stream = request.stream
         if destination.stream is not None and destination.stream != stream:
@@ -61,7 +61,7 @@ class OpenAIChatUpstream:
         return OutgoingRequest(request.members.edited(changes), losses=losses)
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
-        """The cap of one choice, times the choices; which of two caps counts is the provider's affair."""
+        """The maximum output of one choice, times the choices. Of two maxima the larger counts: providers differ."""
         overrides, fields = destination.overrides, request.fields
         if request.dialect != NAME:
             asked = request.read()
@@ -77,7 +77,7 @@ class OpenAIChatUpstream:
         )
 
     def read_error(self, body: bytes) -> ProviderError:
-        """What an error says: OpenAI's envelope, or one of the many shapes that compatible servers have.
+        """Read an error: OpenAI's envelope, or one of the many shapes of compatible servers.
 
         A list of one error, as Gemini answers, becomes that error in OpenAI's envelope.
         """
@@ -95,7 +95,7 @@ class OpenAIChatUpstream:
 
 
 def _with_usage(request: ClientRequest) -> Raw:
-    """The client's `stream_options`, with usage asked for."""
+    """The client's `stream_options`, with `include_usage`."""
     written = request.members.values.get("stream_options")
     if written is None or written == _WITH_USAGE:
         return _WITH_USAGE
@@ -108,5 +108,5 @@ def _count(value: object) -> int | None:
 
 
 def _message(error: dict[str, object]) -> str:
-    found = read_error(error, "error")
-    return found[0] if found else ""
+    result = read_error(error, "error")
+    return result[0] if result else ""

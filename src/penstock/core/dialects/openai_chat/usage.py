@@ -1,7 +1,7 @@
-"""Usage in every provider's spelling of the OpenAI chat dialect.
+"""Reads usage, in the format of any provider of the OpenAI chat dialect.
 
-OpenAI's own, which is the most common one by far, is recognised by its types; all others are looked up. Where both are
-possible they give the same.
+A typed decoder reads OpenAI's own format, which is by far the most common. For all others, each count is looked up in
+the table of `core/usage_fields.py`. Where both are possible they give the same result.
 """
 
 from typing import Annotated, TypeAlias
@@ -15,11 +15,11 @@ from penstock.core.usage import Usage
 from penstock.core.usage_fields import SPELLINGS
 
 _DETAILS = "prompt_tokens_details"
-# In Anthropic's own spelling, which has no total, the input excludes these. `Usage.input` includes them.
+# In Anthropic's format, which has no total, the input does not include these. `Usage.input` does.
 _BESIDE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
-# Beyond this a figure is not even worth keeping as a number; the raw object has it.
+# A larger number is not kept as a count; the raw object still has it.
 _MAX_COUNT = 10**1000
-# A count as it should be; any other is looked at twice.
+# A valid count. Usage with any other count is looked up.
 _Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)] | None
 
 
@@ -69,15 +69,15 @@ def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
     tier = raw.get("service_tier")
     counts: dict[str, int | None] = {}
     for field, places in SPELLINGS.items():
-        found: int | None = None
+        result: int | None = None
         for name, key in places:
             if name in objects and (value := objects[name].get(key)) is not None:
                 count = value if type(value) is int and abs(value) < _MAX_COUNT else _converted(value, sink)
                 if count:
-                    found = count
+                    result = count
                     break
-                found = count if found is None else found
-        counts[field] = found
+                result = count if result is None else result
+        counts[field] = result
     if counts["input"] is not None and counts["total"] is None and "prompt_tokens" not in raw:
         beside = [value for key in _BESIDE_INPUT if isinstance(value := raw.get(key), int) and value > 0]
         counts["input"] += sum(beside)
@@ -85,7 +85,7 @@ def _look_up(raw: dict[str, object], sink: Sink) -> Usage:
 
 
 def _converted(value: object, sink: Sink) -> int | None:
-    """A count that is no integer, or beyond reason."""
+    """Convert a count that is not an integer, or is absurdly large, and emit the repair."""
     if type(value) is int:
         sink.repair("usage-absurd", shown(value))
         return None

@@ -1,14 +1,14 @@
-"""The OpenAI chat-completions dialect, written: events → the bytes of a stream that the official SDKs accept.
+"""Writes the OpenAI chat-completions dialect: events → the bytes of a stream that the official SDKs accept.
 
 1. One id, one model, one creation time in every chunk; each choice's role once; one finish per choice.
-2. Extras and the role ride on the chunk of what follows them, as they did when they were read; every other event has a
-   chunk of its own. Extras of a chunk wait for one that has a choice: only usage may come with `choices: []`, because
-   clients that did not ask for it look at `choices[0]` of every chunk.
-3. With `include_usage` the usage has a chunk of its own, `choices: []`, and every other chunk says `usage: null`.
+2. Extras and the role are part of the next event's chunk, as they were when they were read; every other event has a
+   chunk of its own. Extras of a chunk are buffered until a chunk with a choice: only usage may come with `choices: []`,
+   because clients that did not request usage read `choices[0]` of every chunk.
+3. With `include_usage` the usage has a chunk of its own with `choices: []`, and every other chunk has `usage: null`.
    Without it no chunk has usage.
-4. `[DONE]` is last, and only after a completed stream. Any other ending is told as an error.
-5. Chat has no blocks: their borders are not written. Summaries of reasoning are written as reasoning, a blank line
-   between two of their parts. What has no place in a chunk is a `Loss`.
+4. `[DONE]` is last, and only after a completed stream. Any other ending is written as an error.
+5. Chat has no blocks, so their borders are not written. Summaries of reasoning are written as reasoning, with a blank
+   line between two parts. What has no place in a chunk is a `Loss`.
 6. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
 """
 
@@ -45,26 +45,26 @@ from penstock.core.losses import Loss
 from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
 
-# Extras that OpenAI repeats in every chunk; clients read them off any one.
+# Extras that OpenAI repeats in every chunk, so that clients may read them from any chunk.
 _STICKY = ("service_tier", "system_fingerprint")
-# Why a stream without a fault of its own is not completed, as a client is told.
+# The error message for a client, by the ending of a stream that has no fault.
 _ENDINGS = {
     "truncated": "the provider's stream ended before the answer was complete",
     "timed_out": "the provider took too long",
     "cancelled": "the answer was cancelled",
     "failed": "the provider failed",
 }
-# The order in which one chunk can hold events and still be read back as the same events.
+# The order of events in one chunk. A reader reads such a chunk as the same events again.
 _CHOICE_START, _CHOICE_EXTRA, _DELTA_EXTRA, _SPEECH = range(4)
 
 
 class OpenAIChatWriter:
-    """Events of one stream → its bytes."""
+    """Writes one stream (`AnswerWriter`)."""
 
     _failed = False
-    # The last block of media.
+    # The last block of media for which a loss was noted: its choice and its number.
     _dropped: tuple[int, int] | None = None
-    # The chunk under construction, and the last step of the order above that it holds.
+    # The chunk under construction, and the last step of the order above that it contains.
     _step = -1
     _choice: dict[str, object] | None = None
     _delta: dict[str, object]
@@ -84,10 +84,10 @@ class OpenAIChatWriter:
         self._hidden_calls: set[tuple[int, int]] = set()
         self._summaries: dict[int, int] = {}
         self.losses: list[Loss] = []
-        """What a client of this dialect cannot be given."""
+        """What this dialect cannot express."""
 
     def write(self, events: Iterable[Event]) -> bytes:
-        """The bytes that tell these events."""
+        """The bytes of these events."""
         for event in events:
             self._write(event)
         self._flush()
@@ -95,15 +95,15 @@ class OpenAIChatWriter:
         return b"".join(out)
 
     def heartbeat(self) -> bytes:
-        """A comment: no client takes it for an event."""
+        """An SSE comment, which clients ignore."""
         return b": penstock\n\n"
 
     def fail(self, failure: Failure) -> bytes:
-        """The error as the last frame; there is no `[DONE]` behind it."""
+        """The error as the last frame, without `[DONE]`."""
         return write_error_frame(failure, self._request_id)
 
     def note(self, events: Iterable[Event]) -> None:
-        """Take note of events that the client gets by other means: what is written later goes with them."""
+        """Observe events whose bytes are forwarded unchanged: later chunks get the same envelope."""
         for event in events:
             if type(event) is Start:
                 self._name(event)
@@ -111,12 +111,12 @@ class OpenAIChatWriter:
                 self._stick(event.fields)
 
     def _write(self, event: Event) -> None:
-        match event:  # what most streams bring here comes first
+        match event:  # the most frequent events first
             case TextDelta(choice, text):
                 self._open(_SPEECH, choice)["content"] = text
             case ReasoningDelta(choice, text, native, part):
                 delta = self._open(_SPEECH, choice)
-                if native != "reasoning_details":  # those travel as an extra, which holds the text too
+                if native != "reasoning_details":  # written as an extra, which contains the text
                     delta[native] = text if part is None else self._summary(choice, part, text)
             case ToolCallDelta(choice, call, arguments):
                 if (choice, call) not in self._hidden_calls:
@@ -160,18 +160,18 @@ class OpenAIChatWriter:
                 self._write_error(_fault_body(event))
 
     def _drop_media(self, choice: int, block: int, detail: str) -> None:
-        """One loss for each block, in however many pieces it comes."""
+        """Note one loss for each block, however many deltas it has."""
         if (choice, block) != self._dropped:
             self._dropped = (choice, block)
             self.losses.append(Loss("media-dropped", detail))
 
     def _name(self, start: Start) -> None:
-        """Call the answer what the provider calls it, as far as it does."""
+        """Take id, model and creation time from the provider, as far as it sent them."""
         known = {"id": start.id, "model": start.model, "created": start.created}
         self._envelope.update({key: value for key, value in known.items() if value})
 
     def _open(self, step: int, choice: int) -> dict[str, object]:
-        """The delta to write into: of the chunk under construction if this may still join it, else of a new one."""
+        """The delta for an event: that of the chunk under construction if the order allows it, else a new one."""
         joins = step > self._step and (self._choice is None or self._choice["index"] == choice)
         if not joins:
             self._flush()
@@ -188,7 +188,7 @@ class OpenAIChatWriter:
             self._choice["native_finish_reason"] = native
 
     def _summary(self, choice: int, part: int, text: str) -> str:
-        """A piece of a summary, with a blank line before it where it begins another part."""
+        """A piece of a summary, with a blank line before it if it begins another part."""
         before = self._summaries.get(choice, part)
         self._summaries[choice] = part
         return text if part == before else f"\n\n{text}"
@@ -206,11 +206,11 @@ class OpenAIChatWriter:
             case Extra("tool", fields, int(choice), int(call)):
                 delta = self._call_delta(choice, call, "", fields)
                 self._open(_SPEECH, choice).update(delta)
-            case Extra(fields=fields):  # without its choice or call it can only be the chunk's
+            case Extra(fields=fields):  # without a choice or a call it can only belong to the chunk
                 self._add_extras(fields)
 
     def _add_extras(self, fields: dict[str, object]) -> None:
-        """Extras of the chunk that comes next."""
+        """Add extras to the next chunk."""
         self._flush()
         self._stick(fields)
         self._extras |= fields
@@ -222,7 +222,7 @@ class OpenAIChatWriter:
 
     def _write_usage(self, usage: Usage) -> None:
         if not self._include_usage or self._failed:
-            return  # a client that was told of an error reads no further
+            return  # clients stop reading after an error
         self._flush()
         self._emit({**self._envelope, **self._extras, "choices": [], "usage": usage_body(usage)})
         self._extras = {}
@@ -272,7 +272,7 @@ class OpenAIChatWriter:
 
 
 def citation_body(citation: Annotation | Citation) -> dict[str, object]:
-    """A citation in the words of chat completions."""
+    """A citation in the format of chat completions."""
     source = {"url": citation.url, "title": citation.title, "start_index": citation.start, "end_index": citation.end}
     return {
         "type": "url_citation",
@@ -281,7 +281,7 @@ def citation_body(citation: Annotation | Citation) -> dict[str, object]:
 
 
 def usage_body(usage: Usage) -> dict[str, object]:
-    """The provider's own object, with the three figures that every client reads in OpenAI's spelling."""
+    """The provider's own object, with the three counts that every client reads under OpenAI's names."""
     figures = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": usage.total}
     return usage.raw | {key: value for key, value in figures.items() if value is not None}
 
