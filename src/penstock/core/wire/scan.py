@@ -30,7 +30,7 @@ _BLOCK = 4_096
 _OPENS = (b"{", b"[")
 _CLOSES = (b"}", b"]")
 # Eight brackets as the bits of a byte, of which 1 opens: the levels that they go up, and at their lowest.
-_AS_BITS = bytes.maketrans(b"{[}]", b"1100")
+_AS_BITS = bytes.maketrans(b"()", b"10")
 _PATHS = [list(accumulate(1 if byte >> bit & 1 else -1 for bit in range(7, -1, -1))) for byte in range(256)]
 _LEVELS = [path[-1] for path in _PATHS]
 _LOWEST = [min(path) for path in _PATHS]
@@ -130,7 +130,7 @@ class JsonScan(Struct, eq=False, gc=False):
 
     def _pass_brackets(self, brackets: bytes) -> None:
         """Count levels, and how often the outermost one is closed, as far as anybody asks: twice is too often."""
-        if self.closed < 2 and not self._unbalanced and self._lowest(brackets) <= 0:
+        if self.closed < 2 and not self._unbalanced and self._may_close(brackets):
             depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self.depth))[1:]
             if -1 in depths:
                 self._unbalanced = True
@@ -138,8 +138,16 @@ class JsonScan(Struct, eq=False, gc=False):
             self.closed += depths.count(0)
         self.depth += sum(map(brackets.count, _OPENS)) - sum(map(brackets.count, _CLOSES))
 
+    def _may_close(self, brackets: bytes) -> bool:
+        """Whether the outermost level is closed anywhere among these brackets."""
+        if self.depth <= 0:
+            return True
+        # A pair goes no lower than the level at which it begins: without pairs there is less to look at.
+        brackets = brackets.translate(_AS_ROUND).replace(b"()", b"").replace(b"()", b"")
+        return brackets.count(b")") >= self.depth and self._lowest(brackets) <= 0
+
     def _lowest(self, brackets: bytes) -> int:
-        """The least depth behind any of these brackets, of which eight are looked up at a time."""
+        """The least depth behind any of these round brackets, of which eight are looked up at a time."""
         bits = brackets.translate(_AS_BITS)
         bits += b"1" * (-len(bits) % 8)
         eights = int(bits, 2).to_bytes(len(bits) // 8, "big")
