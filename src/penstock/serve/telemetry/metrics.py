@@ -12,9 +12,9 @@ are counted together. Every reader of metrics counts the waiting calls first, so
 Why there are two ways to count. Nearly all calls are alike: one attempt, streamed, completed, with usage reported by
 the provider and without repairs. Calls of a batch that are alike in everything that selects a series are summed first
 and added to slots that are cached per (model, provider, cost known), see `_CounterSlots`. Every other call takes
-`_count_any`. Both count the same: the conditions of `_common_slots` are exactly those under which `_count_any` would
-use these series and no others (`test_the_most_usual_call_is_counted_as_any_other`). The cache is bounded, because only
-names that are label values of their own are cached, and slots never move (`counters.py`, rule 4).
+`_count_any`. Both give the same counts: under the conditions of `_count_all` and `_common_slots`, `_count_any` counts
+in these series and in no others (`test_the_most_usual_call_is_counted_as_any_other`). The cache is bounded, because
+only names that are label values of their own are cached, and slots never move (`counters.py`, rule 4).
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Metrics:
         self._label_values = LabelValues(folder)
         self._common: dict[tuple[tuple[str, str, str], bool], _CounterSlots] = {}
         self.peers: WorkerPeers | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._scrapes: set[asyncio.Task[None]] = set()
         self._settled: list[tuple[Call, Entry]] = []
         self._batch_timer: asyncio.TimerHandle | None = None
         self._lag_timer: asyncio.TimerHandle | None = None
@@ -306,8 +306,8 @@ class Metrics:
     def handle(self, exchange: Exchange) -> None:
         """Respond to a scrape."""
         task = self._loop.create_task(self._answer(exchange))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._scrapes.add(task)
+        task.add_done_callback(self._scrapes.discard)
 
     def handle_gauges(self, exchange: Exchange) -> None:
         """Respond to another worker with this worker's gauges. It reads the counters from the shared folder."""
