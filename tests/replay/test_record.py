@@ -425,7 +425,7 @@ def test_a_full_disk_is_survived_and_told(tmp_path: Path) -> None:
         with Gateway(tmp_path, upstream, configuration, arguments=record, max_file_size=2000) as gateway:
             many = [chunk(WORLD) for _ in range(20)]
             assert ask(gateway, [head(), chunk(HELLO), *many, chunk(REST), last_chunk()]).done
-            gateway.says("1 capture was not kept: File too large")
+            gateway.says("1 capture was discarded: File too large")
             assert not list(folder.iterdir())
             assert ask(gateway, whole()).text == TEXT  # a small one fits
             recorded(folder)
@@ -436,7 +436,7 @@ def test_a_directory_that_goes_away_is_survived_and_told(start: Starter, tmp_pat
     gateway = start("--record", str(folder))
     folder.rmdir()
     assert ask(gateway, whole()).text == TEXT
-    gateway.says("1 capture was not kept: No such file or directory")
+    gateway.says("1 capture was discarded: No such file or directory")
     folder.mkdir()
     assert ask(gateway, whole()).text == TEXT
     recorded(folder)

@@ -32,9 +32,9 @@ from penstock.gateway.relay.event_gaps import MAX_STALLS, STALL_S, EventGaps
 from penstock.gateway.relay.transcript import Transcript
 from penstock.replay.library import Library, LibraryCapture, fields_of, request_key
 from penstock.serve import responses
-from penstock.serve.telemetry.counters import MOST_SERIES, SharedCounters
+from penstock.serve.telemetry.counters import MAX_SERIES, SharedCounters
 from penstock.serve.telemetry.histograms import Histograms
-from penstock.serve.telemetry.label_values import MOST, LabelValues
+from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
 from penstock.serve.telemetry.metric_specs import REQUESTS
 from penstock.serve.telemetry.metrics import Metrics
 from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
@@ -111,13 +111,13 @@ def ratios(_: Path) -> Table:
 
 def label_values(folder: Path) -> Table:
     names = LabelValues(folder)
-    return Table(lambda name: names.of("model", name), lambda: len(names._known["model"]), MOST)
+    return Table(lambda name: names.of("model", name), lambda: len(names._known["model"]), MAX_VALUES)
 
 
 def series(folder: Path) -> Table:
     counters = SharedCounters(folder)
     labels = ("acme", "acme", "2xx", "completed")
-    return Table(lambda name: counters.add(REQUESTS, (name, *labels)), lambda: len(counters.counts()), MOST_SERIES)
+    return Table(lambda name: counters.add(REQUESTS, (name, *labels)), lambda: len(counters.counts()), MAX_SERIES)
 
 
 def places(_: Path) -> Table:
@@ -127,7 +127,7 @@ def places(_: Path) -> Table:
         call = _call(name)
         metrics.settled(call, entry_of(call, lambda *_: 5))
 
-    return Table(use, lambda: len(metrics._common), 2 * MOST)
+    return Table(use, lambda: len(metrics._common), 2 * MAX_VALUES)
 
 
 def histograms(_: Path) -> Table:

@@ -20,7 +20,7 @@ from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.config import LedgerSettings
 from penstock.gateway.keys.keys import Key, digest_of
-from penstock.serve.telemetry.counters import MOST_SERIES, OTHER, SharedCounters, read_all, total
+from penstock.serve.telemetry.counters import MAX_SERIES, OTHER, SharedCounters, read_all, total
 from penstock.serve.telemetry.label_values import LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES
 from penstock.serve.telemetry.metrics import Metrics
@@ -277,14 +277,14 @@ def test_a_hundred_thousand_models_stay_few(tmp_path: Path, answered: bool, shar
 
 def test_a_family_has_so_many_series_and_no_more(tmp_path: Path) -> None:
     counters = SharedCounters(tmp_path)
-    for number in range(3 * MOST_SERIES):
+    for number in range(3 * MAX_SERIES):
         counters.add(BY_NAME["penstock_repairs_total"], (f"p{number}", "code"))
         counters.observe(BY_NAME["penstock_chunk_gap_seconds"], (f"p{number}",), 0.5)
     (counts,) = read_all(tmp_path)
     repairs = {labels: numbers for (name, labels), numbers in counts.items() if name == "penstock_repairs_total"}
-    assert len(repairs) == MOST_SERIES
-    assert repairs[OTHER, OTHER] == [2 * MOST_SERIES + 1]
-    assert sum(map(sum, repairs.values())) == 3 * MOST_SERIES
+    assert len(repairs) == MAX_SERIES
+    assert repairs[OTHER, OTHER] == [2 * MAX_SERIES + 1]
+    assert sum(map(sum, repairs.values())) == 3 * MAX_SERIES
     assert counts == counters.counts()
 
 

@@ -1,1 +1,1 @@
-"""The commands. `main.py` lists them and imports only the one asked for."""
+"""The commands. `main.py` lists them and imports only the requested one."""

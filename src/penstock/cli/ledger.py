@@ -64,16 +64,16 @@ _ATTEMPTS = (
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is booked, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per call.")
 @click.pass_context
-def command(ctx: click.Context, asked: EntryQuery, number: int, *, follow: bool, as_json: bool) -> None:
+def command(ctx: click.Context, query: EntryQuery, number: int, *, follow: bool, as_json: bool) -> None:
     """List the calls in the ledger, the newest last. A call is in it once it is settled."""
     if ctx.invoked_subcommand is not None:
         return
-    with reading(asked.file) as book:
+    with reading(query.file) as book:
         keys = book.keys()
-        wanted, names = asked.filter(keys), key_names(keys)
+        selected, names = query.filter(keys), key_names(keys)
         table = None if as_json else Table(_COLUMNS)
         last = book.last()
-        listed = [entry for _, entry in reversed(book.entries(wanted, limit=number))] if number else []
+        listed = [entry for _, entry in reversed(book.entries(selected, limit=number))] if number else []
         if not listed and not follow:
             click.echo("No calls.", err=True)
         _show(listed, table, names)
@@ -86,16 +86,16 @@ def command(ctx: click.Context, asked: EntryQuery, number: int, *, follow: bool,
                     names.update(key_names(book.keys()))
                 _show([entry for entry in new if entry.id not in seen], table, names)
 
-            _follow(book, wanted, last, show_new)
+            _follow(book, selected, last, show_new)
 
 
-def _follow(book: Book, wanted: Filter, last: int, show: Callable[[list[Entry]], None]) -> NoReturn:
+def _follow(book: Book, selected: Filter, last: int, show: Callable[[list[Entry]], None]) -> NoReturn:
     """Show new entries until interrupted. While the store is unreachable, wait, and report that once."""
     unreachable = False
     while True:
         sys.stdout.flush()
         try:
-            new = book.following(wanted, last, limit=_PAGE)
+            new = book.following(selected, last, limit=_PAGE)
         except BookUnusableError:
             raise
         except BookError as error:

@@ -77,12 +77,12 @@ _OPTIONS = (
 
 
 def takes_filter(function: F) -> F:
-    """Add the options that select entries to a command, which gets them as `asked`."""
+    """Add the options that select entries to a command, which gets them as `query`."""
 
     @wraps(function)
     def taking(*arguments: Any, **named: Any) -> Any:
-        asked = EntryQuery(**{field: named.pop(field) for field in EntryQuery.__struct_fields__})
-        return function(*arguments, asked=asked, **named)
+        query = EntryQuery(**{field: named.pop(field) for field in EntryQuery.__struct_fields__})
+        return function(*arguments, query=query, **named)
 
     for option in reversed(_OPTIONS):
         taking = option(taking)

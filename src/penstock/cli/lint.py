@@ -44,9 +44,9 @@ def command(ctx: click.Context, files: tuple[str, ...], *, form: str, dialect: s
             unreadable += 1
         if reading is not None:
             linted.append(lint(reading, repairs="error" if strict else "warning"))
-            found = reading.dialect
-            if found.dialect != DEFAULT_DIALECT:
-                click.echo(f"{one_line(reading.file)}: read as {found.dialect}, {FOUND_BY[found.by]}", err=True)
+            detected = reading.dialect
+            if detected.dialect != DEFAULT_DIALECT:
+                click.echo(f"{one_line(reading.file)}: read as {detected.dialect}, {FOUND_BY[detected.by]}", err=True)
     severities = [finding.severity for file in linted for finding in file.findings]
     click.echo(REPORTS[form](linted).encode(), nl=False)
     click.echo(_totals(len(files), severities, unreadable), err=True)

@@ -1,4 +1,4 @@
-"""The `penstock` command: lists the commands without importing them, and imports only the one asked for.
+"""The `penstock` command: lists the commands without importing them, and imports only the requested one.
 
 Whatever goes wrong outside the streams themselves (a pipe that closes, Ctrl-C, a full disk) ends in one line or none,
 never in a traceback.

@@ -34,7 +34,7 @@ _HEADS = {"cache_write": "cache write"}
 @takes_filter
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def command(asked: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
+def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     """Sum up the calls in the ledger: tokens, and what they cost.
 
     Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a
@@ -43,11 +43,11 @@ def command(asked: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other")
     groups, tag = _groups(by)
-    with reading(asked.file) as book:
+    with reading(query.file) as book:
         keys = book.keys()
-        wanted = asked.filter(keys)
-        rows = book.usage(wanted, groups, tag=tag)
-        total = book.usage(wanted, [])[0]
+        selected = query.filter(keys)
+        rows = book.usage(selected, groups, tag=tag)
+        total = book.usage(selected, [])[0]
     if "day" not in groups:
         rows.sort(key=lambda row: (-row.cost, -row.output - row.input, row.group))
     heads = [tag if group == "tag" else group for group in groups]

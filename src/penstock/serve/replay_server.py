@@ -80,8 +80,8 @@ class ReplayApp:
         elif path.endswith("/models"):
             data = [_model(name) for name in self._replay.models]
             respond_json(exchange, 200, {"object": "list", "data": data}, {"x-request-id": new_request_id()})
-        elif (wanted := path.rpartition("/models/")[2]) in self._replay.models:
-            respond_json(exchange, 200, _model(wanted), {"x-request-id": new_request_id()})
+        elif (name := path.rpartition("/models/")[2]) in self._replay.models:
+            respond_json(exchange, 200, _model(name), {"x-request-id": new_request_id()})
         elif path in ("/health", "/healthz", "/livez", "/readyz"):
             respond_json(exchange, 200, {"status": "ok"})
         else:

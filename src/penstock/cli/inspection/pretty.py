@@ -66,23 +66,25 @@ def _facts(facts: list[Fact]) -> Table:
 
 def _kinds(defects: DefectCounts, *, wide: bool) -> list[RenderableType]:
     """A table if the window is wide, otherwise two lines each; in colour if the defects matter."""
-    code, words = (_CODE, "") if defects.fact.tone else (_LABEL, _LABEL)
+    code, text_style = (_CODE, "") if defects.fact.tone else (_LABEL, _LABEL)
     kinds = defects.kinds
     if not wide:
         return [
-            _indented(part, 2) for kind in kinds for part in (_place(kind, code), _indented(Text(kind.wrong, words), 2))
+            _indented(part, 2)
+            for kind in kinds
+            for part in (_position(kind, code), _indented(Text(kind.wrong, text_style), 2))
         ]
     grid = Table.grid(padding=(0, 2, 0, 0))
     for style in (code, "", _LABEL, _LABEL):
         grid.add_column(style=style, no_wrap=True)
     grid.add_column(overflow="fold")
     for kind in kinds:
-        place = (f"×{kind.count}", f"line {kind.line}", f"byte {kind.offset}")
-        grid.add_row(kind.code, *place, Text(kind.wrong, words))
+        position = (f"×{kind.count}", f"line {kind.line}", f"byte {kind.offset}")
+        grid.add_row(kind.code, *position, Text(kind.wrong, text_style))
     return [_indented(grid, 2)]
 
 
-def _place(kind: SummaryDefect, code: str) -> Text:
+def _position(kind: SummaryDefect, code: str) -> Text:
     where = (f"  line {kind.line}, byte {kind.offset}", _LABEL)
     return Text.assemble((kind.code, code), f"  ×{kind.count}", where)
 

@@ -77,13 +77,15 @@ def _suite(linted: LintResult) -> str:
 
 
 def _case(finding: Finding, class_name: str) -> str:
-    place = f"line {finding.line}, byte {finding.offset}"
+    position = f"line {finding.line}, byte {finding.offset}"
     message = escape(visible(finding.message))
     if finding.severity == "error":
-        result = f'<failure type="{finding.code}" message="{_attribute(finding.message)}">{place}: {message}</failure>'
+        result = (
+            f'<failure type="{finding.code}" message="{_attribute(finding.message)}">{position}: {message}</failure>'
+        )
     else:
-        result = f"<system-out>{finding.severity}, {place}: {message}</system-out>"
-    name = f"{finding.code} ({place})"
+        result = f"<system-out>{finding.severity}, {position}: {message}</system-out>"
+    name = f"{finding.code} ({position})"
     return f'    <testcase classname="{class_name}" name="{name}">\n      {result}\n    </testcase>\n'
 
 

@@ -240,10 +240,10 @@ def _finish(completion: Completion) -> str:
     reasons = []
     for choice in completion.choices:
         reason, native = choice.finish_reason, choice.native_finish_reason
-        words = one_line(reason) if reason else "none"
+        text = one_line(reason) if reason else "none"
         if native and native != reason:
-            words += f" ({one_line(native)})"
-        reasons.append(words if len(completion.choices) == 1 else f"{choice.index} {words}")
+            text += f" ({one_line(native)})"
+        reasons.append(text if len(completion.choices) == 1 else f"{choice.index} {text}")
     return ", ".join(reasons)
 
 

@@ -1,6 +1,6 @@
 """LiveStreams: event streams (SSE) for the live view: the calls in progress on all workers, and the text of one call.
 
-At most `MOST_WATCHERS` streams are open, and none of them delays a call. A client that reads slowly misses messages. A
+At most `MAX_STREAMS` streams are open, and none of them delays a call. A client that reads slowly misses messages. A
 client that reads nothing for `_STALLED_TICKS` is disconnected.
 """
 
@@ -15,11 +15,11 @@ from penstock.http.client import UpstreamConnection
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.queries import Query, invalid_parameter
 from penstock.serve.responses import STREAM_HEADERS
-from penstock.serve.workers.live_calls import MOST, LiveCall, LiveCalls, LiveFilter, Snapshot, cursor, sort_key
+from penstock.serve.workers.live_calls import PAGE_SIZE, LiveCall, LiveCalls, LiveFilter, Snapshot, cursor, sort_key
 from penstock.serve.workers.peers import WorkerPeers
 from penstock.serve.workers.text_stream import HEARTBEAT, TextStreams, frame
 
-MOST_WATCHERS = 16
+MAX_STREAMS = 16
 _TICK_S = 0.5
 _TICKS_PER_HEARTBEAT = 20
 # A client that has read nothing for so long is disconnected.
@@ -30,7 +30,7 @@ _SNAPSHOT = msgspec.json.Decoder(Snapshot)
 
 TOO_MANY = Failure(
     code="too_many_watchers",
-    message=f"{MOST_WATCHERS} live streams are open already; close another window",
+    message=f"{MAX_STREAMS} live streams are open already; close another window",
     retry_after="5",
 )
 
@@ -52,7 +52,7 @@ class LiveStreams:
     @property
     def full(self) -> bool:
         """Whether the limit of open streams is reached."""
-        return len(self._watchers) + len(self._text_streams) + self._remote_count >= MOST_WATCHERS
+        return len(self._watchers) + len(self._text_streams) + self._remote_count >= MAX_STREAMS
 
     def watch(self, exchange: Exchange, headers: dict[str, str], view: LiveFilter) -> None:
         """Start a stream of the calls in progress that match a filter."""
@@ -216,8 +216,10 @@ def _message(view: LiveFilter, snapshots: list[Snapshot], ended: list[LiveCall])
     gone = {each.call["id"] for snapshot in snapshots for each in snapshot.ended}
     calls = [call for snapshot in snapshots for call in snapshot.calls if call["id"] not in gone]
     calls.sort(key=sort_key, reverse=True)
-    page = calls[:MOST]
-    further = len(calls) > MOST or (len(page) == MOST and any(len(snapshot.calls) == MOST for snapshot in snapshots))
+    page = calls[:PAGE_SIZE]
+    further = len(calls) > PAGE_SIZE or (
+        len(page) == PAGE_SIZE and any(len(snapshot.calls) == PAGE_SIZE for snapshot in snapshots)
+    )
     return frame(
         "calls",
         {

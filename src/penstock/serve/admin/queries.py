@@ -11,7 +11,7 @@ from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import Outcome
 from penstock.gateway.keys.terms import parse_duration, parse_moment, parse_tag
 
-MOST = 500
+MAX_LIMIT = 500
 _DEFAULT_LIMIT = 100
 _MAX_PARAMETERS = 100
 _FILTERS = frozenset(
@@ -54,13 +54,13 @@ class Query(Struct, frozen=True):
             raise invalid_parameter(name, f"{name} may be given once")
         return values[0] if values else ""
 
-    def number(self, name: str, default: int | None, *, least: int, most: int) -> int | None:
+    def number(self, name: str, default: int | None, *, minimum: int, maximum: int) -> int | None:
         """A whole number, within bounds."""
         text = self.one(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdigit()) or len(text) > 19 or not least <= int(text) <= most:
-            raise invalid_parameter(name, f"{name} is a whole number from {least} to {most}")
+        if not (text.isascii() and text.isdigit()) or len(text) > 19 or not minimum <= int(text) <= maximum:
+            raise invalid_parameter(name, f"{name} is a whole number from {minimum} to {maximum}")
         return int(text)
 
 
@@ -112,12 +112,12 @@ def read_grouping(query: Query) -> tuple[list[Grouping], str]:
 
 def read_limit(query: Query) -> int:
     """The size of a page."""
-    return query.number("limit", _DEFAULT_LIMIT, least=1, most=MOST) or _DEFAULT_LIMIT
+    return query.number("limit", _DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT) or _DEFAULT_LIMIT
 
 
 def read_cursor(query: Query, name: str) -> int | None:
     """The position in the book at which a page starts."""
-    return query.number(name, None, least=0, most=_MAX_POSITION)
+    return query.number(name, None, minimum=0, maximum=_MAX_POSITION)
 
 
 def read_span(query: Query, now_ms: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from penstock.gateway.keys.report import report
 from penstock.gateway.keys.terms import KeyTerms
 from penstock.serve.admin.entries import entry_json, usage_json
 from penstock.serve.admin.queries import (
-    MOST,
+    MAX_LIMIT,
     Query,
     invalid_parameter,
     read_cursor,
@@ -91,19 +91,19 @@ def rotate_key(book: Book, request: AdminRequest) -> AdminReply:
 
 def usage(book: Book, request: AdminRequest) -> AdminReply:
     """Show usage, by groups."""
-    wanted = _by_id(book, read_filter(request.query, request.now_ms, "by"))
+    entry_filter = _by_id(book, read_filter(request.query, request.now_ms, "by"))
     by, tag = read_grouping(request.query)
-    rows = book.usage(wanted, by, tag=tag)
-    dearest = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MOST]
-    groups = [usage_json(by, row) for row in sorted(dearest, key=lambda row: row.group)]
-    return AdminReply(200, {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MOST})
+    rows = book.usage(entry_filter, by, tag=tag)
+    most_expensive = sorted(rows, key=lambda row: (-row.cost, -row.calls))[:MAX_LIMIT]
+    groups = [usage_json(by, row) for row in sorted(most_expensive, key=lambda row: row.group)]
+    return AdminReply(200, {"by": by, "tag": tag or None, "usage": groups, "truncated": len(rows) > MAX_LIMIT})
 
 
 def list_entries(book: Book, request: AdminRequest) -> AdminReply:
     """List entries, the newest first."""
-    wanted = _by_id(book, read_filter(request.query, request.now_ms, "limit", "before"))
+    entry_filter = _by_id(book, read_filter(request.query, request.now_ms, "limit", "before"))
     limit = read_limit(request.query)
-    entries = book.entries(wanted, limit=limit + 1, before=read_cursor(request.query, "before"))
+    entries = book.entries(entry_filter, limit=limit + 1, before=read_cursor(request.query, "before"))
     following = entries[limit - 1][0] if len(entries) > limit else None
     return AdminReply(200, {"entries": [entry_json(entry) for _, entry in entries[:limit]], "next": following})
 
@@ -144,13 +144,13 @@ ROUTES: tuple[tuple[str, re.Pattern[str], Work], ...] = (
 )
 
 
-def _by_id(book: Book, wanted: Filter) -> Filter:
+def _by_id(book: Book, entry_filter: Filter) -> Filter:
     """The filter with names of keys replaced by their ids."""
-    if not wanted.keys:
-        return wanted
+    if not entry_filter.keys:
+        return entry_filter
     keys = book.keys()
-    named = [key.id for key in keys if key.name in wanted.keys]
-    return structs.replace(wanted, keys=tuple(dict.fromkeys((*wanted.keys, *named))))
+    named = [key.id for key in keys if key.name in entry_filter.keys]
+    return structs.replace(entry_filter, keys=tuple(dict.fromkeys((*entry_filter.keys, *named))))
 
 
 def _body(request: AdminRequest, kind: type[T]) -> T:

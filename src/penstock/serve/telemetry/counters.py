@@ -47,9 +47,9 @@ Counts: TypeAlias = dict[tuple[str, Labels], list[float]]
 
 OTHER = "other"
 # Per metric and worker. Further series are counted together, with the label values `other`.
-MOST_SERIES = 1_000
+MAX_SERIES = 1_000
 # The position for counts of series whose key cannot be written because the disk is full. It is never reported.
-LOST_SLOT = MOST_SERIES * sum(family.width for family in FAMILIES)
+LOST_SLOT = MAX_SERIES * sum(family.width for family in FAMILIES)
 _SLOTS = LOST_SLOT + max(family.width for family in FAMILIES)
 
 
@@ -115,7 +115,7 @@ class SharedCounters:
         slot = self._slots.get((family.name, labels))
         if slot is not None:
             return slot
-        if self._series_count.get(family.name, 0) >= MOST_SERIES - 1 and labels != (OTHER,) * len(labels):
+        if self._series_count.get(family.name, 0) >= MAX_SERIES - 1 and labels != (OTHER,) * len(labels):
             return self.slot(family, (OTHER,) * len(labels))
         if self._keys is not None and not _append(self._keys, msgspec.json.encode((family.name, labels)) + b"\n"):
             return LOST_SLOT

@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock.serve.telemetry.counters import OTHER
 
 # A hundred, together with `other`.
-MOST = 99
+MAX_VALUES = 99
 _MAX_CHARS = 100
 
 
@@ -41,7 +41,7 @@ class LabelValues:
         value = _plain(value)
         if value in known:
             return value
-        if not may_add or len(known) >= MOST:
+        if not may_add or len(known) >= MAX_VALUES:
             return OTHER
         if self._folder is None:
             known.add(value)
@@ -57,7 +57,7 @@ def _share(path: Path, value: str) -> set[str]:
     with os.fdopen(file, "r+b") as names:
         fcntl.flock(names, fcntl.LOCK_EX)
         known = set(names.read().decode().splitlines())
-        if value not in known and len(known) < MOST:
+        if value not in known and len(known) < MAX_VALUES:
             names.write(f"{value}\n".encode())
             known.add(value)
     return known

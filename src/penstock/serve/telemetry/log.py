@@ -152,12 +152,12 @@ class Log:
         return lost
 
 
-def _batches(lines: list[bytes], most: int) -> Iterator[list[bytes]]:
-    """Group lines into batches of at most `most` bytes, in order. A longer line is a batch of its own."""
+def _batches(lines: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
+    """Group lines into batches of at most `max_bytes`, in order. A longer line is a batch of its own."""
     batch: list[bytes] = []
     size = 0
     for line in lines:
-        if batch and size + len(line) > most:
+        if batch and size + len(line) > max_bytes:
             yield batch
             batch, size = [], 0
         batch.append(line)

@@ -35,7 +35,7 @@ from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_json
 from penstock.serve.telemetry import metric_specs as families
 from penstock.serve.telemetry.counters import LOST_SLOT, OTHER, Counts, Labels, SharedCounters, read_all, total
-from penstock.serve.telemetry.label_values import MOST, LabelValues
+from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
 from penstock.serve.workers.peers import WorkerPeers
 
@@ -373,6 +373,6 @@ def bounded(ratios: Mapping[str, float]) -> dict[Labels, float]:
     """One value per key, for at most a hundred keys. The minimum of all others is reported as `other`."""
     result: dict[Labels, float] = {}
     for number, (key, ratio) in enumerate(ratios.items()):
-        label = (key,) if number < MOST else (OTHER,)
+        label = (key,) if number < MAX_VALUES else (OTHER,)
         result[label] = min(ratio, result.get(label, ratio))
     return result

@@ -24,7 +24,7 @@ from penstock.serve.surfaces.client import CallSession
 from penstock.serve.telemetry.otel_names import has_answers
 
 # Calls per page.
-MOST = 200
+PAGE_SIZE = 200
 # Intervals of half a second for which the rates and gaps of a call are kept.
 _INTERVALS = 24
 _MIN_INTERVAL_S = 0.4
@@ -108,11 +108,11 @@ class LiveCalls:
         self._calls = calls
         self._output = output
         self._seen: dict[str, _SeenCall] = {}
-        self._ended: deque[tuple[float, LiveCall]] = deque(maxlen=MOST)
+        self._ended: deque[tuple[float, LiveCall]] = deque(maxlen=PAGE_SIZE)
         self._end_times: deque[float] = deque(maxlen=10_000)
         self._sampled_at = self._watched_until = float("-inf")
         self.watched = False
-        """Whether a snapshot was requested of late, so that calls that end are recorded."""
+        """Whether a snapshot was requested recently, so that calls that end are recorded."""
         self._pages: dict[LiveFilter, tuple[int, list[LiveCall]]] = {}
         self.content = False
         """Whether readers may see the text of calls."""
@@ -166,7 +166,7 @@ class LiveCalls:
         matching = [client.call for client in self._calls if not find or find in _searchable(client.call)]
         older = matching if before is None else [call for call in matching if (call.at_ms, call.id) < before]
         page = []
-        for call in nlargest(MOST, older, key=lambda call: (call.at_ms, call.id)):
+        for call in nlargest(PAGE_SIZE, older, key=lambda call: (call.at_ms, call.id)):
             seen = self._seen.setdefault(call.id, _SeenCall())
             if call.attempts and seen.at != self._sampled_at:
                 attempt = call.attempts[-1]
