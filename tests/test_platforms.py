@@ -146,7 +146,10 @@ def test_the_gateway_says_where_it_runs(elsewhere: dict[str, str], command: str)
     arguments = {"keys": ["list"], "replay": [str(STREAM)]}.get(command, [])
     found = run(elsewhere, "-m", "penstock", command, *arguments)
     assert found.returncode == 1
-    assert found.stderr == "penstock: this runs on Linux and macOS, on Windows in WSL; `inspect` and `lint` run here\n"
+    assert (
+        found.stderr
+        == "penstock: this command runs on Linux and macOS, or in WSL; only `inspect` and `lint` run on Windows\n"
+    )
 
 
 def test_uvloop_is_not_installed_where_there_is_none() -> None:

@@ -115,7 +115,7 @@ ENDINGS: dict[str, tuple[How, str, str, str]] = {
         "the provider took too long",
     ),
     "reset": ("reset", "truncated", "truncated, no finish reason", "the provider reset the connection"),
-    "limit": ("limit", "truncated", "truncated, no finish reason", "the rest was too large to be kept"),
+    "limit": ("limit", "truncated", "truncated, no finish reason", "the rest was too large to record"),
 }
 
 

@@ -257,8 +257,8 @@ def test_files_that_cannot_be_opened_are_told_and_passed_over(tmp_path: Path) ->
     assert result.exit_code == 2
     assert json.loads(result.stdout)["file"] == GROQ
     assert result.stderr.splitlines() == [
-        f"penstock: {tmp_path}/missing: no such file; check the path, or give - to read standard input",
-        f"penstock: {tmp_path}: a directory, not a file; name the files in it",
+        f"penstock: {tmp_path}/missing: no such file; check the path, or use - for standard input",
+        f"penstock: {tmp_path}: a directory, not a file; give the files in it",
     ]
 
 

@@ -50,11 +50,11 @@ def test_the_key_is_in_the_pipe_and_the_words_are_on_the_terminal(tmp_path: Path
     out, shown = run(tmp_path, "create", "--name", "ci", piped=True)
     assert re.fullmatch(r"sk-ps-[\w-]{43}\d{6}\n", out)
     assert "(ci)" in shown
-    assert "shown only now" in shown
+    assert "shown only once" in shown
     assert out.strip() not in shown
     out, shown = run(tmp_path, "rotate", "ci", "--grace", "2h", piped=True)
-    assert "old secret works until 20" in shown
-    assert run(tmp_path, "rotate", "ci", piped=True)[1].count("Its old secret opens nothing any more") == 1
+    assert "old secret is valid until 20" in shown
+    assert run(tmp_path, "rotate", "ci", piped=True)[1].count("Its old secret is no longer valid") == 1
 
 
 def test_a_table_fits_the_window_and_is_in_nobodys_power(tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def test_a_key_that_was_made_and_could_not_be_shown_is_told(as_json: list[str]) 
     ended = into_a_full_disk("create", "--name", "lost", *as_json)
     (made,) = told("list")["keys"]
     assert ended.returncode == 2
-    assert f"The key {made['id']} (lost) was made, but could not be shown." in ended.stderr
+    assert f"The key {made['id']} (lost) was created, but could not be shown." in ended.stderr
     assert f"penstock keys revoke {made['id']}" in ended.stderr
     assert "No space left on device" in ended.stderr
     assert PREFIX not in ended.stderr
@@ -266,8 +266,8 @@ def test_a_key_that_was_rotated_and_could_not_be_shown_is_told() -> None:
     ended = into_a_full_disk("rotate", "lost")
     assert ended.returncode == 2
     assert f"The key {made['id']} (lost) was rotated, but could not be shown." in ended.stderr
-    assert f"Its old secret opens nothing any more. Rotate it again: penstock keys rotate {made['id']}" in ended.stderr
-    assert "Its old secret works until 20" in into_a_full_disk("rotate", "lost", "--grace", "1h").stderr
+    assert f"Its old secret is no longer valid. Rotate it again: penstock keys rotate {made['id']}" in ended.stderr
+    assert "Its old secret is valid until 20" in into_a_full_disk("rotate", "lost", "--grace", "1h").stderr
     assert PREFIX not in ended.stderr
 
 

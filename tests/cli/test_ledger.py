@@ -99,7 +99,7 @@ def test_one_call_as_json_is_the_same_as_in_the_list() -> None:
 def test_a_call_that_is_not_there_is_said() -> None:
     result = invoke("ledger", "show", "call_x")
     assert result.exit_code == 1
-    assert "there is no call call_x in the ledger; one that still runs is not in it yet" in result.stderr
+    assert "there is no call call_x in the ledger; a running call is not in it yet" in result.stderr
 
 
 def test_the_configuration_may_stand_before_or_behind_show(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_show_knows_the_file_of_ones_own(cache: dict[str, str], tmp_path: Path) 
     assert "room     2 calls at a time" in told
     (tmp_path / "penstock.toml").write_text("[providers.local]\nenabled = false\n")
     nothing = run("show", env=cache)
-    assert (nothing.stdout, nothing.exit_code) == ("There is no model on this machine.\n", 0)
+    assert (nothing.stdout, nothing.exit_code) == ("There is no local model.\n", 0)
     (tmp_path / "penstock.toml").write_text("[providers.local]\nslots = 0\n")
     assert run("show", env=cache).exit_code == 2
 
@@ -160,4 +160,4 @@ def test_progress_is_plain_lines_in_a_pipe() -> None:
 @pytest.mark.slow
 def test_help_names_it() -> None:
     told = subprocess.run(shell("--help"), capture_output=True, text=True, timeout=30, check=True).stdout
-    assert re.search(r"^  model +Fetch the model that runs on this machine", told, re.MULTILINE)
+    assert re.search(r"^  model +Fetch the local model", told, re.MULTILINE)

@@ -76,4 +76,4 @@ def test_a_stream_can_style_nothing(tmp_path: Path) -> None:
 def test_a_terminal_with_nothing_piped_in_is_told_the_usage() -> None:
     output = shown()
     assert "Usage: " in output
-    assert "Name a file that holds a stream, or pipe one in." in output
+    assert "Give a file with a stream, or pipe one in." in output

@@ -89,7 +89,7 @@ def test_no_calls_are_said_to_be_none() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--by", "colour"], "cannot sum up by 'colour': choose of key, model"),
+        (["--by", "colour"], "cannot sum up by 'colour': choose from key, model"),
         (["--by", "tag"], "cannot sum up by 'tag'"),
         (["--by", "key,key"], "cannot sum up by 'key'"),
         (["--since", "soon"], "'soon' is no time: write 7d, 12h"),
@@ -167,9 +167,9 @@ def test_a_gateway_for_other_machines_may_have_its_keys_in_the_ledger(tmp_path: 
     [
         (["usage", "--by", "key,key"], "cannot sum up by 'key' twice: name each group once"),
         (["usage", "--by", "tag=team,tag=user"], "cannot sum up by two tags: name each group once"),
-        (["usage", "--json", "--csv"], "--json and --csv exclude each other"),
-        (["usage", "--outcome", "typo"], "there is no outcome 'typo': choose of completed, truncated, failed,"),
-        (["ledger", "--outcome", "typo"], "there is no outcome 'typo': choose of completed, truncated, failed,"),
+        (["usage", "--json", "--csv"], "use either --json or --csv"),
+        (["usage", "--outcome", "typo"], "there is no outcome 'typo': choose one of completed, truncated, failed,"),
+        (["ledger", "--outcome", "typo"], "there is no outcome 'typo': choose one of completed, truncated, failed,"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -262,7 +262,7 @@ def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_said(tmp_path
     assert b"--as groq and --fault no-done cannot be applied to 1 capture of ticker" in refused.stderr
     keep(tmp_path / "b.capture", sse(begins()), path="/v1/chat/completions")
     with Player(tmp_path, "--as", "groq", module=MODULE) as player:
-        assert player.output[0] == "penstock: --as groq cannot be applied to 1 capture of ticker; played without\n"
+        assert player.output[0] == "penstock: --as groq cannot be applied to 1 capture of ticker; replayed without\n"
         assert ticked(player.port).body == TICKER_STREAM
 
 

@@ -531,7 +531,7 @@ def test_g9_a_start_on_a_disk_that_takes_nothing_says_so(tmp_path: Path, workers
     line = json.loads(ended.stderr)
     assert (line["level"], line["message"]) == (
         "error",
-        f"the ledger cannot be kept: {place} cannot be written: File too large",
+        f"cannot use the ledger: {place} cannot be written: File too large",
     )
 
 

@@ -194,6 +194,6 @@ def test_styles_and_faults_are_listed() -> None:
 
 def test_help_says_where_the_lists_are() -> None:
     output = " ".join(invoke("replay", "--help").output.split())
-    assert "--styles List what --as takes, and exit." in output
+    assert "--styles List the styles for --as, and exit." in output
     assert "--manners" not in output
-    assert "--faults List what --fault takes, and exit." in output
+    assert "--faults List the faults for --fault, and exit." in output

@@ -206,7 +206,7 @@ def test_what_cannot_be_played_is_told(tmp_path: Path) -> None:
     assert b"broken.capture: line 1: this is version '7' of the format" in broken.stderr
     empty = run("replay", str(tmp_path), "--port", "0")
     assert empty.returncode == 1
-    assert b"there is no capture here; record some with penstock serve --record DIR" in empty.stderr
+    assert b"no captures found; record some with penstock serve --record DIR" in empty.stderr
 
 
 def test_a_bad_speed_is_told() -> None:

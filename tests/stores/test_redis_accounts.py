@@ -149,7 +149,7 @@ except ConfigError as error:
     print(error)
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
-    assert said.stdout == "ledger.redis: the client for Redis is not installed: pip install 'penstock[redis]'\n"
+    assert said.stdout == "ledger.redis: needs the Python package redis, which is not installed: pip install redis\n"
 
 
 def test_tls_is_asked_for_by_the_url() -> None:

@@ -16,7 +16,7 @@ _TRY = """\
       "messages": [{{"role": "user", "content": "What is a river?"}}]
     }}'"""
 _MORE = """\
-  For others: set OPENAI_API_KEY, GROQ_API_KEY or the like, or write a
+  For other models: set OPENAI_API_KEY, GROQ_API_KEY, …, or write a
   penstock.toml (docs/configuration.md), and start again."""
 
 
@@ -33,7 +33,9 @@ def banner(config: Config, port: int, environment: Mapping[str, str], page: Page
     page = page or PageLink()
     lines = _listening(config, port, page)
     if page.link:
-        lines.append(f"penstock has a page: {page.link}   (once, for 15 minutes; then: {page.command})")
+        lines.append(
+            f"penstock has a page: {page.link}   (works once, within 15 minutes; for another link: {page.command})"
+        )
     lines += _recording(config)
     for provider in config.providers.values():
         if provider.embedded and (config.only_here or not provider.implied):
@@ -53,7 +55,7 @@ def announcement(config: Config, port: int, environment: Mapping[str, str], page
         settings = Settings.of(provider) if provider.embedded else None
         obstacle = settings.obstacle(environment) if settings is not None else None
         if settings is not None and obstacle is not None and (config.only_here or not provider.implied):
-            lines.append(f"{settings.name}, the model on this machine, cannot answer: {obstacle}")
+            lines.append(f"{settings.name}, the local model, cannot answer: {obstacle}")
     return lines
 
 
@@ -70,7 +72,7 @@ def _listening(config: Config, port: int, page: PageLink) -> list[str]:
 def _recording(config: Config) -> list[str]:
     if not config.server.record:
         return []
-    return [f"captures of every stream go to {config.server.record}: they hold what is asked and said"]
+    return [f"every call is recorded in {config.server.record}, including prompts and answers"]
 
 
 def _model(config: Config, provider: Provider, port: int, environment: Mapping[str, str]) -> list[str]:
@@ -78,13 +80,13 @@ def _model(config: Config, provider: Provider, port: int, environment: Mapping[s
     obstacle = settings.obstacle(environment)
     name = click.style(settings.name, bold=True)
     if obstacle is not None:
-        told = f"  {name}, the model on this machine, cannot answer: {obstacle.reason}."
+        told = f"  {name}, the local model, cannot answer: {obstacle.reason}."
         return ["", told, f"  {obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}"]
     if not config.only_here:
         return []  # it is there when somebody asks for it
-    lines = ["", f"  {name} answers there, on this machine: no key, and nothing leaves it."]
+    lines = ["", f"  {name} runs on this machine: no key is needed, and no data leaves it."]
     if settings.weights is not None:
-        lines.append(f"  It is {settings.weights.title}, a toy: real streams, often wrong answers.")
+        lines.append(f"  It is {settings.weights.title}, a toy: its streams are real, its answers often wrong.")
     host = config.server.address.host
     url = _url("127.0.0.1" if host in _UNSPECIFIED else host, port)
     return [*lines, "", _TRY.format(url=url, key=_key(config), model=one_line(settings.name))]

@@ -15,25 +15,25 @@ from penstock.upstream.local.runtime import obstacle
 OK, ERRORS, UNREADABLE = 0, 1, 2
 
 
-@click.command(short_help="Check the configuration, without starting.")
+@click.command(short_help="Check the configuration without starting the gateway.")
 @click.option(
     "--config",
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help=f"The configuration.  [default: {DEFAULT_FILE}, if it is there]",
+    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
-    """Check the configuration: all its mistakes, or its providers and routes.
+    """Check the configuration: print all its mistakes, or its providers and routes.
 
-    Without a file, what the environment alone gives is checked. Keys are never shown, only where they come from.
+    Without a file, the providers from environment variables are checked. Keys are never shown, only their source.
 
     \b
     Exit status:  0  it can be used
                   1  it has errors, or needs a package that is not installed
-                  2  the file could not be read at all
+                  2  the file cannot be read
     """
     try:
         config = load(file or default_file(), os.environ, has_stored_keys=_has_stored_keys)

@@ -24,10 +24,10 @@ _POSITION = ("line", "offset", "length")
 COMPLETED, INCOMPLETE, UNREADABLE = 0, 1, 2
 
 
-@click.command(short_help="Explain a stream: the answer, its usage, its ending, its defects.")
+@click.command(short_help="Explain a recorded stream: answer, usage, ending, defects.")
 @takes_files
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, each on its line.")
-@click.option("--findings", is_flag=True, help="With --json: every defect, and the bytes that it stands in.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per file, one per line.")
+@click.option("--findings", is_flag=True, help="With --json: every defect with the position of its bytes.")
 @takes_dialect
 @takes_client
 @click.pass_context
@@ -40,21 +40,20 @@ def command(
     dialect: str | None,
     client: str | None,
 ) -> None:
-    """Explain streams and captures that were recorded in files, or piped in (-).
+    """Explain streams and captures from files, or from standard input (-).
 
-    Shows what the model said, the tool calls, the finish reason, the usage, the model, the provider as guessed from the
-    bytes, how the stream ended, and every defect that was repaired, with its line and byte; below them, as
-    notices, the harmless habits of the provider; of a capture, its times. The dialect is the one that a capture names,
-    else the one that the first events tell.
+    Shows the answer, the tool calls, the finish reason, the usage, the model, the provider as guessed from the bytes,
+    how the stream ended, and every repaired defect with its line and byte; then notices (harmless deviations) and, for
+    a capture, its timing. The dialect is the one in the capture, or else is detected from the first events.
 
     \b
-    Exit status:  0  every stream is completed
+    Exit status:  0  every stream is complete
                   1  one is truncated or failed
-                  2  one could not be read at all
+                  2  one cannot be read
     """
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     if findings and not as_json:
-        raise click.UsageError("--findings goes with --json.", ctx)
+        raise click.UsageError("--findings needs --json.", ctx)
     show: Show = _show_pretty if on_terminal else _show_plain
     if as_json:
         show = _show_findings if findings else _show_json

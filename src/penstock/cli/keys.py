@@ -31,48 +31,50 @@ Until now the gateway needed no key. From now on every client has to send one, a
     curl -H "Authorization: Bearer $KEY" http://{listen}/v1/models
     export OPENAI_API_KEY=$KEY       # OpenAI clients send it by themselves"""
 _LAST = """\
-That was the last key. The gateway stays closed: every call is a 401 until you make another key ({create}).
-To serve without keys again, start the gateway with another ledger: [ledger] folder, or the variable PENSTOCK_STATE."""
+That was the last key. The gateway stays closed: every call is a 401 until you create another key ({create}).
+To run without keys again, start the gateway with another ledger: [ledger] folder, or the variable PENSTOCK_STATE."""
 
 _config = click.option(
     "--config",
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help=f"The configuration.  [default: {DEFAULT_FILE}, if it is there]",
+    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _which = click.argument("which", metavar="ID|NAME")
 
 
-@click.group(short_help="Make, list, rotate and revoke the keys of clients.")
+@click.group(short_help="Create, list, rotate and revoke client keys.")
 def command() -> None:
-    """The keys that let clients in, each with its limits (docs/ledger.md).
+    """Manage the keys of clients, with their budgets and limits (docs/ledger.md).
 
-    They are in the ledger, and of each only a digest: a key is shown once, when it is made. A gateway that runs
-    notices within a second.
+    The ledger stores a digest of each key: a key is shown only once, when it is created. A running gateway applies
+    changes within a second.
     """
 
 
-@command.command("create", short_help="Make a key.")
+@command.command("create", short_help="Create a key.")
 @_config
-@click.option("--name", default="", help="What it is called; unique among keys that live.")
-@click.option("--budget", metavar="DOLLARS", help="What it may spend, such as 25 or 0.50.")
-@click.option("--per", type=click.Choice(["day", "week", "month", "total"]), help="In which time.  [default: month]")
-@click.option("--rpm", type=int, metavar="N", help="Requests per minute.")
-@click.option("--tpm", type=int, metavar="N", help="Tokens per minute.")
-@click.option("--concurrent", type=int, metavar="N", help="Calls under way at a time.")
-@click.option("--model", "models", multiple=True, metavar="PATTERN", help="A model it is for, or groq/*. Repeatable.")
-@click.option("--strict", is_flag=True, help="Fail its calls where a translation would change their meaning.")
-@click.option("--expires", default="", metavar="WHEN", help="When it ends: 30d, or 2027-01-01.")
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Put on its calls. Repeatable.")
+@click.option("--name", default="", help="Its name; unique among active keys.")
+@click.option("--budget", metavar="DOLLARS", help="Its budget, such as 25 or 0.50.")
+@click.option(
+    "--per", type=click.Choice(["day", "week", "month", "total"]), help="The period of the budget.  [default: month]"
+)
+@click.option("--rpm", type=int, metavar="N", help="Maximum requests per minute.")
+@click.option("--tpm", type=int, metavar="N", help="Maximum tokens per minute.")
+@click.option("--concurrent", type=int, metavar="N", help="Maximum concurrent calls.")
+@click.option("--model", "models", multiple=True, metavar="PATTERN", help="An allowed model, or groq/*. Repeatable.")
+@click.option("--strict", is_flag=True, help="Fail its calls if a translation would change their meaning.")
+@click.option("--expires", default="", metavar="WHEN", help="When it expires: 30d, or 2027-01-01.")
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag for its calls. Repeatable.")
 @_json
 def create_command(
     file: Path | None, *, per: Any, rpm: int | None, tpm: int | None, as_json: bool, **terms: Any
 ) -> None:
-    """Make a key, and print it: KEY=$(penstock keys create --name ci).
+    """Create a key and print it: KEY=$(penstock keys create --name ci).
 
-    What no option limits is not limited.
+    Without an option there is no limit of that kind.
     """
     _check_output()
     config = _load(file)
@@ -88,10 +90,10 @@ def create_command(
 
 @command.command("list", short_help="List keys.")
 @_config
-@click.option("--all", "dead", is_flag=True, help="Those too that were revoked or have expired.")
+@click.option("--all", "dead", is_flag=True, help="Include revoked and expired keys.")
 @_json
 def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
-    """List the keys that live: their limits, and what they have spent."""
+    """List the active keys with their limits and what they have spent."""
     with _book(_load(file)) as book:
         now = _now_ms()
         keys = book.keys()
@@ -101,7 +103,7 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
     elif reports or not sys.stdout.isatty():
         table(reports)
     else:
-        click.echo("There are no keys. Make one: penstock keys create --name NAME")
+        click.echo("There are no keys. Create one: penstock keys create --name NAME")
 
 
 @command.command("show", short_help="Show one key.")
@@ -109,21 +111,21 @@ def list_command(file: Path | None, *, dead: bool, as_json: bool) -> None:
 @_config
 @_json
 def show_command(which: str, file: Path | None, *, as_json: bool) -> None:
-    """Show a key: its terms, what it has spent in its present period, and what is left."""
+    """Show a key: its limits, what it has spent in the current period, and what is left."""
     with _book(_load(file)) as book:
         now = _now_ms()
         found = report(book, key_changes.find(book.keys(), which, now), now)
     click.echo(to_json(found) if as_json else details(found))
 
 
-@command.command("revoke", short_help="Let a key open nothing any more.")
+@command.command("revoke", short_help="Revoke a key.")
 @_which
 @_config
 @_json
 def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
-    """Revoke a key. Calls under way go on; what it was used for stays in the ledger.
+    """Revoke a key. Running calls continue, and its entries stay in the ledger.
 
-    Revoking the last key does not open the gateway: clients need a key from the first one on.
+    Revoking the last key does not open the gateway: calls still need a key.
     """
     config = _load(file)
     with _book(config) as book:
@@ -139,12 +141,14 @@ def revoke_command(which: str, file: Path | None, *, as_json: bool) -> None:
 @command.command("rotate", short_help="Give a key a new secret.")
 @_which
 @_config
-@click.option("--grace", default="0", metavar="WHILE", help="How long the old one works on, such as 24h.  [default: 0]")
+@click.option(
+    "--grace", default="0", metavar="DURATION", help="How long the old secret stays valid, such as 24h.  [default: 0]"
+)
 @_json
 def rotate_command(which: str, file: Path | None, grace: str, *, as_json: bool) -> None:
-    """Give a key a new secret, and print it. The old one ends, at once or after a while.
+    """Give a key a new secret and print it. The old secret ends at once, or after --grace.
 
-    All else stays as it is: the id, the name, the terms, and what was spent.
+    The id, the name, the limits and what was spent stay the same.
     """
     _check_output()
     with _book(_load(file)) as book:
@@ -177,7 +181,7 @@ def _book(config: Config) -> Iterator[Book]:
 def _check_output() -> None:
     """Exit before any change if the secret could not be shown."""
     if sys.stdout is None:  # the shell closed it
-        raise click.ClickException("the standard output is closed, where the key would be shown: nothing was changed")
+        raise click.ClickException("standard output is closed, so the key could not be shown; nothing was changed")
 
 
 def _print_secret(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: bool) -> None:
@@ -189,7 +193,7 @@ def _print_secret(book: Book, new: key_changes.NewKey, now_ms: int, *, as_json: 
         _report_unprinted(new, now_ms)
         raise
     if not as_json and sys.stderr.isatty():
-        what = f"This is the key {new.key.id} ({new.key.name}). It is shown only now: keep it where you keep secrets."
+        what = f"This is the key {new.key.id} ({new.key.name}). It is shown only once: store it safely."
         click.echo(one_line(what), err=True)
         if new.key.previous_until_ms is not None:
             click.echo(_old(new.key.previous_until_ms, now_ms), err=True)
@@ -199,7 +203,7 @@ def _report_unprinted(new: key_changes.NewKey, now_ms: int) -> None:
     """Report that the secret could not be printed. It cannot be shown again, but the key exists."""
     until_ms, key = new.key.previous_until_ms, f"The key {new.key.id} ({new.key.name})"
     if until_ms is None:
-        what = f"{key} was made, but could not be shown. Revoke it: penstock keys revoke {new.key.id}"
+        what = f"{key} was created, but could not be shown. Revoke it: penstock keys revoke {new.key.id}"
     else:
         old = _old(until_ms, now_ms)
         what = f"{key} was rotated, but could not be shown. {old} Rotate it again: penstock keys rotate {new.key.id}"
@@ -207,7 +211,7 @@ def _report_unprinted(new: key_changes.NewKey, now_ms: int) -> None:
 
 
 def _old(until_ms: int, now_ms: int) -> str:
-    ends = "opens nothing any more" if until_ms <= now_ms else f"works until {moment(until_ms)}"
+    ends = "is no longer valid" if until_ms <= now_ms else f"is valid until {moment(until_ms)}"
     return f"Its old secret {ends}."
 
 

@@ -60,12 +60,14 @@ _ATTEMPTS = (
 
 @click.group(short_help="List the calls in the ledger, or show one in full.", invoke_without_command=True)
 @takes_filter
-@click.option("-n", "--number", type=click.IntRange(0, 100_000), default=20, show_default=True, help="How many.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is booked, until Ctrl-C.")
+@click.option(
+    "-n", "--number", type=click.IntRange(0, 100_000), default=20, show_default=True, help="The number of calls."
+)
+@click.option("-f", "--follow", is_flag=True, help="Then show new calls as they are booked, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per call.")
 @click.pass_context
 def command(ctx: click.Context, query: EntryQuery, number: int, *, follow: bool, as_json: bool) -> None:
-    """List the calls in the ledger, the newest last. A call is in it once it is settled."""
+    """List the calls in the ledger, the newest last, without running ones."""
     if ctx.invoked_subcommand is not None:
         return
     with reading(query.file) as book:
@@ -182,9 +184,7 @@ def _show_one(file: Path | None, id: str, *, as_json: bool) -> None:
         entry = book.entry(id)
         names = key_names(book.keys())
     if entry is None:
-        raise click.ClickException(
-            f"there is no call {one_line(id)} in the ledger; one that still runs is not in it yet"
-        )
+        raise click.ClickException(f"there is no call {one_line(id)} in the ledger; a running call is not in it yet")
     if as_json:
         click.echo(to_json(describe(entry)))
         return

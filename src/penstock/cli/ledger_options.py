@@ -60,19 +60,21 @@ config_option = click.option(
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help=f"The configuration.  [default: {DEFAULT_FILE}]",
+    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
 )
 _OPTIONS = (
     config_option,
-    click.option("--since", metavar="TIME", default="", help="From then on: 7d, 12h, 2026-11-01 (UTC)."),
-    click.option("--until", metavar="TIME", default="", help="Up to then; a day is meant whole."),
-    click.option("--key", "keys", metavar="KEY", multiple=True, help="Of this key, by its id or name."),
-    click.option("--model", "models", metavar="NAME", multiple=True, help="Asked for by this name."),
-    click.option("--provider", "providers", metavar="NAME", multiple=True, help="That this provider was tried for."),
-    click.option("--outcome", "outcomes", metavar="NAME", multiple=True, help="That ended so, such as truncated."),
-    click.option("--repair", metavar="CODE", default="", help="In which this was repaired."),
-    click.option("--loss", metavar="CODE", default="", help="Whose translation had this loss."),
-    click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="With this tag."),
+    click.option("--since", metavar="TIME", default="", help="Calls since then: 7d, 12h, 2026-11-01 (UTC)."),
+    click.option("--until", metavar="TIME", default="", help="Calls until then; a day is included."),
+    click.option("--key", "keys", metavar="KEY", multiple=True, help="Calls of this key (id or name)."),
+    click.option("--model", "models", metavar="NAME", multiple=True, help="Calls of this model, as clients name it."),
+    click.option("--provider", "providers", metavar="NAME", multiple=True, help="Calls that tried this provider."),
+    click.option(
+        "--outcome", "outcomes", metavar="NAME", multiple=True, help="Calls with this outcome, such as truncated."
+    ),
+    click.option("--repair", metavar="CODE", default="", help="Calls with this repair."),
+    click.option("--loss", metavar="CODE", default="", help="Calls with this loss."),
+    click.option("--tag", "tags", metavar="NAME=VALUE", multiple=True, help="Calls with this tag."),
 )
 
 
@@ -119,7 +121,7 @@ def _ids(wanted: str, keys: list[Key]) -> list[str]:
 def _outcome(name: str) -> str:
     known = get_args(Outcome)
     if name not in known:
-        raise ValueError(f"there is no outcome {name!r}: choose of {', '.join(known)}")
+        raise ValueError(f"there is no outcome {name!r}: choose one of {', '.join(known)}")
     return name
 
 

@@ -23,19 +23,19 @@ CLEAN, ERRORS, UNREADABLE = 0, 1, 2
     help="How to print the findings.",
 )
 @takes_dialect
-@click.option("--strict", is_flag=True, help="Count defects that were repaired as errors too; not notices.")
+@click.option("--strict", is_flag=True, help="Report repaired defects as errors too, but not notices.")
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], *, form: str, dialect: str | None, strict: bool) -> None:
-    """List what is wrong with streams and captures in files, or piped in (-).
+    """List the defects of streams and captures from files, or from standard input (-).
 
-    A stream that failed or was cut off is an error. A defect that was repaired is a warning. A harmless habit of the
-    provider is a notice. The dialect is the one that a capture names, else the one that the first events tell; where it
-    is not chat completions, that is said on standard error.
+    A stream that failed or was truncated is an error. A repaired defect is a warning. A harmless deviation is a notice.
+    The dialect is the one in the capture, or else is detected from the first events; standard error says so if it is
+    not chat completions.
 
     \b
     Exit status:  0  there are no errors
                   1  there are errors
-                  2  a file could not be read at all
+                  2  a file cannot be read
     """
     linted: list[LintResult] = []
     unreadable = 0

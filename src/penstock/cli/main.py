@@ -14,16 +14,16 @@ import click
 # Name → the module that defines it as `command`, and its line in `penstock --help`.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("penstock.cli.serve", "Run the gateway."),
-    "open": ("penstock.cli.open", "Open the page of the gateway that runs."),
-    "chat": ("penstock.cli.chat", "Talk with a model, on a terminal or in a pipe."),
-    "model": ("penstock.cli.model", "Fetch the model that runs on this machine, or show its state."),
-    "usage": ("penstock.cli.usage", "Sum up what was used and what it cost."),
+    "open": ("penstock.cli.open", "Open the page of the running gateway."),
+    "chat": ("penstock.cli.chat", "Chat with a model, on a terminal or in a pipe."),
+    "model": ("penstock.cli.model", "Fetch the local model, or show its state."),
+    "usage": ("penstock.cli.usage", "Sum up tokens and cost."),
     "ledger": ("penstock.cli.ledger", "List the calls in the ledger, or show one in full."),
-    "keys": ("penstock.cli.keys", "Make, list, rotate and revoke the keys of clients."),
-    "check": ("penstock.cli.check", "Check the configuration, without starting."),
-    "inspect": ("penstock.cli.inspect", "Explain a stream: the answer, its usage, its ending, its defects."),
+    "keys": ("penstock.cli.keys", "Create, list, rotate and revoke client keys."),
+    "check": ("penstock.cli.check", "Check the configuration without starting the gateway."),
+    "inspect": ("penstock.cli.inspect", "Explain a recorded stream: answer, usage, ending, defects."),
     "lint": ("penstock.cli.lint", "List the defects of streams, for CI and support tickets."),
-    "replay": ("penstock.cli.replay", "Serve captures, as the providers that they are of."),
+    "replay": ("penstock.cli.replay", "Serve recorded responses in place of their providers."),
 }
 # Standard library modules that Windows lacks.
 _POSIX = frozenset(("fcntl", "grp", "pwd", "readline", "resource", "termios"))
@@ -49,7 +49,7 @@ class CommandTable(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is asked for; where there is none, the one that was probably meant is told."""
+        """The requested command. If there is none of that name, the error suggests a similar one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
@@ -72,7 +72,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     try:
         click.echo(f"penstock {version('penstock')}")
     except PackageNotFoundError:
-        click.echo("penstock, run from its source without being installed")
+        click.echo("penstock, running from source, not installed")
     ctx.exit()
 
 
@@ -86,7 +86,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Show the version and exit.",
 )
 def commands() -> None:
-    """One correct stream in front of every provider of language models, and the truth about any stream."""
+    """A gateway for language models that corrects providers' streams and reports every defect."""
 
 
 def main() -> None:
@@ -102,7 +102,10 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _POSIX:
             raise
-        click.echo("penstock: this runs on Linux and macOS, on Windows in WSL; `inspect` and `lint` run here", err=True)
+        click.echo(
+            "penstock: this command runs on Linux and macOS, or in WSL; only `inspect` and `lint` run on Windows",
+            err=True,
+        )
         status = 1
     except (click.Abort, KeyboardInterrupt):  # click converts the latter into the former, but not everywhere
         status = INTERRUPTED

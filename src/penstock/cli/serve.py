@@ -19,16 +19,18 @@ from penstock.gateway.config.addresses import Address
 
 
 @click.command(short_help="Run the gateway.")
-@click.option("--config", "file", type=click.Path(path_type=Path), help=f"The configuration (default: {DEFAULT_FILE}).")
-@click.option("--host", help="Listen on this address instead of the configured one.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Listen on this port instead of the configured one.")
-@click.option("--workers", type=click.IntRange(1, 256), help="Run so many processes on one port.")
-@click.option("--record", metavar="DIR", help="Keep captures of what providers send in this directory.")
+@click.option(
+    "--config", "file", type=click.Path(path_type=Path), help=f"The configuration file.  [default: {DEFAULT_FILE}]"
+)
+@click.option("--host", help="The address to listen on; overrides the configuration.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port to listen on; overrides the configuration.")
+@click.option("--workers", type=click.IntRange(1, 256), help="The number of processes that share the port.")
+@click.option("--record", metavar="DIR", help="Record providers' responses in this directory.")
 def command(file: Path | None, host: str | None, port: int | None, workers: int | None, record: str | None) -> None:
-    """Serve /v1/chat/completions and /v1/embeddings from any provider.
+    """Run the gateway: /v1/chat/completions and /v1/embeddings for all configured providers.
 
-    Without a configuration, every provider whose usual environment variable is set (OPENAI_API_KEY, GROQ_API_KEY, …) is
-    there, and models are addressed as provider/model. Where there is none, a small model on this machine answers.
+    Without a configuration file, every provider whose usual environment variable is set (OPENAI_API_KEY, GROQ_API_KEY,
+    …) is available, and models are named provider/model. If none is set, a small local model answers.
     """
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
     from penstock.serve.telemetry.log import is_pretty, where, write_now  # noqa: PLC0415 - only a server needs it
@@ -87,7 +89,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
             sys.exit(1)
         fail(str(error))
     except BookError as error:
-        fail(f"the ledger cannot be kept: {error}")
+        fail(f"cannot use the ledger: {error}")
     except ListenError as error:
         fail(f"cannot listen on {config.server.listen}: {error}")
     except OSError as error:
@@ -96,5 +98,5 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
     except Exception as error:
         if pretty:
             raise
-        fail(f"the gateway ends by an unexpected error: {where(error)}")
+        fail(f"the gateway stopped because of an unexpected error: {where(error)}")
     sys.exit(status)

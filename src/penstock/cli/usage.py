@@ -23,25 +23,24 @@ _SPARE = {"cache_write": 6, "reasoning": 5, "cached": 4, "estimated": 3, "approx
 _HEADS = {"cache_write": "cache write"}
 
 
-@click.command(short_help="Sum up what was used and what it cost.")
+@click.command(short_help="Sum up tokens and cost.")
 @click.option(
     "--by",
     metavar="GROUPS",
     default="model",
     show_default=True,
-    help="key, model, provider, day, outcome, tag=NAME, or several.",
+    help="key, model, provider, day, outcome, tag=NAME, or several with commas.",
 )
 @takes_filter
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def command(query: EntryQuery, by: str, *, as_json: bool, as_csv: bool) -> None:
-    """Sum up the calls in the ledger: tokens, and what they cost.
+    """Sum up the calls in the ledger: tokens and cost.
 
-    Models have the names that clients used. A call that tried two providers counts with both. The cost is of what has a
-    price; calls in which something has none are "unpriced". It is "approximate" where a rate is not certain.
+    A call that tried two providers is counted with both. Calls with a part that has no price are "unpriced".
     """
     if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
+        raise click.UsageError("use either --json or --csv")
     groups, tag = _groups(by)
     with reading(query.file) as book:
         keys = book.keys()
@@ -72,7 +71,9 @@ def _groups(text: str) -> tuple[list[Grouping], str]:
             again = "two tags" if name == "tag" else f"{name!r} twice"
             raise click.UsageError(f"cannot sum up by {again}: name each group once")
         if name not in get_args(Grouping) or (name == "tag") != bool(value):
-            raise click.UsageError(f"cannot sum up by {part!r}: choose of key, model, provider, day, outcome, tag=NAME")
+            raise click.UsageError(
+                f"cannot sum up by {part!r}: choose from key, model, provider, day, outcome, tag=NAME"
+            )
         groups.append(cast(Grouping, name))
         tag = value or tag
     return groups, tag

@@ -118,12 +118,12 @@ ENDINGS: dict[str, tuple[str, Script, str, str, str]] = {
     "an overload": ("main", [status(429, JSON, ERROR_BODY)], "", "failed", "upstream_rate_limited"),
 }
 WORDS = {
-    "cut": "penstock: truncated: the connection was closed before the answer was complete; ask again, or",
-    "an error": "penstock: failed: the engine is overloaded; ask again, or choose another model\n",
-    "silence": "penstock: timed out: the provider sent no event for 0.25 s; ask again",
-    "silence at first": "penstock: timed out: the provider sent no event within 0.25 s; ask again",
-    "a wrong key": "the gateway's operator must correct the key; see which key is used with penstock check\n",
-    "an overload": "penstock: failed: the engine is overloaded; wait a little, then ask again",
+    "cut": "penstock: truncated: the connection was closed before the answer was complete; retry, or",
+    "an error": "penstock: failed: the engine is overloaded; retry, or choose another model\n",
+    "silence": "penstock: timed out: the provider sent no event for 0.25 s; retry",
+    "silence at first": "penstock: timed out: the provider sent no event within 0.25 s; retry",
+    "a wrong key": "the gateway's operator must correct the key; check which key is used: penstock check\n",
+    "an overload": "penstock: failed: the engine is overloaded; wait a little, then retry",
 }
 
 
@@ -178,7 +178,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str, int, str]] = {
         1,
         "there is no model 'nobody/x' here; GET /v1/models lists those that there are; choose another model with -m",
     ),
-    "nothing piped in": ((), " \n", 2, "penstock: nothing was piped in; echo 'a question' | penstock chat"),
+    "nothing piped in": ((), " \n", 2, "penstock: no input; use echo 'a question' | penstock chat"),
     "no such file": (("--config", "missing.toml"), "Hi?", 2, "missing.toml: no such file; check the path"),
     "nobody listens": (("--url", "http://127.0.0.1:9/v1"), "Hi?", 1, "Connection refused; is it running? start it"),
     "no URL": (("--url", "127.0.0.1"), "Hi?", 2, "has no scheme; write https:// before it"),
@@ -197,7 +197,7 @@ def test_a_mistake_is_told_with_what_to_do(
 def test_without_any_model_it_says_how_to_get_one(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("[server]\nonly_routes = true\n")
     finished = chat(tmp_path, PENSTOCK_OFFLINE="1")
-    assert finished.stderr.startswith("penstock: no model is listed; name one with -m provider/model, or set")
+    assert finished.stderr.startswith("penstock: no model is listed; choose one with -m provider/model, or set")
     assert finished.returncode == 2
 
 
@@ -227,6 +227,6 @@ def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:
         assert chat(tmp_path, "--url", url, "-m", "a", OPENAI_API_KEY=CLIENT_KEY).stdout == f"{TEXT}\n"
         for arguments in ((), ("-m", "a")):
             refused = chat(tmp_path, "--url", url, *arguments)
-            assert refused.stderr.endswith("; give the gateway's key with --key or PENSTOCK_KEY\n")
+            assert refused.stderr.endswith("; set the gateway's key with --key or PENSTOCK_KEY\n")
             assert refused.returncode == 1
         assert len(gateway.calls) == 3

@@ -51,9 +51,9 @@ def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
         assert "\x1b[2m5 in, 3 out" in terminal.raw  # it is quiet
         assert "there is no command /modle; did you mean /model?" in terminal.ask("/modle x")
         assert "* main/first\n  main/other\n" in terminal.ask("/model")
-        assert "there is no model 'main_other' here; did you mean main/other?" in terminal.ask("/model main_other")
-        assert "now asking main/other" in terminal.ask("/mod\tmain/o\t")  # completed, as readline does it
-        assert "the system text is set" in terminal.ask("/system Be brief.")
+        assert "there is no model 'main_other'; did you mean main/other?" in terminal.ask("/model main_other")
+        assert "using main/other" in terminal.ask("/mod\tmain/o\t")  # completed, as readline does it
+        assert "the system prompt is set" in terminal.ask("/system Be brief.")
         assert "I am the other.\n5 in, 3 out" in terminal.ask("Who are you?")
         system = {"role": "system", "content": "Be brief."}
         expected = [system, user("Hi?"), assistant(TEXT), user("Who are you?")]
@@ -77,8 +77,8 @@ def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
         terminal.ask("go on \\\rthen", "I am the other.\n5 in, 3 out")
         terminal.until("\n\n> ")
         assert asked(upstream, "other")[-1][-1] == user("go on \nthen")
-        assert "the conversation is forgotten; the system text stays" in terminal.ask("/clear")
-        assert "the system text is removed" in terminal.ask("/system none")
+        assert "new conversation; the system prompt stays" in terminal.ask("/clear")
+        assert "the system prompt is removed" in terminal.ask("/system none")
         terminal.ask(" /etc/hosts is what?", "\n\n> ")
         assert asked(upstream, "other")[-1] == [user("/etc/hosts is what?")]
         assert "/save FILE    save the conversation" in terminal.ask("/help", "stops an answer.\n")
@@ -125,7 +125,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(folder: Path, upstream: Ups
         in_time(connection.closed_at - stopped_at, 1.0)
         shown = terminal.until("\n\n> ")
         assert " · cancelled\n" in shown
-        assert "now asking main/first" in terminal.ask("/model main/first")
+        assert "using main/first" in terminal.ask("/model main/first")
         assert TEXT in terminal.ask("And now?")
         question, said, _ = asked(upstream, "first")[-1]
         assert question == user("Hi?")
@@ -180,10 +180,10 @@ def test_what_is_odd_is_told_in_the_quiet_line(folder: Path, upstream: Upstream)
         assert " · 5 repairs: missing-blank-line ×5\n" in terminal.ask("b", "\n\n> ")
         terminal.ask("/model main/cut")
         shown = terminal.ask("c", "\n\n> ")
-        assert " · truncated\nthe connection was closed before the answer was complete; ask again, or" in shown
+        assert " · truncated\nthe connection was closed before the answer was complete; retry, or" in shown
         terminal.ask("/model main/broken")
         shown = terminal.ask("d", "\n\n> ")
-        assert " · failed\nthe engine is overloaded; ask again, or choose another model\n" in shown
+        assert " · failed\nthe engine is overloaded; retry, or choose another model\n" in shown
         terminal.ask("/model main/clears")
         assert r"\x1b[2J\x1b]0;gotcha\x07" in terminal.ask("e", "\n\n> ")
         assert "\x1b]0" not in terminal.raw
@@ -209,7 +209,7 @@ def test_history_is_kept_for_the_user_alone(folder: Path) -> None:
     with Terminal(folder) as terminal:
         terminal.until("> ")
         terminal.type("\x1b[A\x1b[A\r")
-        terminal.until("the system text is set")
+        terminal.until("the system prompt is set")
 
 
 @pytest.mark.parametrize(("variables", "styles"), [({"NO_COLOR": "1"}, {"2", "22"}), ({"TERM": "dumb"}, set())])

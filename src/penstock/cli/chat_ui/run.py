@@ -56,7 +56,7 @@ def _is_terminal(stream: TextIO | None) -> bool:
 def _piped() -> str:
     question = sys.stdin.buffer.read().decode(errors="replace").strip() if sys.stdin is not None else ""
     if not question:
-        _give_up("nothing was piped in; echo 'a question' | penstock chat, or run it on a terminal")
+        _give_up("no input; use echo 'a question' | penstock chat, or run it on a terminal")
     return question
 
 
@@ -72,7 +72,7 @@ def _serve(caller: Caller, file: Path | None) -> tuple[str, ...]:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE)
     except BookError as error:
-        _give_up(f"the ledger cannot be kept: {error}")
+        _give_up(f"cannot use the ledger: {error}")
     return config.models()
 
 
@@ -87,11 +87,11 @@ def _models(caller: Caller, *, needed: bool) -> list[str]:
         return []
     except TimeoutError:
         if needed:
-            _give_up(f"the gateway does not say which models it has; {advice('chat_connect')}", INCOMPLETE)
+            _give_up(f"the gateway does not list its models; {advice('chat_connect')}", INCOMPLETE)
         return []
     if needed and not models:
         _give_up(
-            "no model is listed; name one with -m provider/model, "
+            "no model is listed; choose one with -m provider/model, "
             "or set a provider's key (GROQ_API_KEY, OPENAI_API_KEY, …: docs/configuration.md)"
         )
     return models

@@ -22,8 +22,8 @@ from penstock.http.client import UpstreamError
 
 # Name → argument and description.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "/model": ("NAME", "ask another model; without a name, list them"),
-    "/system": ("TEXT", "set the system text; none removes it"),
+    "/model": ("NAME", "switch to another model; without a name, list them"),
+    "/system": ("TEXT", "set the system prompt; none removes it"),
     "/retry": ("", "ask the last question again"),
     "/save": ("FILE", "save the conversation, as .md or .json"),
     "/raw": ("", "show the events of the last answer as they arrived"),
@@ -126,20 +126,22 @@ class Session:
             known = True  # the next question shows whether it exists
         if known:
             self._conversation.model = name
-            self._screen.print(f"now asking {name}")
+            self._screen.print(f"using {name}")
         else:
-            self._screen.print(f"there is no model {name!r} here{_meant(name, self._models)}", "warning")
+            self._screen.print(f"there is no model {name!r}{_meant(name, self._models)}", "warning")
 
     def _system(self, text: str) -> None:
         if text:
             self._conversation.system = "" if text == "none" else text
-            self._screen.print("the system text is set" if self._conversation.system else "the system text is removed")
+            self._screen.print(
+                "the system prompt is set" if self._conversation.system else "the system prompt is removed"
+            )
         else:
-            self._screen.print(self._conversation.system or "there is no system text; /system TEXT sets one")
+            self._screen.print(self._conversation.system or "there is no system prompt; /system TEXT sets one")
 
     def _retry(self, _: str) -> None:
         if not self._question:
-            self._screen.print("there is nothing to ask again yet", "warning")
+            self._screen.print("there is nothing to retry yet", "warning")
             return
         turns = self._conversation.turns
         if turns and turns[-1].question == self._question:
@@ -151,7 +153,7 @@ class Session:
         file = Path(name).expanduser()
         problem = ""
         if not name:
-            problem = "name a file: /save talk.md, or talk.json"
+            problem = "give a file name: /save talk.md, or talk.json"
         elif not self._conversation.turns:
             problem = "there is nothing to save yet"
         elif file.suffix not in (".md", ".json"):
@@ -183,8 +185,8 @@ class Session:
     def _clear(self, _: str) -> None:
         self._conversation.turns.clear()
         self._question, self._result = "", None
-        kept = "; the system text stays" if self._conversation.system else ""
-        self._screen.print(f"the conversation is forgotten{kept}")
+        kept = "; the system prompt stays" if self._conversation.system else ""
+        self._screen.print(f"new conversation{kept}")
 
     def _help(self, _: str) -> None:
         for name, (takes, does) in COMMANDS.items():

@@ -16,7 +16,7 @@ FOUND_BY: dict[FoundBy, str] = {
     "capture": "as the capture says",
     "events": "by its events",
     "request": "by the path of its request",
-    "default": "assumed: no known dialect shows in it",
+    "default": "assumed: no dialect was detected",
 }
 
 

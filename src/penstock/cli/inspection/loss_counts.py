@@ -49,5 +49,5 @@ takes_client = click.option(
     "client",
     callback=_check_client,
     metavar="NAME",
-    help="Show what clients of this dialect would lose (docs/reference/losses.md).",
+    help="Show the losses for clients of this dialect (docs/reference/losses.md).",
 )

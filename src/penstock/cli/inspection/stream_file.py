@@ -38,8 +38,8 @@ CAPTURE_ENDINGS: dict[str, tuple[Ending, str]] = {
 }
 
 ADVICE: tuple[tuple[type[OSError], str], ...] = (
-    (FileNotFoundError, "no such file; check the path, or give - to read standard input"),
-    (IsADirectoryError, "a directory, not a file; name the files in it"),
+    (FileNotFoundError, "no such file; check the path, or use - for standard input"),
+    (IsADirectoryError, "a directory, not a file; give the files in it"),
     (PermissionError, "no permission to read it; ask its owner, or change its mode"),
 )
 
@@ -96,9 +96,9 @@ class Input(Protocol):
 
 def _check_files(ctx: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> tuple[str, ...]:
     if sys.stdin is None and (not files or STDIN in files):
-        raise click.BadParameter("standard input is closed; name a file.", ctx, parameter)
+        raise click.BadParameter("standard input is closed; give a file.", ctx, parameter)
     if not files and sys.stdin.isatty():
-        raise click.UsageError("Name a file that holds a stream, or pipe one in.", ctx)
+        raise click.UsageError("Give a file with a stream, or pipe one in.", ctx)
     if files.count(STDIN) > 1:
         raise click.BadParameter("standard input (-) can be read only once.", ctx, parameter)
     return files or (STDIN,)
@@ -120,7 +120,7 @@ takes_dialect = click.option(
     "--dialect",
     callback=_check_dialect,
     metavar="NAME",
-    help="Take the bytes for this dialect.",
+    help="Read the bytes as this dialect.",
 )
 
 

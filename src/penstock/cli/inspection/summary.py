@@ -56,8 +56,8 @@ HOW_IT_ENDED: dict[How, str] = {
     "timed-out": "the provider took too long",
     "cancelled": "the client left",
     "abandoned": "Penstock wanted no more",
-    "invalid": "what came was not valid HTTP",
-    "limit": "the rest was too large to be kept",
+    "invalid": "the bytes were not valid HTTP",
+    "limit": "the rest was too large to record",
 }
 
 

@@ -24,7 +24,7 @@ from penstock.serve.telemetry.spans import TraceSpan, spans_of
 if TYPE_CHECKING:
     from penstock.serve.telemetry.collector import Collector
 
-INSTALL = "pip install 'penstock[otel]'"
+INSTALL = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
 MAX_QUEUED = 2_048
 _MAX_BATCH = 256
 _POLL_S = 0.5
@@ -41,7 +41,9 @@ def require_exporter() -> None:
     try:
         import_module("penstock.serve.telemetry.collector")
     except ImportError as error:
-        raise ConfigError((Problem("", None, "telemetry.otlp", f"needs an extra: {INSTALL}"),)) from error
+        raise ConfigError(
+            (Problem("", None, "telemetry.otlp", f"needs Python packages that are not installed: {INSTALL}"),)
+        ) from error
 
 
 class _CallToExport(NamedTuple):

@@ -22,7 +22,7 @@ except ImportError:  # an extra
 else:
     _INSTALLED = True
 
-INSTALL = "pip install 'penstock[redis]'"
+INSTALL = "pip install redis"
 PREFIX = "penstock:account:1:"
 _VERSION_BYTES = 8
 # On a local network a reply takes less than one millisecond.
@@ -49,7 +49,7 @@ class RedisAccounts:
 
     def __init__(self, url: Secret, timeout_s: float = _TIMEOUT_S) -> None:
         if not _INSTALLED:
-            raise _problem(f"the client for Redis is not installed: {INSTALL}")
+            raise _problem(f"needs the Python package redis, which is not installed: {INSTALL}")
         try:
             self._redis = redis.Redis.from_url(
                 url.reveal(),

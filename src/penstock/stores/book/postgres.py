@@ -341,7 +341,7 @@ def _driver() -> Any:
     try:
         return import_module("asyncpg")
     except ImportError:
-        raise BookError("a ledger in PostgreSQL needs its driver: pip install 'penstock[postgres]'") from None
+        raise BookError("a ledger in PostgreSQL needs the Python package asyncpg: pip install asyncpg") from None
 
 
 def _describe(url: str) -> tuple[str, tuple[str, ...]]:

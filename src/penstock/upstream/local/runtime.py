@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 PACKAGE = "xllamacpp"
-INSTALL = "pip install 'penstock[local]'"
+INSTALL = "pip install xllamacpp"
 # The features that its x86 wheels are built for. Without them it loads, and crashes at the first call.
 _X86 = frozenset(("x86_64", "amd64", "i686", "i386"))
 _X86_FEATURES = ("avx2", "fma", "f16c", "bmi2")
