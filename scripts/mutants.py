@@ -26,14 +26,17 @@ from tests.mutants.operators import Mutant, mutants_of  # noqa: E402
 PACKAGE = ROOT / "src" / "penstock"
 CACHE = ROOT / ".cache" / "mutants"
 EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
-# What is mutated: a name for the report, and folders or files of the package.
+# What is mutated: a name for the report, and folders or files of the package. A file belongs to the last area that has
+# it. What speaks to a database server has no fast tests, so it is only mutated where its area is named, with --full.
 AREAS: dict[str, tuple[str, ...]] = {
     "core": ("core",),
     "http": ("http",),
     "limits": ("gateway/limits",),
     "billing": ("gateway/billing",),
     "stores": ("stores",),
+    "servers": ("stores/book/postgres.py", "stores/accounts/redis.py"),
 }
+SLOW_AREA = "servers"
 # The tests that are tried first: a mutant that dies, dies of one of the first nearly always.
 FIRST = 200
 # Beside the time that its tests usually take, in seconds of CPU time and of the clock.
@@ -61,7 +64,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="run those that survive against the whole suite, too")
     parser.add_argument("--fail-under", type=float, default=0.0, help="the percentage that has to be killed")
     arguments = parser.parse_args()
-    areas = {name: AREAS[name] for name in arguments.area or AREAS}
+    areas = {name: AREAS[name] for name in arguments.area or AREAS if arguments.area or name != SLOW_AREA}
     everything = list(candidates(areas, arguments.file or ""))
     equivalent = set_aside(everything, complain=not arguments.area and not arguments.file)
     chosen = sorted((each for each in everything if each.id not in equivalent), key=lambda m: m.rank(arguments.seed))
@@ -92,7 +95,7 @@ def candidates(areas: dict[str, tuple[str, ...]], part: str) -> Iterable[Mutant]
             if not start.exists():
                 raise SystemExit(f"there is no {start}: correct AREAS in scripts/mutants.py")
             for file in sorted(start.rglob("*.py")) if start.is_dir() else [start]:
-                if part in file.as_posix():
+                if part in file.as_posix() and _area(file.relative_to(PACKAGE).as_posix(), AREAS) in areas:
                     yield from mutants_of(file, PACKAGE)
 
 
@@ -264,7 +267,7 @@ def report(tests: str, results: list[Result], areas: dict[str, tuple[str, ...]])
     tried: Counter[str] = Counter()
     killed: Counter[str] = Counter()
     for result in results:
-        for name in (_area(result.mutant, areas), "all"):
+        for name in (_area(result.mutant.file, AREAS), "all"):
             tried[name] += 1
             killed[name] += bool(result.killed)
     for name in [*areas, "all"]:
@@ -272,11 +275,11 @@ def report(tests: str, results: list[Result], areas: dict[str, tuple[str, ...]])
             print(f"  {name:10} {killed[name]:4} of {tried[name]:4}  {100 * killed[name] / tried[name]:5.1f} %")
 
 
-def _area(mutant: Mutant, areas: dict[str, tuple[str, ...]]) -> str:
+def _area(file: str, areas: dict[str, tuple[str, ...]]) -> str:
     return next(
         name
-        for name, paths in areas.items()
-        if any(mutant.file == path or mutant.file.startswith(f"{path}/") for path in paths)
+        for name, paths in reversed(areas.items())
+        if any(file == path or file.startswith(f"{path}/") for path in paths)
     )
 
 

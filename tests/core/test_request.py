@@ -243,3 +243,10 @@ def test_what_chat_cannot_say_is_declared(fields: dict[str, Any], expected: list
     write_request(Request(dialect="other", model="m", **fields), losses)
     assert losses == expected
     assert all(loss.code in LOSSES for loss in losses)
+
+
+def test_text_beside_tool_calls_is_written() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
+    written = write_request(read_request({"model": "m", "messages": [message]}), [], reasoning_field="reasoning")
+    assert written["messages"] == [message]

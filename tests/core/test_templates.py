@@ -197,3 +197,11 @@ def test_chunks_with_changing_padding(padding: str) -> None:
     told = reader.feed(rest) + reader.close()
     assert told == whole[-len(told) :]
     assert (Extra("chunk", {"obfuscation": padding}) in told) == (padding != "xxxx")
+
+
+def test_text_with_a_line_end_to_some_is_not_forwarded_as_it_came() -> None:
+    reader = StreamReader()
+    reader.feed(sse(begins()))
+    for word, forwarded in (("one", True), ("a\u2028b", False), ("é", True)):
+        reader.feed(sse(says(word)))
+        assert reader.untouched == forwarded, word

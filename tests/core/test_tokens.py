@@ -143,3 +143,8 @@ def test_what_is_not_booked_as_it_was_reported_is_marked(figures: list[int]) -> 
 def test_reports_that_are_sound() -> None:
     sound = [name for name, (usage, _) in REPORTS.items() if usage.sound]
     assert sound == ["the usual", "all parts", "reasoning within"]
+
+
+@pytest.mark.parametrize(("input", "output", "sound"), [(0, 0, False), (1, 0, True), (0, 1, True), (10**9, 0, False)])
+def test_a_report_is_sound_from_the_first_token_on(input: int, output: int, sound: bool) -> None:
+    assert Usage(input=input, output=output).sound == sound

@@ -468,3 +468,9 @@ def test_halves_of_a_character_in_arguments_are_joined() -> None:
     )
     assert tool_calls(completion(wire)) == [("a", "tide", '{"x":"\N{EARTH GLOBE EUROPE-AFRICA}"}')]
     assert repairs(read(wire)) == {"split-surrogate": 1}
+
+
+@pytest.mark.parametrize("id", ["a", None])
+def test_a_call_that_is_said_again_with_other_spaces_is_no_second_one(id: str | None) -> None:
+    answer = completion(stream(piece(0, "a", "tide", '{"x":1}'), piece(0, id, "tide", '{"x": 1}')))
+    assert [(call.id, call.arguments) for call in answer.choices[0].tool_calls] == [("a", '{"x":1}')]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock import StreamWriter
-from tests.streams import fold, read
+from tests.streams import DONE, begins, completion, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
 STREAMS = {path.stem: path.read_bytes() for path in sorted((*FOLDER.glob("seeds/*"), *FOLDER.glob("captures/*.sse")))}
@@ -69,3 +69,10 @@ def test_a_broken_stream_ends_in_one_error_and_never_in_done(wire: bytes) -> Non
 def test_extras_ride_on_the_chunk_that_they_came_with() -> None:
     first = chunks(STREAMS["000_23a3805c028d9c36"], include_usage=False)[0]
     assert first["x_groq"] == {"id": "req_01kjfw7wstf62a77bs3qb0zysg", "seed": 1258209063}
+
+
+def test_fields_of_the_provider_are_in_an_unstreamed_answer_and_its_padding_is_not() -> None:
+    answer = completion(sse(begins(), says("x", service_tier="default", obfuscation="y"), finishes(), DONE))
+    body = json.loads(StreamWriter().write_body(answer))
+    assert body["service_tier"] == "default"
+    assert "obfuscation" not in body

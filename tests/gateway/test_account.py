@@ -281,6 +281,7 @@ def test_a_share_is_taken_of_what_is_left() -> None:
     assert limits == (10, 2, 25, 1), "one call at least, where one is left"
     assert with_share(account, key(concurrent=2), 0.25, NOW).concurrent == 0
     assert with_share(account, key(), 0.25, NOW) == key()
+    assert with_share(account, key(requests_per_minute=20), 0.25, NOW + 61_000).requests_per_minute == 5, "all are back"
 
 
 def test_an_account_is_the_same_when_it_is_read_again() -> None:

@@ -277,3 +277,11 @@ def test_it_makes_no_difference_when_somebody_asks() -> None:
         always.ratio("acme/0")
     for target in ("acme/0", "acme/1", "acme/2"):
         assert once.ratio(target) == pytest.approx(always.ratio(target), rel=0.001)
+
+
+def test_what_surrounds_messages_counts() -> None:
+    user, system = {"role": "user", "content": "four"}, {"role": "system", "content": "four"}
+    assert estimate_request(read_request({"messages": [user]})) == 3 + 4 + 1
+    assert estimate_request(read_request({"messages": [system, user]})) == 3 + 2 * (4 + 1)
+    assert estimate_input({"messages": [user]}) == 3 + 4 + 1
+    assert estimate_input({"messages": [user | {"name": "four" * 10}]}) == 3 + 4 + 1 + 10

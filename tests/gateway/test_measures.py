@@ -9,7 +9,7 @@ from penstock.core.price import Price, Rates, ServiceTier
 from penstock.core.usage import Tokens, Usage
 from penstock.gateway.billing.accounting import entry_of, open_entry, orphan
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure
-from penstock.gateway.billing.output_estimate import BytesPerToken, estimate_audio
+from penstock.gateway.billing.output_estimate import estimate_audio
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
 from penstock.gateway.keys.keys import Key
@@ -216,44 +216,6 @@ def test_an_orphan_lasted_at_least_until_its_last_attempt_began() -> None:
     assert (entry.duration_ms, entry.attempts[-1].duration_ms, entry.attempts[-1].cost) == (30_000, 0, None)
 
 
-# Estimates.
-
-
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (3_200, 1), (3_201, 2)])
 def test_sound_is_counted_by_its_length(chars: int, tokens: int) -> None:
     assert estimate_audio(chars) == tokens
-
-
-@pytest.mark.parametrize(
-    ("bytes", "events", "tokens"), [(0, 0, 0), (8, 1, 2), (9, 1, 3), (8, 5, 5), (3, 5, 3), (0, 5, 5)]
-)
-def test_of_an_unknown_target_each_event_is_a_token_at_least(bytes: int, events: int, tokens: int) -> None:
-    assert BytesPerToken().output("main/m", bytes, events) == tokens
-
-
-def test_a_target_is_known_by_its_answers() -> None:
-    ratios = BytesPerToken()
-    for bytes, tokens in ((160, 15), (0, 16)):  # too short to tell
-        ratios.learn("main/m", bytes, tokens)
-    assert (len(ratios), ratios.ratio("main/m")) == (0, 4.0)
-    ratios.learn("main/m", 32, 16)
-    assert (len(ratios), ratios.ratio("main/m"), ratios.ratio("main/n")) == (1, 2.0, 4.0)
-    assert [ratios.output("main/m", 9, events) for events in (0, 1, 50)] == [5, 5, 5]
-    assert [ratios.output("main/m", 0, events) for events in (0, 1, 50)] == [0, 1, 1]
-    ratios.learn("main/m", 64, 16)
-    assert ratios.ratio("main/m") == pytest.approx(2.0 + 0.2 * 2.0)
-    ratios.learn("main/n", 1, 1_000)
-    ratios.learn("main/o", 1_000_000, 1_000)
-    assert (ratios.ratio("main/n"), ratios.ratio("main/o")) == (1.0, 8.0)
-
-
-def test_the_target_of_which_nothing_was_heard_for_longest_is_forgotten() -> None:
-    ratios = BytesPerToken()
-    ratios.learn("first", 32, 16)
-    for number in range(1_023):
-        ratios.learn(f"main/{number}", 64, 16)
-    assert (len(ratios), ratios.ratio("first")) == (1_024, 2.0)
-    ratios.learn("first", 32, 16)
-    ratios.learn("one too many", 32, 16)
-    assert len(ratios) == 1_024
-    assert (ratios.ratio("first"), ratios.ratio("main/0"), ratios.ratio("one too many")) == (2.0, 4.0, 2.0)

@@ -161,6 +161,8 @@ def _changes(node: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.AST, ast
             yield node, ast.Constant(not value)
         case ast.Constant(value=int(value)) | ast.Constant(value=float(value)):
             yield node, ast.Constant(value + 1)
+        case ast.Return(value=ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[])):
+            return  # as false as None
         case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
             yield node, ast.Return(ast.Constant(None))
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):

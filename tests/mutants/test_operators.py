@@ -15,6 +15,8 @@ CHANGES: dict[str, list[str]] = {
     "return 'a %s' % b": ["return None"],
     "return True": ["False"],
     "return None": [],
+    "return []": [],
+    "return {}": [],
     "return f'{1 + 2}'": ["return None"],
     "if a: b()": ["not a", "pass"],
     "if not a: raise b": ["a", "pass"],
