@@ -38,9 +38,9 @@ def banner(config: Config, port: int, environment: Mapping[str, str], page: Page
         )
     lines += _recording(config)
     for provider in config.providers.values():
-        if provider.embedded and (config.only_here or not provider.implied):
+        if provider.embedded and (config.local_only or not provider.implied):
             lines += _model(config, provider, port, environment)
-    if config.only_here:
+    if config.local_only:
         lines += ["", _MORE, ""]
     return "\n".join(lines)
 
@@ -54,7 +54,7 @@ def announcement(config: Config, port: int, environment: Mapping[str, str], page
     for provider in config.providers.values():
         settings = Settings.of(provider) if provider.embedded else None
         obstacle = settings.obstacle(environment) if settings is not None else None
-        if settings is not None and obstacle is not None and (config.only_here or not provider.implied):
+        if settings is not None and obstacle is not None and (config.local_only or not provider.implied):
             lines.append(f"{settings.name}, the local model, cannot answer: {obstacle}")
     return lines
 
@@ -62,7 +62,7 @@ def announcement(config: Config, port: int, environment: Mapping[str, str], page
 def _listening(config: Config, port: int, page: PageLink) -> list[str]:
     host = config.server.address.host
     names = ", ".join(sorted(config.providers))
-    by = "" if config.only_here else f"   (providers: {names}; configuration: {config.source})"
+    by = "" if config.local_only else f"   (providers: {names}; configuration: {config.source})"
     lines = [f"penstock listens on {_url(host, port)}{by}"]
     if page.admin:
         lines.append(f"penstock listens on {page.admin}")
@@ -80,10 +80,10 @@ def _model(config: Config, provider: Provider, port: int, environment: Mapping[s
     obstacle = settings.obstacle(environment)
     name = click.style(settings.name, bold=True)
     if obstacle is not None:
-        told = f"  {name}, the local model, cannot answer: {obstacle.reason}."
-        return ["", told, f"  {obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}"]
-    if not config.only_here:
-        return []  # it is there when somebody asks for it
+        reason = f"  {name}, the local model, cannot answer: {obstacle.reason}."
+        return ["", reason, f"  {obstacle.remedy[:1].upper()}{obstacle.remedy[1:]}"]
+    if not config.local_only:
+        return []  # other providers are configured, so it gets no example
     lines = ["", f"  {name} runs on this machine: no key is needed, and no data leaves it."]
     if settings.weights is not None:
         lines.append(f"  It is {settings.weights.title}, a toy: its streams are real, its answers often wrong.")

@@ -65,7 +65,7 @@ def command(file: Path | None, host: str | None, port: int | None, workers: int 
         click.echo(str(error), err=True)
         sys.exit(1)
     pretty = is_pretty(config.server.log, sys.stderr.fileno())
-    if config.only_here:
+    if config.local_only:
         fetch_all(config, os.environ, echo if pretty else partial(write_now, sys.stderr.fileno(), pretty=False))
 
     def ready(bound: int, admin: str, link: str) -> list[str]:

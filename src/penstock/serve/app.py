@@ -219,7 +219,7 @@ class App:
         for name, local in self._local_models.items():
             if models.get(name) is not local:
                 local.retire()
-        if config.only_here:
+        if config.local_only:
             for local in models.values():
                 if local.obstacle() is None:
                     local.start()

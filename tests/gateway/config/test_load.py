@@ -113,8 +113,8 @@ def test_a_model_on_this_machine_is_always_there(path: Path) -> None:
     config = load(None, GROQ)
     local = config.providers["local"]
     assert (local.embedded, local.implied, local.models) == (True, True, ("smollm2",))
-    assert not config.only_here
-    assert load(None, {}).only_here
+    assert not config.local_only
+    assert load(None, {}).local_only
     assert not read(path, "[providers.local]").providers["local"].implied
 
 

@@ -65,7 +65,7 @@ def _serve(caller: Caller, file: Path | None) -> tuple[str, ...]:
     try:
         # It listens on a loopback address with its own key, regardless of the file.
         config = load(file or default_file(), os.environ, has_stored_keys=lambda _: True)
-        if config.only_here:
+        if config.local_only:
             fetch_all(config, os.environ)
         caller.serve(config)
     except ConfigError as error:

@@ -335,8 +335,8 @@ class Config(Struct, frozen=True, kw_only=True):
     missing: tuple[Problem, ...] = ()
 
     @property
-    def only_here(self) -> bool:
-        """Whether nobody but models on this machine can answer."""
+    def local_only(self) -> bool:
+        """Whether all providers are local models."""
         return all(provider.embedded for provider in self.providers.values())
 
     def target(self, name: str) -> Target:
