@@ -1,14 +1,13 @@
-"""Mask: takes secrets out of what somebody else wrote, in whatever form they are quoted there.
+"""Mask: removes secrets from texts of others, such as providers' errors, in every form in which they are quoted.
 
-Providers quote keys in what they answer, and whoever reads that decodes it. So a secret is looked for in the text as it
-is, and in what becomes of it when escapes are undone, some times over: `\\u002d` and `\\/` of JSON, `%2D` of URLs,
-`&#45;` and `&amp;` of pages, one inside another. In base64 it is looked for at each of the three
-places where it may begin.
+Providers quote keys in their errors, and clients decode those. So a secret is searched in the text as it is, and in the
+text after unescaping it up to `_ROUNDS` times: `\\u002d` and `\\/` of JSON, `%2D` of URLs, `&#45;` and `&amp;` of HTML,
+also nested. In base64 it is searched at each of the three possible alignments.
 
-A text may have been cut before it came here. So the beginning of a secret at the end of a text is found as well.
+A text may have been truncated before. So a prefix of a secret at the end of a text is found, too.
 
-To find the place of each escape takes some microseconds. So `Secrets.may_be_in` is a quick test that comes first: it
-undoes escapes without their places, perhaps more than there are, and looks for the first characters of secrets.
+To locate each escape takes some microseconds. So `Secrets.may_be_in` is a quick test that comes first: it unescapes
+without positions, possibly too much, and searches for the first characters of secrets.
 """
 
 import base64
@@ -22,13 +21,13 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 MASK = "…"
-# The beginning of a secret at the end of a text counts from this length on: less is how keys of that kind begin.
-TELLING = 4
-# How often escapes are undone: an error in an error in an error.
+# In characters. A prefix of a secret at the end of a text counts from this length on: all keys of a kind share less.
+MIN_PREFIX = 4
+# How often a text is unescaped: an error may quote an error that quotes an error.
 _ROUNDS = 3
-# What is shorter in base64 is found in words.
-_SHORTEST_IN_BASE64 = 8
-# It begins with a set of characters: so a text without any of them is passed over quickly.
+# In characters. A shorter base64 form could be a part of an ordinary word.
+_MIN_BASE64 = 8
+# The pattern starts with a set of characters, so that a text without any of them is skipped quickly.
 _ESCAPED = re.compile(
     r"""[\\%&](?:
       (?<=\\)\\{0,3}u(?P<json>[0-9a-fA-F]{4})
@@ -40,131 +39,132 @@ _ESCAPED = re.compile(
     )""",
     re.VERBOSE,
 )
-# For the quick test, which makes one backslash of several first.
+# For the quick test, which first reduces several backslashes to one.
 _BACKSLASHES = re.compile(r"\\{2,}")
-_CODED = re.compile(r"(?:\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|&(\#?\w{1,10};))")
-# Secrets that it cannot rule out: a part of a number, which JSON may write in several ways; one with what JSON escapes.
+_ESCAPE_CODE = re.compile(r"(?:\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|&(\#?\w{1,10};))")
+# Secrets that the quick test cannot rule out: a part of a number, which JSON can write in several ways, and secrets
+# with characters that JSON escapes.
 _AMBIGUOUS = re.compile(r"-?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]*)?|.*[\\\\\"'].*", re.DOTALL)
 
 
 class Secrets:
-    """What must not be told, and where it stands in texts."""
+    """Finds a set of secrets in texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         secrets = [secret for secret in secrets if secret]
         self._forms = tuple(dict.fromkeys(form for secret in secrets for form in _forms(secret)))
         self._letters = frozenset("".join(self._forms))
-        self._beginnings = tuple(dict.fromkeys(form[:TELLING] for form in self._forms))
+        self._prefixes = tuple(dict.fromkeys(form[:MIN_PREFIX] for form in self._forms))
         self._ambiguous = any(map(_AMBIGUOUS.fullmatch, secrets))
         self.longest = max(map(len, self._forms), default=0)
-        """How many characters the longest of them has, in its longest form."""
+        """The length of the longest form of any secret, in characters."""
 
     def may_be_in(self, text: str) -> bool:
-        """Whether one of them, or a telling beginning, may be in a text or in the JSON strings in it. A no is certain.
+        """Whether a secret or a prefix of one may be in a text or in the JSON strings in it. False is certain.
 
         Takes at most 15 ms for 64 KB.
         """
         if self._ambiguous:
             return True
-        for _ in range(_ROUNDS + 2):  # one for the JSON, and one for the text as it is
-            if any(beginning in text for beginning in self._beginnings):
+        for _ in range(_ROUNDS + 2):  # one more for JSON strings, and one for the text as it is
+            if any(prefix in text for prefix in self._prefixes):
                 return True
-            before, text = text, _simplified(text)
+            before, text = text, _quick_unescape(text)
             if text == before:
                 return False
         return False
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where they stand, from the first to the last. No two of these places overlap."""
-        found = [
-            (view.place(start), view.place(start + len(form)))
+        """The positions of secrets, in order. They do not overlap."""
+        matches = [
+            (view.original_position(start), view.original_position(start + len(form)))
             for view in self._views(text)
             for form in self._forms
-            for start in _found(view.text, form)
+            for start in _positions(view.text, form)
         ]
-        apart: list[tuple[int, int]] = []
-        for start, end in sorted(found):
-            if apart and start < apart[-1][1]:
-                apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(matches):
+            if merged and start < merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
-                apart.append((start, end))
-        return apart
+                merged.append((start, end))
+        return merged
 
-    def begun(self, text: str, least: int = 0) -> int:
-        """Where one of them may have begun that does not end in this text; the end of the text, if there is none.
+    def partial_at(self, text: str, least: int = 0) -> int:
+        """Where a secret may start that does not end in this text; the end of the text, if there is none.
 
-        So many characters of it must be there; 0 where a part of an escape is enough.
+        At least `least` characters of it must be in the text; with 0 a part of an escape is enough.
         """
         first = len(text)
         for view in self._views(text):
             if view.cut is not None and not least:
                 first = min(first, view.cut)
             if view.text[-1:] in self._letters:
-                size = max(_begun(view.text, form) for form in self._forms)
+                size = max(_prefix_at_end(view.text, form) for form in self._forms)
                 if size >= max(least, 1):
-                    first = min(first, view.place(len(view.text) - size))
+                    first = min(first, view.original_position(len(view.text) - size))
         return first
 
     def _views(self, text: str) -> "Iterator[_UnescapedText]":
-        """The text as it is; and with its escapes undone, once, twice, as long as there are any."""
+        """The text as it is, and unescaped once, twice and so on, while it has escapes."""
         view: _UnescapedText | None = _UnescapedText(text, [0], [0]) if self._forms else None
         for _ in range(_ROUNDS):
             if view is None:
                 return
             yield view
-            view = view.undone()
+            view = view.unescape()
         if view is not None:
             yield view
 
 
 class _UnescapedText(NamedTuple):
-    """A text in which escapes were undone; it knows where each of its characters stood.
+    """An unescaped text that knows the original position of each of its characters.
 
-    It has pieces, of which `starts` are the places in it and `stood` those in the text before. Each second one was an
-    escape. `cut` is where an escape stood, in the first text of all, that was not whole.
+    It consists of pieces: `starts` are their positions in it and `original` those in the text before. Every second
+    piece was an escape. `cut` is the position of an incomplete escape in the very first text.
     """
 
     text: str
     starts: list[int]
-    stood: list[int]
+    original: list[int]
     before: "_UnescapedText | None" = None
     cut: int | None = None
 
-    def place(self, at: int) -> int:
-        """Where in the first text of all that character stood, or began."""
+    def original_position(self, at: int) -> int:
+        """The position of that character, or of its escape, in the very first text."""
         piece = bisect_right(self.starts, at) - 1
-        stood = self.stood[piece] + (0 if piece % 2 else at - self.starts[piece])
-        return stood if self.before is None else self.before.place(stood)
+        original = self.original[piece] + (0 if piece % 2 else at - self.starts[piece])
+        return original if self.before is None else self.before.original_position(original)
 
-    def undone(self) -> "_UnescapedText | None":
-        """The text with its escapes undone once more; None if it has none."""
-        pieces, starts, stood = [], [0], [0]
+    def unescape(self) -> "_UnescapedText | None":
+        """The text, unescaped once more; None if it has no escapes."""
+        pieces, starts, original = [], [0], [0]
         size = at = 0
         cut = None
         for escape in _ESCAPED.finditer(self.text):
             start, end = escape.span()
-            character = _meant(escape)
+            character = _unescaped(escape)
             pieces += [self.text[at:start], character]
             size += start - at
             starts += [size, size + len(character)]
-            stood += [start, end]
+            original += [start, end]
             size, at = size + len(character), end
             cut = start if escape["cut"] is not None else None
         if not pieces:
             return None
         text = "".join([*pieces, self.text[at:]])
-        return _UnescapedText(text, starts, stood, self, None if cut is None else self.place(cut))
+        return _UnescapedText(text, starts, original, self, None if cut is None else self.original_position(cut))
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """The text, with no secret in it."""
+    """The text with its secrets replaced by `MASK`."""
     return _masked(text, Secrets(secrets))
 
 
-def _masked(text: str, hidden: Secrets) -> str:
-    spans, begun = hidden.spans(text), hidden.begun(text, TELLING)
-    if begun < len(text):
-        spans = sorted([*spans, (begun, len(text))])
+def _masked(text: str, finder: Secrets) -> str:
+    spans, partial_at = finder.spans(text), finder.partial_at(text, MIN_PREFIX)
+    if partial_at < len(text):
+        spans = sorted([*spans, (partial_at, len(text))])
     pieces, at = [], 0
     for start, end in spans:
         if start >= at:
@@ -174,83 +174,83 @@ def _masked(text: str, hidden: Secrets) -> str:
 
 
 def masked_json(value: object, secrets: tuple[str, ...]) -> object:
-    """A decoded JSON value, with no secret in it; raises `RecursionError` where it is too deep to be looked through."""
+    """A decoded JSON value with its secrets masked; raises `RecursionError` if it is nested too deeply."""
     return _masked_json(value, Secrets(secrets), secrets)
 
 
-def _masked_json(value: object, hidden: Secrets, secrets: tuple[str, ...]) -> object:
+def _masked_json(value: object, finder: Secrets, secrets: tuple[str, ...]) -> object:
     if isinstance(value, str):
-        return _masked(value, hidden)
+        return _masked(value, finder)
     if isinstance(value, dict):
-        return {_masked(str(name), hidden): _masked_json(item, hidden, secrets) for name, item in value.items()}
+        return {_masked(str(name), finder): _masked_json(item, finder, secrets) for name, item in value.items()}
     if isinstance(value, list):
-        return [_masked_json(item, hidden, secrets) for item in value]
+        return [_masked_json(item, finder, secrets) for item in value]
     if isinstance(value, int | float) and any(secret in str(value) for secret in secrets):
         return MASK
     return value
 
 
-def _found(text: str, form: str) -> Iterator[int]:
+def _positions(text: str, form: str) -> Iterator[int]:
     at = text.find(form)
     while at >= 0:
         yield at
         at = text.find(form, at + len(form))
 
 
-def _begun(text: str, form: str) -> int:
-    """How many characters at the end of the text are the beginning of the form, but not all of it."""
+def _prefix_at_end(text: str, form: str) -> int:
+    """How many characters at the end of the text are a proper prefix of the form."""
     at = text.find(form[0], max(len(text) - len(form) + 1, 0))
     while at >= 0 and not form.startswith(text[at:]):
         at = text.find(form[0], at + 1)
     return len(text) - at if at >= 0 else 0
 
 
-def _meant(escape: re.Match[str]) -> str:
+def _unescaped(escape: re.Match[str]) -> str:
     code = escape["json"] or escape["python"] or escape["url"]
     if code:
         return chr(int(code, 16))
     return escape["bare"] or (_character(f"&{escape['page']}") if escape["page"] else "")
 
 
-def _simplified(text: str) -> str:
-    """A text with its escapes undone once, and without backslashes that are none."""
+def _quick_unescape(text: str) -> str:
+    """A text, unescaped once and without redundant backslashes."""
     if "\\" in text:
         text = _BACKSLASHES.sub(r"\\", text).replace('\\"', '"').replace("\\/", "/").replace("\\'", "'")
-    return _CODED.sub(_decoded, text)
+    return _ESCAPE_CODE.sub(_decoded, text)
 
 
-def _decoded(coded: re.Match[str]) -> str:
-    kind = coded.lastindex or 0
-    return chr(int(coded[kind], 16)) if kind < 4 else _character(f"&{coded[kind]}")
+def _decoded(escape: re.Match[str]) -> str:
+    kind = escape.lastindex or 0
+    return chr(int(escape[kind], 16)) if kind < 4 else _character(f"&{escape[kind]}")
 
 
 @lru_cache(maxsize=1_024)
 def _character(reference: str) -> str:
-    """What a character reference of HTML stands for. An unknown one takes long: it is tried by its parts."""
+    """The character of an HTML reference. Cached, because an unknown one takes long: all its prefixes are tried."""
     return html.unescape(reference)
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The secret as it is, in JSON, in a URL, in base64, and with what looks like escapes in it undone.
+    """The secret as it is, in JSON, in a URL, in base64, and unescaped, if it contains something like an escape.
 
-    What base64 makes of its neighbours as well is left out.
+    In base64 the characters that also depend on neighbouring bytes are omitted.
     """
     data = secret.encode(errors="surrogateescape")
     yield from (secret, encode_basestring(secret)[1:-1], quote(data, safe=""))
-    # What escapes that stand for bytes, and for halves of characters, come to one by one.
-    yield from (data.decode("latin-1"), "".join(map(_halves, secret)))
-    undone = _UnescapedText(secret, [0], [0]).undone()
-    if undone is not None and undone.text:
-        yield undone.text
+    # Escapes of single bytes give Latin-1 characters; JSON escapes of surrogates give halves of characters.
+    yield from (data.decode("latin-1"), "".join(map(_surrogates, secret)))
+    unescape = _UnescapedText(secret, [0], [0]).unescape()
+    if unescape is not None and unescape.text:
+        yield unescape.text
     for before in range(3):
         text = base64.b64encode(b"\0" * before + data).decode()
         whole = (before + len(data)) * 8 // 6
         text = text[(before * 8 + 5) // 6 : whole]
-        if len(text) >= _SHORTEST_IN_BASE64:
+        if len(text) >= _MIN_BASE64:
             yield from (text, text.replace("+", "-").replace("/", "_"))
 
 
-def _halves(character: str) -> str:
-    """A character in the halves that JSON escapes it by, if it has any."""
+def _surrogates(character: str) -> str:
+    """A character as the surrogate pair with which JSON escapes it, if it needs one."""
     beyond = ord(character) - 0x10000
     return character if beyond < 0 else chr(0xD800 + (beyond >> 10)) + chr(0xDC00 + (beyond & 0x3FF))

@@ -6,7 +6,7 @@
 from codecs import utf_8_decode
 
 from penstock.capture import Read
-from penstock.gateway.mask import TELLING, Secrets
+from penstock.gateway.mask import MIN_PREFIX, Secrets
 
 # At most so many bytes are retained per character of a secret. Nested escapes are long, but not that long.
 _MAX_BYTES_PER_CHAR = 32
@@ -25,12 +25,12 @@ class Scrubber:
         self._retained.append(read)
         data = b"".join(read.data for read in self._retained)
         text, size = utf_8_decode(data, "surrogateescape", False)  # an incomplete character is retained too
-        begun = self._secrets.begun(text)
-        safe = size if begun == len(text) else _size(text[:begun])
+        partial_at = self._secrets.partial_at(text)
+        safe = size if partial_at == len(text) else _size(text[:partial_at])
         if len(data) - safe > self._most:
             return self.close()
-        # Spans that start later may still grow. Of the spans that start before `begun`, a part may be released now.
-        spans = [span for span in self._secrets.spans(text) if span[0] < begun]
+        # Spans that start later may still grow. A part of the spans before `partial_at` may be released now.
+        spans = [span for span in self._secrets.spans(text) if span[0] < partial_at]
         if spans:
             data = _masked(text, spans) + data[size:]
         return self._release(data, safe)
@@ -38,8 +38,8 @@ class Scrubber:
     def close(self) -> list[Read]:
         """Returns the retained reads: there are no more."""
         text = b"".join(read.data for read in self._retained).decode(errors="surrogateescape")
-        begun = self._secrets.begun(text, TELLING)
-        data = _masked(text, sorted([*self._secrets.spans(text), (begun, len(text))]))
+        partial_at = self._secrets.partial_at(text, MIN_PREFIX)
+        data = _masked(text, sorted([*self._secrets.spans(text), (partial_at, len(text))]))
         return self._release(data, len(data))
 
     def _release(self, data: bytes, safe: int) -> list[Read]:
