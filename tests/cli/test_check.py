@@ -90,7 +90,7 @@ def test_mistakes_have_a_line_each(folder: Path) -> None:
     result = check()
     assert result.stdout == (
         "penstock.toml:2: server.worker: unknown key; did you mean 'workers'?\n"
-        'penstock.toml:3: routes."a\\x1b[2J": must be a name: not empty, no control characters, no space around it\n'
+        'penstock.toml:3: routes."a\\x1b[2J": must be a name: not empty, no control characters, no spaces at its ends\n'
         "penstock.toml:4: routes.\"a\\x1b[2J\".targets[0]: there is no provider 'grok'; did you mean 'groq'?\n"
     )
     assert (result.stderr, result.exit_code) == ("penstock.toml: 3 errors\n", 1)

@@ -324,7 +324,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
     assert invoke("check").exit_code == 0
     book.close()
     (state / FILE).write_bytes(b"this is no database" * 100)
-    with pytest.raises(ConfigError, match="cannot be told"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         load(file, {}, has_stored_keys=lambda ledger: has_living_key(ledger, os.environ, NOW_MS))
 
 

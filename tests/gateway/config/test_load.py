@@ -331,7 +331,7 @@ def test_host_port_and_workers_go_over_the_file(path: Path) -> None:
 
 def test_a_key_that_stands_there_twice_is_told(path: Path) -> None:
     config = read(path, '[server]\nkeys = ["a-good-key", "another-key",\n"a-good-key"]')
-    assert messages(config) == ["3: server.keys[2]: stands here twice"]
+    assert messages(config) == ["3: server.keys[2]: is listed twice"]
 
 
 # The snapshot

@@ -83,13 +83,13 @@ def test_only_routes_leaves_out_bare_names(path: Path) -> None:
 def test_what_was_meant_is_guessed(path: Path, name: str, meant: list[str]) -> None:
     config = read(path, '[routes.quickly]\ntargets = ["acme/big"]\n[routes."p*"]\ntargets = ["acme/big"]\n')
     assert config.route(name) is None
-    assert config.meant(name) == meant
+    assert config.suggestions(name) == meant
 
 
 def test_only_routes_guesses_routes_alone(path: Path) -> None:
     config = read(path, '[server]\nonly_routes = true\n[routes.quickly]\ntargets = ["acme/big"]\n')
-    assert config.meant("quick") == ["quickly"]
-    assert config.meant("shared") == config.meant("bigg") == config.meant("small-2") == []
+    assert config.suggestions("quick") == ["quickly"]
+    assert config.suggestions("shared") == config.suggestions("bigg") == config.suggestions("small-2") == []
 
 
 # Patterns
@@ -198,5 +198,5 @@ def test_a_pattern_that_hides_a_providers_models_is_told(path: Path) -> None:
 def test_other_wildcards_are_told_to_be_literal(path: Path) -> None:
     config = read(path, '[routes."gpt-4?"]\ntargets = ["acme/big"]\n')
     assert [warning.message for warning in config.warnings] == [
-        "of ? and [ ] each stands for itself; only * matches any text"
+        "? and [ ] are literal characters; only * matches any text"
     ]

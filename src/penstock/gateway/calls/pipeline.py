@@ -145,7 +145,7 @@ class Gateway:
                 return None
         plans = known[call.model]
         if plans is None:
-            suggestions = [name for name in self.config.meant(model) if key is None or key.allows(name)]
+            suggestions = [name for name in self.config.suggestions(model) if key is None or key.allows(name)]
             client.refuse(refusals.unknown_model(model, suggestions))
             return None
         if plans:

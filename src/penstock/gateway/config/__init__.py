@@ -2,13 +2,13 @@
 
 | file | does |
 |---|---|
-| `settings.py` | the snapshot: `Config` and what it is made of, and how a model's name is resolved |
+| `settings.py` | the snapshot: `Config` and its sections, and how a model's name is resolved |
 | `schema.py` | the shape of the file, and its JSON Schema |
 | `load.py` | `load`: puts everything together, with `server.py`, `providers.py`, `routes.py` and `prices.py` |
-| `extras.py` | which optional packages it needs and are not installed |
-| `checks.py`, `addresses.py` | what can be said of a name, a header, a key or an address by itself |
+| `extras.py` | the optional packages that it needs and that are not installed |
+| `checks.py`, `addresses.py` | checks of a single name, header, key or address |
 | `tables.py` | TOML tables → values, by their description: names, types, bounds |
-| `toml.py`, `expand.py`, `problems.py` | lines of a TOML file; `${NAME}`; what is wrong, and the nearest valid word |
+| `toml.py`, `expand.py`, `problems.py` | line numbers of a TOML file; `${NAME}`; errors and warnings |
 """
 
 from penstock.gateway.config.load import DEFAULT_FILE, default_file, load

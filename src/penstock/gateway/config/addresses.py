@@ -1,7 +1,7 @@
-"""Addresses, taken apart and judged: where to listen, and where a provider is.
+"""Parses and validates addresses: where to listen, and the URLs of providers.
 
-What is wrong is a `ValueError` whose message goes into a `Problem`. No message quotes more of an address than its
-port: the rest may have come out of a variable, or hold a password.
+An invalid address raises `ValueError`, whose message goes into a `Problem`. No message quotes more of an address than
+its port: the rest may come from a variable or contain a password.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 _LISTEN = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]*)):(\d{1,9})")
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_EVERYWHERE = ("0.0.0.0", "::")
+_ANY_ADDRESS = ("0.0.0.0", "::")
 _COMPLETIONS = "/chat/completions"
 
 
@@ -32,16 +32,16 @@ class Address(NamedTuple):
 
 
 def parse_listen(text: str) -> Address:
-    """Take `host:port` or `[IPv6]:port` apart."""
-    found = _LISTEN.fullmatch(text)
-    if found is None:
+    """Parse `host:port` or `[IPv6]:port`."""
+    match = _LISTEN.fullmatch(text)
+    if match is None:
         raise ValueError(_listen_advice(text))
-    host, port = found[1] or found[2], int(found[3])
+    host, port = match[1] or match[2], int(match[3])
     if not host:
         raise ValueError(f"has no host; did you mean '127.0.0.1:{port}', or '0.0.0.0:{port}' for other machines too?")
     if port > 65_535:
         raise ValueError("has a port above 65535")
-    if found[1]:
+    if match[1]:
         _check_ip(host)
     else:
         _check_host(host)
@@ -49,14 +49,14 @@ def parse_listen(text: str) -> Address:
 
 
 def parse_url(url: str) -> SplitResult:
-    """Judge a provider's base URL, and take it apart."""
+    """Parse and validate a provider's base URL."""
     if "://" not in url:
         raise ValueError("has no scheme; write https:// before it, or http:// for a server of your own")
     if not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError("has a space, or a character that no URL has")
     try:
         parts = urlsplit(url)
-    except ValueError:  # whose words would quote the URL
+    except ValueError:  # its message would quote the URL
         raise ValueError("has a host that cannot be one") from None
     if parts.scheme not in _DEFAULT_PORTS:
         raise ValueError("must begin with https:// or http://")
@@ -82,7 +82,7 @@ def parse_url(url: str) -> SplitResult:
 
 
 def check_host_name(text: str) -> None:
-    """Judge the name of a host, or an IP address, that stands by itself."""
+    """Validate a host name or an IP address without a port."""
     if ":" in text:
         _check_ip(text.removeprefix("[").removesuffix("]"))
     else:
@@ -90,27 +90,27 @@ def check_host_name(text: str) -> None:
 
 
 def complete(address: str, default_url: str) -> str:
-    """The base URL of a server by what its variable says, be it a host, host:port or URL; the rest is the default's.
+    """The base URL of a server from a host, host:port or URL; missing parts are taken from the default URL.
 
-    A server that listens everywhere is called on this machine.
+    A server that listens on all interfaces (0.0.0.0) is called on loopback.
     """
     default = urlsplit(default_url)
     scheme, mark, rest = address.strip().rstrip("/").rpartition("://")
-    place, slash, path = rest.partition("/")
-    if "@" in place:
+    host_port, slash, path = rest.partition("/")
+    if "@" in host_port:
         return address  # for `parse_url` to refuse
-    host, port = _split_place(place)
-    if not host or host in _EVERYWHERE:
+    host, port = _split_host_port(host_port)
+    if not host or host in _ANY_ADDRESS:
         host = default.hostname or ""
     if not port and not mark:
         port = str(default.port or "")
-    place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+    host_port = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
     path = slash + path
-    return f"{scheme or default.scheme}://{place}{path if path.endswith(default.path) else path + default.path}"
+    return f"{scheme or default.scheme}://{host_port}{path if path.endswith(default.path) else path + default.path}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and reachable from it alone."""
+    """Whether a host is a loopback address, which only this machine can reach."""
     if host.lower() == "localhost":
         return True
     try:
@@ -119,14 +119,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def same_place(listen: Address, url: SplitResult) -> bool:
-    """Whether a URL leads to where Penstock itself listens."""
+def is_same_address(listen: Address, url: SplitResult) -> bool:
+    """Whether a URL points to the address where Penstock itself listens."""
     host = url.hostname or ""
     port = url.port or _DEFAULT_PORTS[url.scheme]
     if port != listen.port:
         return False
-    here = listen.local or listen.host in _EVERYWHERE
-    return host == listen.host.lower() or (here and (is_loopback(host) or host in _EVERYWHERE))
+    serves_loopback = listen.local or listen.host in _ANY_ADDRESS
+    return host == listen.host.lower() or (serves_loopback and (is_loopback(host) or host in _ANY_ADDRESS))
 
 
 def _listen_advice(text: str) -> str:
@@ -155,11 +155,11 @@ def _check_ip(host: str) -> None:
         raise ValueError("has a host that is not an IP address") from None
 
 
-def _split_place(place: str) -> tuple[str, str]:
-    if place.startswith("["):
-        host, _, port = place[1:].partition("]")
+def _split_host_port(host_port: str) -> tuple[str, str]:
+    if host_port.startswith("["):
+        host, _, port = host_port[1:].partition("]")
         return host, port.lstrip(":")
-    if place.count(":") > 1:
-        return place, ""
-    host, _, port = place.partition(":")
+    if host_port.count(":") > 1:
+        return host_port, ""
+    host, _, port = host_port.partition(":")
     return host, port

@@ -1,27 +1,27 @@
-"""Changes of a configuration that a running gateway cannot follow: what it took at its start, it keeps to its end."""
+"""Changes of a configuration that need a restart: a reload does not apply them."""
 
 from msgspec import structs
 
 from penstock.gateway.config.settings import Config
 
-# By section. The rest is followed from the reload on.
-_KEPT: dict[str, tuple[str, ...]] = {
+# By section. A reload applies all other keys.
+_FIXED_AT_START: dict[str, tuple[str, ...]] = {
     "server": ("listen", "workers", "log"),
     "ledger": ("enabled", "folder", "postgres", "redis", "journal", "local_share"),
     "admin": ("enabled", "listen", "token"),
 }
-NEED_RESTART = tuple(f"{section}.{key}" for section, keys in _KEPT.items() for key in keys)
+NEED_RESTART = tuple(f"{section}.{key}" for section, keys in _FIXED_AT_START.items() for key in keys)
 
 
 def waiting_for_restart(started: Config, new: Config) -> tuple[str, ...]:
-    """The keys in which a configuration differs from the one that a gateway was started with, and will go on to.
+    """The keys that differ from the configuration at the gateway's start and need a restart.
 
-    A new token of the admin API is followed; that there is none any more is not. Where nobody says where the admin API
-    listens it goes by [server] listen, which is told.
+    A new admin token is applied by a reload; the removal of the token is not. If the file does not set `admin.listen`,
+    it follows from `server.listen`, which is reported instead.
     """
     changed = {
         f"{section}.{key}"
-        for section, keys in _KEPT.items()
+        for section, keys in _FIXED_AT_START.items()
         for key in keys
         if getattr(getattr(started, section), key) != getattr(getattr(new, section), key)
     }
@@ -33,11 +33,11 @@ def waiting_for_restart(started: Config, new: Config) -> tuple[str, ...]:
 
 
 def as_started(started: Config, new: Config) -> Config:
-    """A new configuration as a gateway follows it that was started with another one."""
-    kept = {
+    """The new configuration with the keys that need a restart as they were at the gateway's start."""
+    fixed = {
         section: structs.replace(
             getattr(new, section), **{key: getattr(getattr(started, section), key) for key in keys if key != "token"}
         )
-        for section, keys in _KEPT.items()
+        for section, keys in _FIXED_AT_START.items()
     }
-    return structs.replace(new, **kept)
+    return structs.replace(new, **fixed)

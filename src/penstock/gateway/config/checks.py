@@ -1,6 +1,6 @@
-"""What can be said of a provider, a route or a key by itself: names, headers, paths, secrets.
+"""Checks of a single provider, route or key: names, headers, paths, secrets.
 
-Each check takes what the tables gave, and tells `Problems` what is wrong with it. None of them shows a secret.
+Each check takes the values of a table and reports errors to `Problems`. No message shows a secret.
 """
 
 import os
@@ -19,25 +19,25 @@ from penstock.replay.faults import INJECTABLE_FAULTS, parse_fault
 from penstock.replay.playback import STYLES_DIALECT, parse_speed
 from penstock.replay.styles.catalog import load_style
 
-# Long enough that nobody guesses it, and that a slip such as an empty variable with a prefix is noticed.
+# In characters. Shorter ones can be guessed, or come from a mistake such as a prefix before an empty variable.
 MIN_KEY = 8
 MIN_TOKEN = 16
 
 _KEY = re.compile(r"[!-~]+")
 _PROVIDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# In capitals, so that a key that was put here by mistake is refused, and not shown in a later message.
+# Upper case only, so that a key that was put here by mistake is refused, and not shown in a later message.
 _VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 _PATH = re.compile(r"/(?:[!-~]*)")
 _BRACE = re.compile(r"[{}]")
-# What belongs to the connection, or is said by every request anyway.
-_OUR_HEADERS = frozenset(
+# Headers of the connection, or headers that Penstock sets in every request.
+_RESERVED_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "keep-alive"}
     | {"proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-_OF_REPLAY = frozenset({"replay_as", "replay_faults", "replay_speed"})
-# What a route decides by its targets, or Penstock by what the client asked for.
-_OUR_FIELDS = {
+_REPLAY_KEYS = frozenset({"replay_as", "replay_faults", "replay_speed"})
+# Fields that the targets of a route or the client's request determine.
+_RESERVED_FIELDS = {
     "model": "the targets say which model",
     "messages": "they are the client's",
     "stream": "it is the client's to ask",
@@ -46,7 +46,7 @@ _OUR_FIELDS = {
 
 
 def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> None:
-    """All but the address and where the key comes from."""
+    """Check a provider's table, except the address and the source of the key."""
     path: Path = ("providers", name)
     if not _PROVIDER_NAME.fullmatch(name):
         problems.error(path, "a provider's name is made of letters, digits, '-', '_' and '.'")
@@ -70,14 +70,14 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
     if given.get("replay"):
         _check_replay(given, path, problems)
     elif "replay" not in given:
-        for key in sorted(_OF_REPLAY.intersection(given)):
+        for key in sorted(_REPLAY_KEYS.intersection(given)):
             problems.error((*path, key), "says how captures are played; name them with replay")
     _check_headers(given, path, problems)
     _check_key(given.get("api_key"), (*path, "api_key"), problems)
 
 
 def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
-    """The keys of clients."""
+    """Check the keys of clients."""
     for index, key in enumerate(keys):
         path: Path = ("server", "keys", index)
         if not isinstance(key, Secret):
@@ -86,11 +86,11 @@ def check_keys(keys: tuple[object, ...], problems: Problems) -> None:
         if len(key.reveal()) < MIN_KEY:
             problems.error(path, f"is shorter than {MIN_KEY} characters; try: openssl rand -hex 24")
         if key in keys[:index]:
-            problems.warn(path, "stands here twice")
+            problems.warn(path, "is listed twice")
 
 
 def check_hosts(section: str, hosts: tuple[str, ...], problems: Problems) -> None:
-    """The names under which requests are answered."""
+    """Check the host names under which requests are accepted."""
     for index, host in enumerate(hosts):
         try:
             check_host_name(host)
@@ -100,7 +100,7 @@ def check_hosts(section: str, hosts: tuple[str, ...], problems: Problems) -> Non
 
 
 def check_token(token: Secret, keys: tuple[object, ...], problems: Problems) -> None:
-    """What opens the admin API."""
+    """Check the token of the admin API."""
     path: Path = ("admin", "token")
     _check_key(token, path, problems)
     if len(token.reveal()) < MIN_TOKEN:
@@ -109,22 +109,22 @@ def check_token(token: Secret, keys: tuple[object, ...], problems: Problems) -> 
         problems.error(path, "is a client's key too, and must be another one: clients may not make keys")
 
 
-def wrong_with_key(text: str) -> str | None:
-    """What keeps a text from being a key."""
+def key_problem(text: str) -> str | None:
+    """Why a text cannot be a key; None if it can."""
     if text.lower().startswith("bearer "):
         return "begins with 'Bearer ', which is added to it; leave it off"
     return None if _KEY.fullmatch(text) else "has a space, or a character that no key has"
 
 
 def check_set(fields: Mapping[str, object], path: Path, problems: Problems) -> None:
-    """The fields of the request that a route overrides."""
+    """Check the request fields that a route overrides."""
     for field in fields:
-        if field in _OUR_FIELDS:
-            problems.error((*path, field), f"cannot be set by a route: {_OUR_FIELDS[field]}")
+        if field in _RESERVED_FIELDS:
+            problems.error((*path, field), f"cannot be set by a route: {_RESERVED_FIELDS[field]}")
 
 
 def is_name(text: str) -> bool:
-    """Whether a model or route could be called so: something in it, nothing that cannot be seen, no space around it."""
+    """Whether a text can be the name of a model or route: not empty, printable, without spaces at its ends."""
     return bool(text) and text == text.strip() and text.isprintable()
 
 
@@ -178,13 +178,13 @@ def _check_headers(given: Mapping[str, Any], path: Path, problems: Problems) -> 
         folded = name.lower()
         if not _HEADER_NAME.fullmatch(name):
             problems.error(place, "is not the name of a header")
-        elif folded in _OUR_HEADERS:
+        elif folded in _RESERVED_HEADERS:
             problems.error(place, "is a header that Penstock sets itself")
         elif folded in seen:
-            problems.error(place, "stands here twice; capitals make no difference")
+            problems.error(place, "is listed twice; names of headers are case-insensitive")
         seen.add(folded)
 
 
 def _check_key(secret: object, path: Path, problems: Problems) -> None:
-    if isinstance(secret, Secret) and (wrong := wrong_with_key(secret.reveal())):
+    if isinstance(secret, Secret) and (wrong := key_problem(secret.reveal())):
         problems.error(path, wrong)

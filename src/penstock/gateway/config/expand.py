@@ -1,8 +1,8 @@
 """`${NAME}` in a string becomes the environment variable of that name.
 
-`${NAME:-default}` has a default, which may be empty, and has no variable in it; `$$` is a plain `$`; any other `$`
-stands for itself. A variable that is set but empty counts as one that is not set: that is how containers pass what
-nobody gave them.
+`${NAME:-default}` has a default, which may be empty and must not contain a variable; `$$` is a literal `$`; any other
+`$` is literal, too. A variable that is set but empty counts as not set, because container tools pass unset variables
+as empty ones.
 """
 
 import re
@@ -14,7 +14,7 @@ _REFERENCE = re.compile(r"\$(?:\$|\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})
 
 
 class Expansion(Struct, frozen=True):
-    """A string with its variables filled in: which they were, which are missing, and whether one is written wrongly."""
+    """A string with its variables replaced: their names, those that are missing, and whether one is malformed."""
 
     text: str
     variables: tuple[str, ...] = ()
@@ -23,16 +23,16 @@ class Expansion(Struct, frozen=True):
 
 
 def expand(text: str, env: Mapping[str, str]) -> Expansion:
-    """Fill in the variables of a string."""
+    """Replace the variables of a string."""
     variables: list[str] = []
     missing: list[str] = []
     malformed = False
 
-    def fill(found: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         nonlocal malformed
-        name, default = found[1], found[2]
+        name, default = match[1], match[2]
         if name is None:
-            malformed |= found[0] == "${"
+            malformed |= match[0] == "${"
             return "$"
         malformed |= default is not None and "${" in default  # the first } would end both
         variables.append(name)

@@ -7,7 +7,7 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import LedgerSettings, TelemetrySettings
 from penstock.gateway.config.toml import Path
 
-# What is imported of each package.
+# The module to import for each package.
 _MODULES = {
     "asyncpg": "asyncpg",
     "redis": "redis",
@@ -17,7 +17,7 @@ _MODULES = {
 
 
 def missing_extras(ledger: LedgerSettings, telemetry: TelemetrySettings, problems: Problems) -> tuple[Problem, ...]:
-    """What keeps a gateway from starting by this configuration, though nothing is wrong with the file."""
+    """The packages that a gateway needs to start with this configuration and that are not installed."""
     needed: list[tuple[Path, str]] = []
     if ledger.enabled and ledger.postgres is not None:
         needed.append((("ledger", "postgres"), "asyncpg"))
@@ -39,5 +39,5 @@ def missing_extras(ledger: LedgerSettings, telemetry: TelemetrySettings, problem
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ImportError:  # of a package around it, which is not there or is broken
+    except ImportError:  # a parent package is missing or broken
         return False

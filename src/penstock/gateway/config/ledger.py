@@ -1,6 +1,6 @@
-"""Loads [ledger]: whether the URLs of its servers can be such, before anybody is asked there.
+"""Loads [ledger] and validates the URLs of its servers, before the first connection.
 
-No message quotes a URL: it may hold a password, and one that is not escaped may stand anywhere in it.
+No message quotes a URL: it may contain a password, which can be anywhere in it if it is not escaped.
 """
 
 from typing import Any
@@ -18,30 +18,31 @@ _LAST_PORT = 65_535
 
 
 def load_ledger(given: dict[str, Any], problems: Problems) -> LedgerSettings:
-    """Where the ledger is kept."""
+    """The settings of the ledger."""
     ledger = LedgerSettings(**given)
-    for key, url, judge in (("postgres", ledger.postgres, _judge_postgres), ("redis", ledger.redis, _judge_redis)):
-        if isinstance(url, Secret) and (wrong := judge(url.reveal())):
+    checked = (("postgres", ledger.postgres, _postgres_problem), ("redis", ledger.redis, _redis_problem))
+    for key, url, problem_of in checked:
+        if isinstance(url, Secret) and (wrong := problem_of(url.reveal())):
             problems.error(("ledger", key), wrong)
     return ledger
 
 
-def _judge_postgres(url: str) -> str:
-    """What is wrong with it; empty where nothing is."""
+def _postgres_problem(url: str) -> str:
+    """Why a URL is invalid; empty if it is valid."""
     parts = _split(url)
     if parts is None or parts.scheme not in _POSTGRES or not _has_slashes(url):
         return "is no URL of a PostgreSQL: write postgresql://user:password@host:port/database"
-    places = parts.netloc.rpartition("@")[2].split(",")  # several servers, of which one answers
-    return "" if all(map(_has_good_port, places)) else f"has a port that is not a number from 1 to 65535{_ESCAPE}"
+    places = parts.netloc.rpartition("@")[2].split(",")  # several servers, for failover
+    return "" if all(map(_has_valid_port, places)) else f"has a port that is not a number from 1 to 65535{_ESCAPE}"
 
 
-def _judge_redis(url: str) -> str:
+def _redis_problem(url: str) -> str:
     parts = _split(url)
     if parts is None or parts.scheme not in _REDIS or not _has_slashes(url):
         return "is no URL of a Redis: write redis://host:port, rediss:// for TLS, or unix://path"
     if parts.scheme == _SOCKET:
         return "" if parts.path.strip("/") else "has no path of a socket: write unix:///path/of/the.sock"
-    if not _has_good_port(parts.netloc.rpartition("@")[2]):
+    if not _has_valid_port(parts.netloc.rpartition("@")[2]):
         return f"has a port that is not a number from 1 to 65535{_ESCAPE}"
     number = parts.path.strip("/")
     return "" if not number or (number.isascii() and number.isdigit()) else "has a database that is not a number"
@@ -50,7 +51,7 @@ def _judge_redis(url: str) -> str:
 def _split(url: str) -> SplitResult | None:
     try:
         return urlsplit(url)
-    except ValueError:  # whose words would quote the URL
+    except ValueError:  # its message would quote the URL
         return None
 
 
@@ -58,7 +59,7 @@ def _has_slashes(url: str) -> bool:
     return "://" in url
 
 
-def _has_good_port(place: str) -> bool:
-    """Whether `host`, `host:port` or `[IPv6]:port` has no port, or one that there can be."""
+def _has_valid_port(place: str) -> bool:
+    """Whether `host`, `host:port` or `[IPv6]:port` has no port or a valid one."""
     port = place.rpartition("]")[2].partition(":")[2]
     return not port or (port.isascii() and port.isdigit() and 1 <= int(port[:9]) <= _LAST_PORT)

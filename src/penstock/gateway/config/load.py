@@ -1,11 +1,11 @@
 """Loads the configuration: a file if there is one, the built-in providers, and the environment.
 
-1. A built-in provider is there if the environment has its key or its address, or if the file names it; the model on
-   this machine always is.
-2. The file's keys go over the built-in's. `enabled = false` leaves a provider out.
-3. A provider that lacks a variable is left out with a warning, so that one file can serve several machines; if a route
-   needs it, that is an error. Everywhere else a variable that is not set is an error.
-4. All mistakes are told at once. None of what is told shows a secret.
+1. A built-in provider is available if the environment has its key or its address, or if the file names it; the local
+   model always is.
+2. The file's keys override the built-in's. `enabled = false` disables a provider.
+3. A provider whose variable is not set is skipped with a warning, so that one file can serve several machines; if a
+   route needs it, that is an error. Everywhere else a variable that is not set is an error.
+4. All problems are reported at once. No message shows a secret.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,11 +42,11 @@ DEFAULT_FILE = "penstock.toml"
 COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
 COLLECTOR_HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 ENVIRONMENT = "environment"
-# Nobody writes so much by hand; a device or a wrong file should not be read for ever.
+# In bytes: more than a configuration has. A device or a wrong file must not be read without end.
 _MAX_FILE = 10_000_000
 
 
-def load(  # noqa: PLR0913 - what a command may say goes over the file
+def load(  # noqa: PLR0913 - options of a command override the file
     path: FilePath | None,
     env: Mapping[str, str],
     *,
@@ -57,15 +57,15 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
     bound: Address | None = None,
     has_stored_keys: Callable[[LedgerSettings], bool] | None = None,
 ) -> Config:
-    """Load a file, or only the environment where there is none. What else is given goes over [server] of the file.
+    """Load a file, or only the environment if there is none. The other parameters override [server] of the file.
 
-    `bound` is where a gateway listens that runs: until it is restarted it stays there, whatever the file says, and
-    the keys must suffice for that too.
+    `bound` is the address on which a running gateway listens. It stays there until it is restarted, whatever the file
+    says, so its keys must be sufficient for that address, too.
 
-    `has_stored_keys` says whether the ledger has a key that opens something. It is asked only if that decides whether
-    the configuration can be used, and may raise `BookError`.
+    `has_stored_keys` returns whether the ledger has a valid key. It is called only if the validity of the configuration
+    depends on it, and may raise `BookError`.
 
-    Raises `ConfigError` with everything that is wrong, or `UnreadableConfigError`.
+    Raises `ConfigError` with all problems, or `UnreadableConfigError`.
     """
     document = Document(ENVIRONMENT, {}, {}) if path is None else _read(path)
     problems = Problems(document)
@@ -116,9 +116,9 @@ def load(  # noqa: PLR0913 - what a command may say goes over the file
 
 
 def default_file() -> FilePath | None:
-    """The file to load where none is named: `penstock.toml` in the current directory, if it is there."""
+    """The file to load if none is given: `penstock.toml` in the current directory, if it exists."""
     path = FilePath(DEFAULT_FILE)
-    return path if path.exists() or path.is_symlink() else None  # a link that leads nowhere is worth an error
+    return path if path.exists() or path.is_symlink() else None  # a dangling symlink is an error
 
 
 def _read(path: FilePath) -> Document:
@@ -144,14 +144,14 @@ def _unreadable(file: str, message: str) -> UnreadableConfigError:
 
 
 def _with_built_ins(data: Mapping[str, object], env: Mapping[str, str]) -> dict[str, object]:
-    """The file's data with the built-in providers put under its own."""
+    """The file's data merged over the built-in providers."""
     own = data.get("providers", {})
     if not isinstance(own, dict):
         return dict(data)
     merged: dict[str, object] = dict(own)
     for name, table in catalog().items():
         if isinstance(own.get(name), dict):
-            moved = "base_url" in own[name]  # then it is a server, whatever the built-in of that name is
+            moved = "base_url" in own[name]  # then it is an HTTP server, even if the built-in is the local model
             merged[name] = {key: value for key, value in table.items() if not (moved and key == "model")} | own[name]
         elif name not in own and is_available(table, env):
             merged[name] = dict(table)
@@ -159,7 +159,7 @@ def _with_built_ins(data: Mapping[str, object], env: Mapping[str, str]) -> dict[
 
 
 def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
-    """Tell what lacks its variable, and leave in `missing` what only concerns a provider (rule 3)."""
+    """Report variables that are not set; those that only concern a provider stay in `missing` (rule 3)."""
     for path, variable in list(missing.items()):
         optional = path[0] == "providers" and (path[2:] == ("api_key",) or path not in problems.document.lines)
         if not optional:
@@ -168,7 +168,7 @@ def _check_missing(missing: dict[Path, str], problems: Problems) -> None:
 
 
 def _telemetry(given: dict[str, Any], env: Mapping[str, str], problems: Problems) -> TelemetrySettings:
-    """Where traces go: where the file says, else where the environment does, if the file wants that."""
+    """The export of traces: to the collector in the file, else in the environment if the file enables that."""
     settings = TelemetrySettings(**given)
     key = "otlp"
     if not settings.otlp and settings.enabled:

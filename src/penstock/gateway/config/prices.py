@@ -1,4 +1,4 @@
-"""The prices of a configuration: for which models they are, and whether they are whole."""
+"""Loads [prices]: validates the names of the models and the completeness of the rates."""
 
 from typing import Any
 
@@ -13,32 +13,34 @@ _NEEDED = ("input", "output")
 
 
 def load_prices(given: dict[str, dict[str, Any]], providers: ProviderLoader, problems: Problems) -> dict[str, Price]:
-    """Make prices of their tables; one with mistakes is left out."""
+    """The prices of their tables; an invalid one is omitted."""
     prices: dict[str, Price] = {}
     seen: set[str] = set()
     for name, table in given.items():
         path: Path = ("prices", name)
         _check_name(name, path, providers, problems)
         if name.lower() in seen:
-            problems.error(path, "stands here twice; capitals make no difference")
+            problems.error(path, "is listed twice; names are case-insensitive")
         seen.add(name.lower())
         tiers = table.pop("service_tiers", {})
         standard = _rates(table, path, problems)
         others = {tier.lower(): _rates(each, (*path, "service_tiers", tier), problems) for tier, each in tiers.items()}
         for tier in others:
             if tier in STANDARD_TIERS:
-                problems.error((*path, "service_tiers", tier), "is the standard tier, whose price stands outside")
+                problems.error(
+                    (*path, "service_tiers", tier), "is the standard tier; set its price outside service_tiers"
+                )
         if standard is not None:
-            found = ((tier, Price(rates)) for tier, rates in others.items() if rates is not None)
-            prices[name] = Price(standard, service_tiers=tuple(found))
+            tier_prices = ((tier, Price(rates)) for tier, rates in others.items() if rates is not None)
+            prices[name] = Price(standard, service_tiers=tuple(tier_prices))
     return prices
 
 
 def _rates(table: dict[str, Any], path: Path, problems: Problems) -> Rates | None:
-    """The rates of a table; None where something that it needs is missing."""
+    """The rates of a table; None if a required one is missing."""
     missing = [key for key in _NEEDED if key not in table]
     for key in missing:
-        if (*path, key) not in problems.document.lines:  # else its mistake has been told
+        if (*path, key) not in problems.document.lines:  # else its error is reported already
             problems.error(path, f"needs {key}, in dollars for a million tokens; 0 if it costs nothing")
     return PriceSettings(**table).rates() if not missing else None
 

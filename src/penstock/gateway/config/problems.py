@@ -27,7 +27,7 @@ SYNONYMS = {
 
 
 class Problems:
-    """What is wrong with a document: `errors` keep it from being used, `warnings` do not."""
+    """The problems of a document: `errors` prevent its use, `warnings` do not."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -35,11 +35,11 @@ class Problems:
         self.warnings: list[Problem] = []
 
     def error(self, path: Path, message: str) -> None:
-        """Something that must be mended first."""
+        """Add an error at a path."""
         self.errors.append(self.problem(path, message))
 
     def warn(self, path: Path, message: str) -> None:
-        """Something that works, but hardly as it was meant."""
+        """Add a warning at a path: the value is valid, but probably a mistake."""
         self.warnings.append(self.problem(path, message))
 
     def check(self) -> None:
@@ -48,20 +48,20 @@ class Problems:
             raise ConfigError(tuple(in_order(self.errors)))
 
     def is_from_variable(self, path: Path) -> bool:
-        """Whether a value has a variable in it, and so is not to be shown."""
+        """Whether a value contains a variable, and so must not be shown."""
         value: Any = self.document.data
         for part in path:
             value = value[part]
         return "${" in str(value)
 
     def problem(self, path: Path, message: str) -> Problem:
-        """Something to say of a place in the document."""
-        # A built-in provider that the file does not name stands nowhere in it.
+        """A problem at a path of the document, with its line."""
+        # A built-in provider that the file does not name has no line.
         built_in = path[:1] == ("providers",) and path[:2] not in self.document.lines
         line = None if built_in else self.document.line(path)
         return Problem(self.document.file, line, dotted(path), message)
 
 
 def in_order(problems: list[Problem]) -> list[Problem]:
-    """In the order of the file; first those that stand nowhere in it."""
+    """Problems in the order of the file; those without a line first."""
     return sorted(problems, key=lambda problem: problem.line or 0)

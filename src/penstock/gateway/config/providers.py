@@ -1,4 +1,4 @@
-"""The providers of a configuration: the address and the key of each, and why one that was asked for is not there."""
+"""Loads [providers]: the address and the key of each, and the error for a provider that is not available."""
 
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import structs
 
 from penstock.core.suggest import suggest
-from penstock.gateway.config.addresses import complete, is_loopback, parse_url, same_place
-from penstock.gateway.config.checks import check_provider, wrong_with_key
+from penstock.gateway.config.addresses import complete, is_loopback, is_same_address, parse_url
+from penstock.gateway.config.checks import check_provider, key_problem
 from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.settings import Provider, Secret, Server, Timeouts
 from penstock.gateway.config.toml import Path
@@ -17,27 +17,27 @@ from penstock.providers.catalog import catalog
 from penstock.providers.provider import KEY_HEADER
 from penstock.upstream.local.weights import BUILT_IN
 
-# What a model on this machine has no use for.
-_OF_REMOTES = frozenset(
+# Keys that do not apply to a local model.
+_REMOTE_KEYS = frozenset(
     ("base_url", "dialect", "api_key", "env", "url_env", "key_header", "headers", "path", "embeddings", "insecure")
 )
-# And what nothing else has.
-_OF_MODELS_HERE = frozenset(("context", "slots", "queue"))
+# Keys for a local model only.
+_LOCAL_MODEL_KEYS = frozenset(("context", "slots", "queue"))
 
 _LIVE = "would be called, and server.replay_only is true; give it captures with replay, or set enabled = false"
 
 
 class ProviderLoader:
-    """Makes providers of their tables. `usable` are those that can be called."""
+    """Makes providers from their tables. `usable` are those that can be called."""
 
     def __init__(self, problems: Problems, env: Mapping[str, str], missing: dict[Path, str]) -> None:
         self._problems = problems
         self._env = env
         self._given: dict[str, dict[str, Any]] = {}
-        # What a provider lacks: where that is said, and the variable that would give it.
-        self._lacking: dict[str, tuple[Path, str]] = {str(path[1]): (path, name) for path, name in missing.items()}
+        # By provider: the path and the name of a variable that it needs and that is not set.
+        self._missing: dict[str, tuple[Path, str]] = {str(path[1]): (path, name) for path, name in missing.items()}
         self._needed: set[str] = set()
-        # Those that would be called, where only captures may answer.
+        # Providers that would be called although `replay_only` is set.
         self._live: set[str] = set()
         self.usable: dict[str, Provider] = {}
 
@@ -51,7 +51,7 @@ class ProviderLoader:
             if provider is None:
                 continue
             called = not provider.replay and not provider.embedded
-            if called and same_place(server.address, parse_url(provider.base_url)):
+            if called and is_same_address(server.address, parse_url(provider.base_url)):
                 message = f"is where Penstock itself listens ({server.address}); one of the two has to move"
                 self._problems.error(("providers", name, "base_url"), message)
             self.usable[name] = provider
@@ -62,21 +62,21 @@ class ProviderLoader:
         return self
 
     def find(self, name: str, path: Path, route: str) -> Provider | None:
-        """The provider that a target of a route names; if it is not there, say why, once."""
+        """The provider that a target of a route names; if it is not available, report why, once."""
         if name in self.usable:
             return self.usable[name]
-        if name in self._lacking:
+        if name in self._missing:
             if name not in self._needed:
-                lacking, variable = self._lacking[name]
+                missing_at, variable = self._missing[name]
                 message = f"the variable {variable} is not set, or empty, and the route {route!r} needs it"
-                self._problems.error(lacking, message)
+                self._problems.error(missing_at, message)
             self._needed.add(name)
-        elif name in self._live and not self._is_own(("providers", name)):
+        elif name in self._live and not self._is_in_file(("providers", name)):
             self._problems.error(path, f"the provider {name!r} {_LIVE}")
         elif self._given.get(name, {}).get("enabled") is False:
             self._problems.error(path, f"the provider {name!r} has enabled = false")
-        elif name in self._given or self._is_own(("providers", name)):
-            pass  # its own mistakes have been told
+        elif name in self._given or self._is_in_file(("providers", name)):
+            pass  # its own errors are reported already
         elif name in catalog():
             self._problems.error(path, _absent(name))
         else:
@@ -88,47 +88,48 @@ class ProviderLoader:
         return None
 
     def spelled(self, name: str) -> str:
-        """The name of the provider that is meant, where capitals make no difference; as it is where there is none."""
+        """The name of the provider that equals this name case-insensitively, else the name itself."""
         known = {own.lower(): own for own in (*catalog(), *self._given)}
         return known.get(name.lower(), name)
 
     def unknown(self, name: str) -> str | None:
-        """What to say of a provider that nobody could mean by this name; None where it is there, or could be."""
+        """The error for a name that is neither a provider of the file nor built in; None if it is one."""
         known = {*self._given, *catalog()}
-        if name in known or self._is_own(("providers", name)):
+        if name in known or self._is_in_file(("providers", name)):
             return None
         return f"there is no provider {name!r}{suggest(name, sorted(known)) or f'; write [providers.{name}]'}"
 
     def warn(self) -> None:
-        """Tell what was left out because a variable is not set."""
-        for name, (path, variable) in self._lacking.items():
+        """Warn of providers that are skipped because a variable is not set."""
+        for name, (path, variable) in self._missing.items():
             if name not in self._needed:
                 self._problems.warn(path, f"the variable {variable} is not set, or empty, so {name} is left out")
 
     def _is_live(self, name: str, given: dict[str, Any]) -> bool:
-        """Whether the provider would be called. Whoever wrote it down is told, what the environment brings in not."""
+        """Whether the provider would be called, although `replay_only` is set. It is an error only if the file names
+        the provider: one from the environment is skipped."""
         if given.get("enabled") is False or given.get("replay"):
             return False
         self._live.add(name)
-        self._lacking.pop(name, None)
-        if self._is_own(("providers", name)):
+        self._missing.pop(name, None)
+        if self._is_in_file(("providers", name)):
             self._problems.error(("providers", name), _LIVE)
         return True
 
     def _provider(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
         if given.get("enabled") is False:
-            self._lacking.pop(name, None)
+            self._missing.pop(name, None)
             return None
-        told = len(self._problems.errors)
+        errors_before = len(self._problems.errors)
         check_provider(name, given, self._problems)
         if "model" in given:
-            return self._model_here(name, given, timeouts) if len(self._problems.errors) == told else None
-        for key in _OF_MODELS_HERE & given.keys():
+            return self._local_model(name, given, timeouts) if len(self._problems.errors) == errors_before else None
+        for key in _LOCAL_MODEL_KEYS & given.keys():
             self._problems.error(("providers", name, key), "is for a model on this machine, and needs model")
         base_url: str | None = ""
         api_key: Secret | None = None
         if given.get("replay"):
-            self._lacking.pop(name, None)  # nobody is called: neither address nor key is needed
+            self._missing.pop(name, None)  # a replay needs neither address nor key
         else:
             base_url = self._base_url(name, given)
             api_key = self._api_key(name, given, base_url)
@@ -137,7 +138,7 @@ class ProviderLoader:
             self._problems.error(("providers", name, "base_url"), message)
         if api_key:
             self._check_headers(name, given)
-        if base_url is None or name in self._lacking or len(self._problems.errors) > told:
+        if base_url is None or name in self._missing or len(self._problems.errors) > errors_before:
             return None
         return Provider(
             name=name,
@@ -151,11 +152,11 @@ class ProviderLoader:
             },
         )
 
-    def _model_here(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
-        """A model on this machine: one that Penstock knows, or a file, by its path from the configuration's folder."""
+    def _local_model(self, name: str, given: dict[str, Any], timeouts: Timeouts) -> Provider | None:
+        """A local model: one that Penstock ships, or a file, relative to the folder of the configuration."""
         path: Path = ("providers", name)
         for key in given:
-            if key in _OF_REMOTES:
+            if key in _REMOTE_KEYS:
                 self._problems.error((*path, key), "says nothing of a model on this machine; leave it out, or model")
                 return None
         model = given["model"]
@@ -170,7 +171,7 @@ class ProviderLoader:
             model = str(file.absolute())
         return Provider(
             name=name,
-            implied=not self._is_own(path),
+            implied=not self._is_in_file(path),
             **{
                 **given,
                 "base_url": "",
@@ -183,13 +184,13 @@ class ProviderLoader:
     def _base_url(self, name: str, given: dict[str, Any]) -> str | None:
         path: Path = ("providers", name, "base_url")
         url: str | None = given.get("base_url")
-        if self._is_own(path) and url is None:
-            return None  # its mistake has been told
-        variable = "" if self._is_own(path) else given.get("url_env", "")
+        if self._is_in_file(path) and url is None:
+            return None  # its error is reported already
+        variable = "" if self._is_in_file(path) else given.get("url_env", "")
         if address := self._env.get(variable):
             url = complete(address, url or "")
         if url is None:
-            if name not in self._lacking:
+            if name not in self._missing:
                 hint = suggest(name, catalog()) or ", because it is not built in"
                 self._problems.error(path[:2], f"needs a base_url{hint}")
             return None
@@ -206,13 +207,13 @@ class ProviderLoader:
         if "api_key" in given or (*path, "api_key") in self._problems.document.lines or not variable:
             return given.get("api_key")
         if value := self._env.get(variable, "").strip():
-            if wrong := wrong_with_key(value):
+            if wrong := key_problem(value):
                 self._problems.error((*path, "api_key"), f"the variable {variable} {wrong}")
             return Secret(value, variable)
-        # A server of one's own may well ask for no key; a provider at its own address does.
-        moved = self._is_own((*path, "base_url")) or self._env.get(given.get("url_env", ""))
+        # A self-hosted server may need no key; a provider at its own address does.
+        moved = self._is_in_file((*path, "base_url")) or self._env.get(given.get("url_env", ""))
         if base_url and not moved and not is_loopback(parse_url(base_url).hostname or ""):
-            self._lacking.setdefault(name, (path, variable))
+            self._missing.setdefault(name, (path, variable))
         return None
 
     def _check_headers(self, name: str, given: dict[str, Any]) -> None:
@@ -221,8 +222,8 @@ class ProviderLoader:
                 message = "carries the api_key already; leave one of the two out"
                 self._problems.error(("providers", name, "headers", header), message)
 
-    def _is_own(self, path: Path) -> bool:
-        """Whether the file says it, and not the built-in."""
+    def _is_in_file(self, path: Path) -> bool:
+        """Whether the path is in the file, and not only in the built-in table."""
         return path in self._problems.document.lines
 
 

@@ -1,4 +1,4 @@
-"""The routes of a configuration: their names, their targets, and what they override."""
+"""Loads [routes]: names, targets and overrides."""
 
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from penstock.gateway.config.toml import Path
 
 
 class RouteLoader:
-    """Makes routes of their tables."""
+    """Makes routes from their tables."""
 
     def __init__(self, problems: Problems, providers: ProviderLoader, limits: Limits) -> None:
         self._problems = problems
@@ -21,7 +21,7 @@ class RouteLoader:
         self._limits = limits
 
     def load(self, given: dict[str, dict[str, Any]]) -> dict[str, Route]:
-        """Read every table; a route with mistakes is left out."""
+        """Read every table; an invalid route is omitted."""
         routes = {name: self._route(name, table) for name, table in given.items()}
         return {name: route for name, route in routes.items() if route is not None}
 
@@ -47,11 +47,11 @@ class RouteLoader:
 
     def _check_name(self, name: str, path: Path) -> None:
         if not is_name(name):
-            self._problems.error(path, "must be a name: not empty, no control characters, no space around it")
+            self._problems.error(path, "must be a name: not empty, no control characters, no spaces at its ends")
         if name.count(STAR) > 1:
             self._problems.error(path, "has more than one *; a pattern has one")
         elif any(character in name for character in "?[]"):
-            self._problems.warn(path, "of ? and [ ] each stands for itself; only * matches any text")
+            self._problems.warn(path, "? and [ ] are literal characters; only * matches any text")
         provider, slash, model = name.partition("/")
         if slash and provider in self._providers.usable and STAR in model:
             message = f"hides the models of the provider {provider!r} that match, which are called by the same names"
@@ -72,9 +72,9 @@ class RouteLoader:
             if isinstance(item, dict) and (*place, "target") not in self._problems.document.lines:
                 self._problems.error(place, "needs a target")
             if not isinstance(text, str):
-                continue  # its mistake has been told
+                continue  # its error is reported already
             if text in seen:
-                self._problems.error(place, "stands here twice")
+                self._problems.error(place, "is listed twice")
                 continue
             seen.add(text)
             target = self._target(text, place, route)
@@ -96,10 +96,10 @@ class RouteLoader:
             self._problems.error(path, "must be written provider/model, and has no model")
         elif STAR in text and (wrong := _wrong_with_star(provider, model, route)):
             self._problems.error(path, wrong)
-        elif (found := self._providers.find(provider, path, route)) is not None:
-            if found.embedded and model not in found.models:
-                self._problems.error(path, f"{provider} has one model, {found.models[0]!r}")
-            elif not found.can_name(model):
+        elif (named := self._providers.find(provider, path, route)) is not None:
+            if named.embedded and model not in named.models:
+                self._problems.error(path, f"{provider} has one model, {named.models[0]!r}")
+            elif not named.can_name(model):
                 self._problems.error(path, f"has . or .. between slashes, which would change the path of {provider}")
             else:
                 return Target.parse(text, self._providers.usable)
@@ -107,7 +107,7 @@ class RouteLoader:
 
 
 def _wrong_with_star(provider: str, model: str, route: str) -> str:
-    """Why the `*` of a target cannot be filled in; empty if it can."""
+    """Why the `*` of a target cannot be replaced; empty if it can."""
     if STAR in provider:
         return "has a * in the provider's name; only the model may have one"
     if STAR not in route:

@@ -1,4 +1,4 @@
-"""The file's own shape: its sections as Structs, and the JSON Schema that editors complete and check it with."""
+"""The schema of the file: its sections as Structs, and the JSON Schema with which editors complete and check it."""
 
 import json
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class TargetTable(Struct, frozen=True, kw_only=True):
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
-    """A public model name, or a pattern of such names, and who answers it."""
+    """A public model name, or a pattern of such names, and its targets."""
 
     targets: Annotated[
         tuple[str | TargetTable, ...],
@@ -79,7 +79,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
 
 
 def shape() -> inspect.StructType:
-    """What msgspec says of `ConfigFile`."""
+    """msgspec's type description of `ConfigFile`."""
     kind = inspect.type_info(ConfigFile)
     assert isinstance(kind, inspect.StructType)
     return kind
@@ -88,7 +88,7 @@ def shape() -> inspect.StructType:
 def json_schema() -> str:
     """The JSON Schema of penstock.toml, as the text of `docs/reference/penstock.schema.json`."""
     schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#",  # the one that TOML editors know
+        "$schema": "http://json-schema.org/draft-07/schema#",  # the version that TOML editors support
         "title": "penstock.toml",
         **_schema(shape()),
     }

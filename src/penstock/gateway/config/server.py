@@ -1,4 +1,4 @@
-"""Loads [server] and [admin]: where to listen, and whether that is safe by the keys that there are."""
+"""Loads [server] and [admin]: the addresses to listen on, and whether the configured keys make them safe."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,14 +24,14 @@ def load_server(
     bound: Address | None,
     has_stored_keys: Callable[[], bool],
 ) -> Server:
-    """How clients are served. `bound` is where they are already; `has_stored_keys` is asked only where it decides."""
+    """The settings of the server. `bound` and `has_stored_keys`: see `load`."""
     server = Server(**given)
     check_keys(server.keys, problems)
     check_hosts("server", server.hosts, problems)
     try:
         address = parse_listen(server.listen)
         address = Address(address.host if host is None else host, address.port if port is None else port)
-        parse_listen(str(address))  # what was given beside the file may be wrong too
+        parse_listen(str(address))  # the command's options may be invalid, too
     except ValueError as error:
         problems.error(("server", "listen"), str(error))
         return structs.replace(server, listen=Server().listen)
@@ -44,13 +44,13 @@ def load_server(
 
 
 def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Problems, otherwise: str = "") -> None:
-    """Beyond this machine there must be a key."""
+    """Report an error unless there is a stored key: an address that other machines can reach requires a key."""
     unknown = ""
     try:
         if has_stored_keys():
             return
     except BookError as error:
-        unknown = f" (whether there are stored keys cannot be told: {error})"
+        unknown = f" (the stored keys cannot be read: {error})"
     problems.error(
         ("server", "listen"),
         f"{where} anybody could spend your providers' keys; make a key: penstock keys create --name NAME, "
@@ -59,7 +59,7 @@ def _check_stored(where: str, has_stored_keys: Callable[[], bool], problems: Pro
 
 
 def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> AdminSettings:
-    """Where the admin API is: by default on this machine, on the port after the server's."""
+    """The settings of the admin API. By default it listens on loopback, on the port after the server's."""
     admin = AdminSettings(**given)
     check_hosts("admin", admin.hosts, problems)
     if admin.token is not None:
@@ -85,5 +85,5 @@ def load_admin(given: dict[str, Any], server: Server, problems: Problems) -> Adm
 
 
 def _next(port: int) -> int:
-    """The port beside it; any that is free, where it takes any."""
+    """The next port; 0 (any free port) stays 0."""
     return 0 if not port else port + 1 if port < _LAST_PORT else port - 1

@@ -1,7 +1,7 @@
-"""Config: an immutable snapshot of what the gateway is to do. `load.py` makes it; a reload makes another one.
+"""Config: an immutable snapshot of the configuration. `load.py` makes it; a reload makes a new one.
 
-The fields of `Server`, `Limits` and `Retries` are the words of the configuration file; their descriptions are what
-editors show. `docs/configuration.md` explains them.
+The fields of the sections (`Server`, `Limits` and so on) are the keys of the configuration file. Editors show their
+descriptions. `docs/configuration.md` explains them.
 """
 
 from collections.abc import Mapping
@@ -35,12 +35,12 @@ __all__ = [
     "Timeouts",
 ]
 
-# A hundred times the dearest model of today. What is more is a price for something else than a million tokens.
+# The maximum is a hundred times the price of today's most expensive model. More is not a price per million tokens.
 Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """How Penstock serves its clients."""
+    """The API for clients."""
 
     listen: Annotated[str, Meta(description="The address to listen on: host:port, or [IPv6]:port.")] = "127.0.0.1:8080"
     keys: Annotated[
@@ -79,7 +79,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What one client, or one stream, may cost: bytes and seconds."""
+    """Limits on the resources of one client or one stream: bytes and seconds."""
 
     # Room for a few images in base64; the providers' own limits are of the same order.
     max_body: Annotated[int, Meta(ge=1024, description="Bytes of a request body.")] = 20_000_000
@@ -100,7 +100,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Retries(Struct, frozen=True, kw_only=True):
-    """When the next target is tried, and when a failing one is left alone."""
+    """Retries at the next target, and cool-downs of failing ones."""
 
     max_attempts: Annotated[
         int, Meta(ge=1, le=10, description="Targets that one call can try, including the first.")
@@ -112,9 +112,9 @@ class Retries(Struct, frozen=True, kw_only=True):
 
 
 class Captures(Struct, frozen=True, kw_only=True):
-    """How much is kept of what is recorded."""
+    """The retention of captures."""
 
-    # A long answer has a few hundred KB; this has room for an unstreamed picture.
+    # A long answer has a few hundred KB; this is enough for an unstreamed image.
     max_capture: Annotated[int, Meta(ge=1024, description="Bytes of one answer; the rest is not recorded.")] = (
         10_000_000
     )
@@ -125,7 +125,7 @@ class Captures(Struct, frozen=True, kw_only=True):
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True):
-    """Where the ledger is kept, and what several processes share."""
+    """Where the ledger is stored, and what several processes share."""
 
     enabled: Annotated[bool, Meta(description="false turns the ledger off: no entries, stored keys or budgets.")] = True
     folder: Annotated[str, Meta(description="Its directory. Default: penstock in the user's state directory.")] = ""
@@ -135,18 +135,18 @@ class LedgerSettings(Struct, frozen=True, kw_only=True):
     redis: Annotated[
         Secret | None, Meta(description="The URL of a Redis or Valkey server through which machines share limits.")
     ] = None
-    # Of 20,000 calls under way, or as many that the book cannot take now. Twice to three times as much disk is taken.
+    # Enough for 20,000 calls that are open or that the book cannot store now. It uses two to three times as much disk.
     journal: Annotated[
         int, Meta(ge=65_536, le=1_000_000_000, description="Bytes for calls that are not in the database yet.")
     ] = 16_000_000
-    # A second machine may be there; what is left of a budget is not to be spent twice while nobody can tell.
+    # There may be other machines: they must not spend the rest of a budget several times while Redis is down.
     local_share: Annotated[
         float, Meta(gt=0, le=1, description="The share of each limit that one process can use while Redis is down.")
     ] = 0.25
 
 
 class AdminSettings(Struct, frozen=True, kw_only=True):
-    """Where keys are managed and the ledger is read, over HTTP. Its `listen` is complete once it is loaded."""
+    """The admin API over HTTP: keys and the ledger. `load_admin` fills in `listen`."""
 
     enabled: Annotated[bool, Meta(description="false turns the admin API off; the commands still work.")] = True
     listen: Annotated[
@@ -161,7 +161,7 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
     ] = ()
     content: Annotated[bool, Meta(description="true lets its users read the text of running calls.")] = False
     implied: bool = False
-    """Whether nobody said where to listen."""
+    """Whether `listen` is the default, and not in the file."""
 
     @property
     def address(self) -> Address:
@@ -170,7 +170,7 @@ class AdminSettings(Struct, frozen=True, kw_only=True):
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
-    """Who is told of traces."""
+    """The export of traces and metrics."""
 
     otlp: Annotated[
         str, Meta(description="The URL of a collector for OTLP over HTTP, such as http://127.0.0.1:4318.")
@@ -186,7 +186,7 @@ class TelemetrySettings(Struct, frozen=True, kw_only=True):
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
-    """What a model costs, in dollars for a million tokens."""
+    """The prices of a model, in dollars per million tokens."""
 
     input: Annotated[Dollars, Meta(description="Input, in dollars per million tokens.")]
     output: Annotated[Dollars, Meta(description="Output, in dollars per million tokens.")]
@@ -202,7 +202,7 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
     ] = None
 
     def rates(self) -> Rates:
-        """The same in whole numbers, exactly as it is written. Audio costs what text costs."""
+        """The prices as integers, exactly as they are written. Audio costs the same as text."""
         read, written = _exactly(self.input), _exactly(self.output)
         return Rates(
             input=read,
@@ -217,7 +217,7 @@ class PriceSettings(Struct, frozen=True, kw_only=True):
 
 
 class ModelPriceSettings(PriceSettings, frozen=True, kw_only=True):
-    """The same, and what the model costs in other service tiers than the standard one."""
+    """The prices of a model in the standard and in other service tiers."""
 
     service_tiers: Annotated[
         Mapping[str, PriceSettings], Meta(description="Prices in other service tiers, such as flex or priority.")
@@ -228,16 +228,16 @@ def _exactly(dollars: float) -> int:
     return rate(Decimal(str(dollars)))
 
 
-# In the name of a route: any text, or none. In the model of a target: see `Route.filled`.
+# In the name of a route: any text, also empty. In the model of a target: see `Route.filled`.
 STAR = "*"
-# How like a name must be to another to be suggested for it. Comparing two takes 5 µs: so much for a request at most.
-_LIKENESS = 0.75
+# The similarity at which a name is suggested. A comparison takes 5 µs, so a request may cause at most `_MAX_NAMES`.
+_SIMILARITY = 0.75
 _MAX_COMPARED = 64
 _MAX_NAMES = 100
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """One provider and one of its models. `timeouts` are complete: the route's, the provider's, else everybody's."""
+    """One provider and one of its models. `timeouts` are merged: the route's, else the provider's, else the global."""
 
     provider: Provider
     model: str
@@ -246,12 +246,12 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As clients and files write it: `provider/model`."""
+        """`provider/model`, as in requests and in the file."""
         return f"{self.provider.name}/{self.model}"
 
     @classmethod
     def parse(cls, name: str, providers: Mapping[str, Provider]) -> "Target":
-        """The target that `provider/model` means. A model's name may have slashes of its own."""
+        """The target for `provider/model`. A model's name may contain slashes."""
         provider, slash, model = name.partition("/")
         if not slash or not model or provider not in providers:
             raise UnknownTargetError(f"no provider answers to {name!r}: write it as provider/model")
@@ -263,7 +263,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """A public model name, and the targets that may answer it: in their order, or by weight."""
+    """A public model name and its targets, which are tried in order or chosen by weight."""
 
     name: str
     targets: tuple[Target, ...]
@@ -272,7 +272,7 @@ class Route(Struct, frozen=True, kw_only=True):
     set: Mapping[str, object] = MappingProxyType({})
     # Whether losses in translation that change the meaning are failures.
     strict: bool = False
-    # Where its captures go: None for where all others go, "" for nowhere.
+    # The directory of its captures: None for that of the server, "" to record nothing.
     record: str | None = None
 
     @property
@@ -282,7 +282,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it answers to every name that its own, with text in place of the `*`, can be."""
+        """Whether its name has a `*`, and so matches many names."""
         return STAR in self.name
 
     @property
@@ -292,16 +292,16 @@ class Route(Struct, frozen=True, kw_only=True):
         return len(prefix), len(suffix)
 
     def matches(self, name: str) -> bool:
-        """Whether a pattern answers to a name."""
+        """Whether the pattern matches a name."""
         prefix, _, suffix = self.name.partition(STAR)
         return len(name) >= len(prefix) + len(suffix) and name.startswith(prefix) and name.endswith(suffix)
 
     def filled(self, name: str) -> "Route | None":
         """The route for a name that the pattern matches; None if no target can have a model of that name.
 
-        A target that is `provider/*` has the model of that name, without what stands before a slash in the pattern:
-        `gpt-*` leads to `openai/gpt-4o` by `openai/*`, and so does `eu/*`. In any other target the `*` becomes the
-        matched text.
+        A target `provider/*` gets the model of that name, without the part of the pattern before a slash: with the
+        target `openai/*`, the pattern `gpt-*` maps `gpt-4o` to `openai/gpt-4o`, and `eu/*` maps `eu/gpt-4o` to it, too.
+        In any other target the `*` becomes the matched text.
         """
         prefix, _, suffix = self.name.partition(STAR)
         matched = name[len(prefix) : len(name) - len(suffix)]
@@ -313,9 +313,9 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """A snapshot. `source` is its file, or `environment`; `warnings` are what may not be as it was meant.
+    """The configuration. `source` is its file, or `environment`; `warnings` are its probable mistakes.
 
-    `missing` are packages that a gateway needs to serve by it and that are not installed.
+    `missing` are packages that a gateway needs for it and that are not installed.
     """
 
     server: Server = Server()
@@ -328,7 +328,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ledger: LedgerSettings = LedgerSettings()
     admin: AdminSettings = AdminSettings(listen="127.0.0.1:8081", implied=True)
     telemetry: TelemetrySettings = TelemetrySettings()
-    # By provider/model, in which `*` is anything.
+    # By provider/model, with `*` as a wildcard.
     prices: Mapping[str, Price] = MappingProxyType({})
     source: str = "environment"
     warnings: tuple[Problem, ...] = ()
@@ -340,11 +340,11 @@ class Config(Struct, frozen=True, kw_only=True):
         return all(provider.embedded for provider in self.providers.values())
 
     def target(self, name: str) -> Target:
-        """The target that `provider/model` means; `UnknownTargetError` if there is no such provider."""
+        """The target for `provider/model`; raises `UnknownTargetError` if there is no such provider."""
         return Target.parse(name, self.providers)
 
     def route(self, name: str) -> Route | None:
-        """Who answers to the name that a client asks for; the first of these that there is:
+        """The route for the model that a client requests: the first of these that exists:
 
         1. the route of that name;
         2. of the route patterns that match it, the one with the highest `rank`;
@@ -366,26 +366,26 @@ class Config(Struct, frozen=True, kw_only=True):
                 continue
         return None
 
-    def meant(self, name: str) -> list[str]:
-        """What may have been meant by a name that nobody answers to: names that can be called, or none."""
+    def suggestions(self, name: str) -> list[str]:
+        """Names of models that a client may have meant by an unknown name; empty if there are none."""
         owners = [] if self.server.only_routes else self._owners(name)
         if owners or len(name) > _MAX_COMPARED:
             return owners
         listed = self.models()
         known = {full.partition("/")[2]: full for full in listed if full not in self.routes}
         # A version of a model that is listed, such as gpt-4o-2024-08-06.
-        begun = max((model for model in known if name.startswith(f"{model}-")), key=len, default="")
-        if begun:
-            return [f"{known[begun].partition('/')[0]}/{name}"]
-        near = get_close_matches(name, [*listed, *known][:_MAX_NAMES], n=1, cutoff=_LIKENESS)
-        return [known.get(found, found) for found in near]
+        listed_prefix = max((model for model in known if name.startswith(f"{model}-")), key=len, default="")
+        if listed_prefix:
+            return [f"{known[listed_prefix].partition('/')[0]}/{name}"]
+        near = get_close_matches(name, [*listed, *known][:_MAX_NAMES], n=1, cutoff=_SIMILARITY)
+        return [known.get(match, match) for match in near]
 
     def _owners(self, name: str) -> list[str]:
-        """The models of that name that providers list, as provider/model."""
+        """The listed models of that name, as provider/model."""
         return [f"{provider.name}/{name}" for provider in self.providers.values() if name in provider.models]
 
     def secrets(self) -> tuple[str, ...]:
-        """Every secret that the gateway knows: the providers', the clients' and its own."""
+        """All secrets of the configuration: the providers', the clients' and the admin token."""
         own = (secret for provider in self.providers.values() for secret in provider.secrets())
         ours = (key.reveal() for key in (*self.server.keys, *filter(None, [self.admin.token])))
         return tuple(dict.fromkeys((*own, *ours)))

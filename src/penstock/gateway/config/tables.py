@@ -1,14 +1,14 @@
-"""Reads TOML tables as the Structs that describe them: names, types and bounds. What is wrong goes to `Problems`.
+"""Reads TOML tables by the Structs that describe them: names, types and bounds. Errors go to `Problems`.
 
-The descriptions are msgspec's own (`msgspec.inspect`), but the reading is ours: msgspec stops at the first mistake, and
-knows no lines. Four rules:
+The descriptions come from msgspec (`msgspec.inspect`), but this module reads the values itself, because msgspec stops
+at the first error and does not know lines. Four rules:
 
-1. What is wrong is told, and reading goes on. In the result a wrong value is missing from its table, and `INVALID` in
-   its list, so that the others keep their index.
-2. A table becomes a dict of the keys that were given, not a Struct: who knows what was left out can merge tables.
-3. Variables are filled in on the way (`expand.py`). A message shows a value only as it is written in the file, and
-   never that of a `Secret`.
-4. A string that came out of a variable may be a number or a truth value, where one is wanted.
+1. An error is reported, and reading continues. In the result an invalid value is missing from its table, and `INVALID`
+   in its list, so that the other items keep their index.
+2. A table becomes a dict of the keys in the file, not a Struct, so that tables can be merged without their defaults.
+3. Variables are replaced (`expand.py`). A message shows a value only as it is written in the file, and never that of a
+   `Secret`.
+4. A string from a variable is converted if a number or a boolean is expected.
 """
 
 import math
@@ -27,7 +27,7 @@ from penstock.gateway.config.toml import Path
 from penstock.providers.catalog import catalog
 from penstock.providers.secret import Secret
 
-# Fields that the loader sets, and no file.
+# Fields that the loader sets; the file cannot.
 DERIVED = frozenset({"name", "implied"})
 
 _NOUNS: tuple[tuple[type, str], ...] = (
@@ -38,7 +38,7 @@ _NOUNS: tuple[tuple[type, str], ...] = (
     (list, "a list"),
     (dict, "a table"),
 )
-# msgspec's name of a bound → what it says, and how it is checked.
+# msgspec's name of a bound → its wording in messages, and its check.
 _BOUNDS: dict[str, tuple[str, Callable[[Any, float], bool]]] = {
     "gt": ("greater than", operator.gt),
     "ge": ("at least", operator.ge),
@@ -46,7 +46,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any, float], bool]]] = {
     "le": ("at most", operator.le),
 }
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
-# Other ways of naming a variable, which would be taken for the key itself.
+# Other notations for a variable, which would be used as the key itself.
 _LOOKS_LIKE_VARIABLE = re.compile(r"(?:\$|%|env:|os\.environ/)([A-Z_][A-Z0-9_]*)%?")
 _MALFORMED = (
     "a variable is written ${NAME} or ${NAME:-default}, without another one in its default, and a plain $ before a { "
@@ -55,7 +55,7 @@ _MALFORMED = (
 
 
 class _Invalid:
-    """Stands for a value that has been complained about."""
+    """The type of `INVALID`, which replaces a value whose error is reported."""
 
 
 INVALID = _Invalid()
@@ -67,12 +67,12 @@ def fields(kind: inspect.StructType) -> dict[str, inspect.Field]:
 
 
 def plain(kind: inspect.Type) -> inspect.Type:
-    """A description without what was said about it."""
+    """A type description without its metadata."""
     return plain(kind.type) if isinstance(kind, inspect.Metadata) else kind
 
 
 class TableReader:
-    """Reads values by their description. `missing` are variables that are not set, for the loader to judge."""
+    """Reads values by their description. `missing` are variables that are not set; the loader decides about them."""
 
     def __init__(self, root: inspect.StructType, problems: Problems, env: Mapping[str, str]) -> None:
         self._root = root
@@ -139,8 +139,8 @@ class TableReader:
         if not isinstance(value, str):
             self._problems.error(path, f"must be a string, not {_noun(value)}")
             return INVALID
-        if found := _LOOKS_LIKE_VARIABLE.fullmatch(value):
-            self._problems.error(path, f"is not the name of a variable; did you mean '${{{found[1]}}}'?")
+        if match := _LOOKS_LIKE_VARIABLE.fullmatch(value):
+            self._problems.error(path, f"is not the name of a variable; did you mean '${{{match[1]}}}'?")
             return INVALID
         expansion = self._expand(value, path)
         if expansion is None:
@@ -168,7 +168,7 @@ class TableReader:
             case float() if math.isfinite(value):
                 return value
             case _:
-                self._problems.error(path, f"must be something that JSON can say, not {_noun(value)}")
+                self._problems.error(path, f"must be a value that JSON can represent, not {_noun(value)}")
                 return INVALID
 
     def _scalar(self, kind: inspect.Type, value: object, path: Path) -> object:
@@ -231,14 +231,14 @@ class TableReader:
 
 
 def _member(kind: inspect.UnionType, value: object) -> inspect.Type:
-    """The member of a union that a value is meant for: a table or not. None is how the file leaves something out."""
+    """The member of a union for a value: the table if it is one, else the first member that is not None."""
     members = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
     tables = [member for member in members if isinstance(member, inspect.StructType)]
     return tables[0] if tables and isinstance(value, dict) else members[0]
 
 
 def _number(text: str) -> object:
-    """What a variable holds, as the number or truth value that it spells, or as it is."""
+    """The number or boolean in a variable's text, else the text itself."""
     try:
         return msgspec.json.decode(text.strip())
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
-"""TOML with line numbers: what the file says, and on which line it says it.
+"""TOML with line numbers: the data of the file, and the line of each value.
 
-`tomllib` reads the file and judges it, but forgets the lines. So a small scanner goes over the same text once more and
-notes where each key, table and list item begins. It may assume valid TOML: `tomllib` has had its say before.
+`tomllib` parses and validates the file, but does not report lines. So a small scanner reads the same text again and
+notes where each key, table and list item starts. It may assume valid TOML, because `tomllib` has accepted the file.
 """
 
 import re
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from penstock.errors import ConfigError, Problem
 
-# The way to a value: keys, and indices of lists.
+# The path of a value: keys, and indices of lists.
 Path: TypeAlias = tuple[str | int, ...]
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -34,14 +34,14 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Document(Struct, frozen=True):
-    """A TOML file: its data, and the line of each path in them."""
+    """A TOML file: its data, and the line of each path."""
 
     file: str
     data: dict[str, object]
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int | None:
-        """The line of a path, or of the nearest thing around it."""
+        """The line of a path, or of its nearest parent that has one."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -69,7 +69,7 @@ def parse(data: bytes, file: str) -> Document:
 
 
 def dotted(path: Path) -> str:
-    """A path as one would write it: `routes.fast.targets[1]`. Whatever is not a bare key is quoted and escaped."""
+    """A path as users write it: `routes.fast.targets[1]`. A key that is not bare is quoted and escaped."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -94,9 +94,9 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._newlines = [found.start() for found in re.finditer("\n", text)]
+        self._newlines = [match.start() for match in re.finditer("\n", text)]
         self._lines: dict[Path, int] = {}
-        # The index of the last table in each array of tables: where `[name]` and `[[name.more]]` go on.
+        # The index of the last table in each array of tables, which `[name.more]` and `[[name.more]]` continue.
         self._last: dict[Path, int] = {}
 
     def scan(self) -> dict[Path, int]:
@@ -116,7 +116,7 @@ class _Scanner:
         for part in self._key():
             path = self._enter((*path, part), line)
         self._take("]")
-        self._lines[path] = line  # its own header, though `[name.more]` may have stood before it
+        self._lines[path] = line  # the line of its own header, even if `[name.more]` came before it
         return path
 
     def _table_of_array(self) -> Path:
@@ -151,11 +151,11 @@ class _Scanner:
         parts = []
         while True:
             self._skip(_SPACE)
-            found = _KEY_PART.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
-            # tomllib knows the escapes.
-            parts.append(found[0] if found[0][0] not in "\"'" else next(iter(tomllib.loads(f"{found[0]}=0"))))
+            match = _KEY_PART.match(self._text, self._at)
+            assert match is not None
+            self._at = match.end()
+            # tomllib decodes the escapes.
+            parts.append(match[0] if match[0][0] not in "\"'" else next(iter(tomllib.loads(f"{match[0]}=0"))))
             self._skip(_SPACE)
             if not self._next("."):
                 return parts
@@ -168,9 +168,9 @@ class _Scanner:
             while not self._ends("}"):
                 self._pair(path)
         else:
-            found = _SCALAR.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
+            match = _SCALAR.match(self._text, self._at)
+            assert match is not None
+            self._at = match.end()
 
     def _list(self, path: Path) -> None:
         index = 0
@@ -187,9 +187,9 @@ class _Scanner:
         return self._next(bracket)
 
     def _skip(self, pattern: re.Pattern[str]) -> int:
-        found = pattern.match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
+        match = pattern.match(self._text, self._at)
+        assert match is not None
+        self._at = match.end()
         return self._at
 
     def _next(self, token: str) -> bool:
@@ -200,8 +200,8 @@ class _Scanner:
 
     def _take(self, token: str) -> None:
         self._skip(_SPACE)
-        found = self._next(token)
-        assert found
+        is_next = self._next(token)
+        assert is_next
 
     def _line(self) -> int:
         return bisect_left(self._newlines, self._at) + 1
