@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,31 @@ def test_what_a_killed_process_wrote_is_found(tmp_path: Path) -> None:
     left = only(tmp_path)
     assert left.open == [(entry("open"), (7, 33))]
     assert {found.id for found in left.settled} == {"settled", "booked"}  # to book a call twice changes nothing
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("times", [1, 200])
+def test_what_was_not_booked_is_found_with_how_far_it_had_come(tmp_path: Path, times: int) -> None:
+    """However often it has switched its files meanwhile."""
+    journal = Journal(tmp_path, ROOM)
+    before_ms = time.time() * 1000 - 1_000
+    for _ in range(times):
+        journal.opened(entry("booked"))
+        journal.settled(entry("booked"))
+        journal.booked(["booked"])
+    journal.opened(entry("silent"))
+    journal.opened(entry("open"))
+    journal.opened(entry("settled"))
+    assert journal.waiting == 0
+    journal.marked({"open": (3, 12), "settled": (1, 1)})
+    journal.marked({"open": (7, 33)})
+    journal.settled(entry("settled"))
+    assert (journal.waiting, journal.intact) == (1, True)
+    journal.close()
+    left = only(tmp_path)
+    assert left.open == [(entry("silent"), (0, 0)), (entry("open"), (7, 33))]
+    assert entry("settled") in left.settled
+    assert before_ms <= left.last_ms <= time.time() * 1000 + 1_000
     assert not list(tmp_path.iterdir())
 
 
