@@ -143,7 +143,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "invalid_request": ErrorRow(
             _BAD_REQUEST,
             "client",
-            "A field of the request is missing or wrong; `param` names it. The code also stands in the log for every "
+            "A field of the request is missing or wrong; `param` names it. The log also has this code for every "
             "other 4xx of a provider, whose own body and status are sent on.",
             "Correct the request.",
         ),
