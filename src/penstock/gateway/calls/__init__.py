@@ -1,1 +1,1 @@
-"""One call: what was asked, which targets may answer it, and why it failed."""
+"""One call: the request, the choice and order of its targets, the attempts, and its failures."""

@@ -41,7 +41,7 @@ _RESERVED_FIELDS = {
     "model": "the targets say which model",
     "messages": "they are the client's",
     "stream": "it is the client's to ask",
-    "stream_options": "include_usage of the provider says whether usage is asked for",
+    "stream_options": "include_usage of the provider decides whether usage is requested",
 }
 
 

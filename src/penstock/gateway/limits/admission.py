@@ -169,8 +169,8 @@ def _over_budget(account: Account, key: Key, reservation: Reservation, period: B
     if period.until is None:
         message = f"{what} has {left} left, and {needs}: ask for fewer tokens, or for a larger budget"
         return Denial(limit="budget", code="insufficient_quota", message=message)
-    begins = _date(period.until)
-    message = f"{what} has {left} left, and {needs}: ask for fewer tokens, or wait until {begins}, or ask for more"
+    renewal = _date(period.until)
+    message = f"{what} has {left} left, and {needs}: ask for fewer tokens, or wait until {renewal}, or ask for more"
     wait = (period.until - reservation.now) / 1000 if reservation.cost <= key.budget else None
     return Denial(limit="budget", code="insufficient_quota", message=message, retry_after_s=wait)
 

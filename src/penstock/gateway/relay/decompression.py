@@ -12,7 +12,7 @@ _GZIP = (16 + zlib.MAX_WBITS,)
 # Servers send `deflate` with a zlib header, as RFC 9110 says, or without one.
 _WINDOWS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": (zlib.MAX_WBITS, -zlib.MAX_WBITS)}
 _IDENTITY = ("", "identity")
-# In bytes: about as much as one read of an uncompressed body (`http/client.py`).
+# In bytes: as much as the relay gets in one turn of the event loop from an uncompressed body (`http/client.py`).
 _PIECE_SIZE = 2_048
 
 
