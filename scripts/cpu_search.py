@@ -14,14 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.cpu import Search, worst_size  # noqa: E402
+from tests.cpu import Search, sweep, worst_size  # noqa: E402
 
 LIMITS_MS = {"event": 20.0, "request": 15.0, "error": 20.0}
 
 
 async def search(cases: int, seed: int, shown: int, minutes: float) -> int:
     """Search, print the worst; how many are beyond the limits."""
-    found = Search(seed)
+    found = Search(seed, sweep())
     began = time.monotonic()
     while found.tried < cases and time.monotonic() - began < minutes * 60:
         await found.run(min(1_000, cases - found.tried))

@@ -1,16 +1,17 @@
 """What provider events and requests cost in CPU time, and a search for those that cost most.
 
 A *pattern* is a unit that is repeated inside a shell: `{}` in a list of choices, `1e308,` in a field that has no
-meaning, `%41` in an error. Patterns are made by a grammar, mutated, and those that cost most are mutated again. Most
-are tried at a few kilobytes; the worst are grown to a megabyte. An event is measured by the longest callback of a real
-relay that reads it, in the turns in which `http/client.py` hands it over.
+meaning, `%41` in an error. First each of the smallest units (atoms) is tried in each shell, at a megabyte. Then
+patterns are made by a grammar, mutated, and those that cost most are mutated again: most are tried at a few kilobytes,
+and the worst are grown to a megabyte. An event is measured by the longest callback of a real relay that reads it, in
+the turns in which `http/client.py` hands it over.
 """
 
 import asyncio
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -76,12 +77,15 @@ EVENTS: dict[str, bytes] = {
     + _CHUNK % (b'{"index":0,"message":{"content":[%b""]},"finish_reason":"stop"}', b"")
     + b"\n\n",
     "text": _in_delta(b'"content":"%b"'),
+    "text of a part": _in_delta(b'"content":[{"type":"text","text":"%b"}]'),
     "parts of content": _in_delta(b'"content":[%b""]'),
     "fields of a delta": _in_delta(b'%b"x":0'),
     "a field of a delta": _in_delta(b'"x":[%b0]'),
     "an object in a delta": _in_delta(b'"x":{%b"x":0}'),
+    "text of reasoning": _in_delta(b'"reasoning_content":"%b"'),
     "reasoning": _in_delta(b'"reasoning_details":[%b0]'),
     "thoughts": _in_delta(b'"content":[{"type":"thinking","thinking":[%b0]}]'),
+    "fields of a tool call": _in_delta(b'"tool_calls":[{"index":0,%b"id":"a"}]'),
     "tool calls": _in_delta(b'"tool_calls":[%b{}]'),
     "arguments": _in_delta(_CALL % b'"%b"'),
     "arguments as an object": _in_delta(_CALL % b'{"a":[%b0]}'),
@@ -340,6 +344,7 @@ _GROWN = {
     "request": (250_000, MB, 4 * MB),
     "error": (65_536,),
 }
+_SWEPT = {"event": LARGEST_EVENT, "request": MB, "error": 65_536}
 # Smaller ones are compared by what they would take at this size.
 _COMPARED = {"event": TURN, "request": MB, "error": 65_536}
 _ELITE = 80
@@ -369,11 +374,21 @@ async def worst_size(pattern: Pattern) -> tuple[Pattern, Cost]:
     return max(found, key=lambda item: item[1].ms)
 
 
-class Search:
-    """A hill climb over patterns: reproducible by its seed, but for what is measured."""
+def sweep() -> Iterator[Pattern]:
+    """Each atom in each shell, at the greatest size, with and without a comma behind it."""
+    for kind, shells in (("event", EVENTS), ("request", REQUESTS), ("error", ERRORS)):
+        for shell in shells:
+            for atom in _ATOMS:
+                yield Pattern(kind, shell, atom, _SWEPT[kind])
+                yield Pattern(kind, shell, atom + b",", _SWEPT[kind])
 
-    def __init__(self, seed: int) -> None:
+
+class Search:
+    """A hill climb over patterns, with those of `first` before it: reproducible by its seed, but for the measures."""
+
+    def __init__(self, seed: int, first: Iterable[Pattern] = ()) -> None:
         self._random = Random(seed)
+        self._first = iter(first)
         self.tried = 0
         self.worst: dict[str, dict[tuple[str, bytes, str], tuple[float, Pattern, str]]] = {kind: {} for kind in _WAYS}
         self._least = dict.fromkeys(_WAYS, 0.0)
@@ -384,7 +399,7 @@ class Search:
         until = self.tried + cases
         while self.tried < until:
             kind = self._random.choices(("event", "request", "error"), (75, 20, 5))[0]
-            await self._try(self._next(kind))
+            await self._try(next(self._first, None) or self._next(kind))
             if self.tried % _GROW_EVERY == 0:
                 await self._grow(until)
 

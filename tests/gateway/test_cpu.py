@@ -58,6 +58,7 @@ HARD: dict[str, Pattern] = {
         ("event", "a choice's index", b"0,", "streamed"),
         ("event", "an event in several lines", b"\n,", "streamed"),
         ("event", "a list", b"{}\r\n", "streamed"),
+        ("event", "an event that breaks off", b"\t", "streamed"),
         ("event", "a stream", b"{}\n", "streamed"),
         ("event", "a stream", b"{}\n", "packed"),
         ("event", "a stream", b"[]{}\n", "streamed"),
@@ -188,10 +189,11 @@ def test_a_large_event_may_hold_some_halves_of_characters_but_not_too_many() -> 
     assert fault.code == "event-too-complex"
 
 
-def test_a_large_event_may_hold_some_broken_bytes_but_not_too_many() -> None:
+@pytest.mark.parametrize(("byte", "text"), [(b"\xff", "\N{REPLACEMENT CHARACTER}"), (b"\x01", "\x01")])
+def test_a_large_event_may_hold_some_broken_bytes_but_not_too_many(byte: bytes, text: str) -> None:
     wire = sse(begins(), says("HERE"), finishes(), DONE)
-    assert completion(wire.replace(b"HERE", b"\xff" * 19_000)).text == "\N{REPLACEMENT CHARACTER}" * 19_000
-    fault = completion(wire.replace(b"HERE", b"\xff" * 21_000)).fault
+    assert completion(wire.replace(b"HERE", byte * 19_000)).text == text * 19_000
+    fault = completion(wire.replace(b"HERE", byte * 21_000)).fault
     assert fault is not None
     assert fault.code == "event-too-complex"
 

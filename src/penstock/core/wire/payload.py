@@ -33,8 +33,10 @@ _NOT_CONTROL = bytes(range(0x20, 0x100))
 _HALF_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 # More of them in a large event would take too long to join: ten thousand characters.
 _MOST_HALVES = 20_000
-# Broken bytes in a large event; each becomes three, which are copied and searched several times. Text has few of them.
+# Broken bytes or raw control characters in a large event. Each becomes three or six bytes, which are copied and
+# searched several times. Text has few of them.
 _MOST_BROKEN = 20_000
+_WHITE_SPACE = b"\t\r\n"
 
 
 class Payload(Struct, frozen=True):
@@ -83,6 +85,7 @@ def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
 
 def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Payload | None:
     defects = []
+    data = data.strip()  # at once: a megabyte of white space would be searched several times
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -97,7 +100,9 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Pa
     if not finite:
         outside = outside_strings(data)
         finite = not any(name in outside for name in _NOT_FINITE)
-    controls = data.rstrip(b"\r\n").translate(None, _NOT_CONTROL)  # a line's end is part of the data
+    controls = data.translate(None, _NOT_CONTROL)
+    if outline is not None and len(controls.translate(None, _WHITE_SPACE)) > _MOST_BROKEN:
+        raise TooComplexError
     for lenience, decoder in _DECODERS if controls else _DECODERS[:1]:
         try:
             values, gluing = _split(text, decoder, sentinel)
