@@ -1,4 +1,4 @@
-"""Penstock: every stream in, one correct stream out; every ending told truthfully.
+"""Penstock: reads the streams of any LLM provider, writes one correct stream, and reports every ending truthfully.
 
     from penstock import Accumulator, StreamReader
 
@@ -8,7 +8,7 @@
     answer.extend(reader.close())
     print(answer.completion.text, answer.completion.usage, answer.completion.ending)
 
-The names below are the contract; everything else may move without notice.
+The names below are the public API; everything else may change without notice.
 """
 
 from penstock.core.completion import Accumulator, Choice, Completion, RepairCount

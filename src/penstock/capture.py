@@ -1,4 +1,4 @@
-r"""The capture: what an upstream really sent, read by read, with the times. `docs/captures.md` explains the file.
+r"""Captures: files with the bytes that an upstream sent, read by read, with the times (`docs/captures.md`).
 
     penstock capture 1
     {
@@ -15,12 +15,12 @@ r"""The capture: what an upstream really sent, read by read, with the times. `do
 
 1. The first line names the format and its version. A JSON object follows, then a blank line. Version 2 may name the
    dialect of the stream in that object; a capture without a dialect is written as version 1.
-2. Each read is a line with its time and size, and then its bytes as they came. Behind bytes that do not end with a
-   newline stands one that does not count. A read whose time nobody knows has none.
-3. Bytes that are not text (no UTF-8, or control characters) are written `\xNN`, and so is a backslash before an `x`;
-   the line then also says how many bytes that takes in the file. So a capture is always text, and always exact.
-4. The last line says how it ended. A file without one was cut off, and what is whole in it counts.
-5. Anything else is an error that names its line. A file that does not begin with rule 1's words is a bare stream.
+2. Each read is a line with its time and size, followed by its bytes. If the bytes do not end with a newline, one is
+   added that does not count. A read without a known time has no time in its line.
+3. Bytes that are not text (not UTF-8, or control characters) are written as `\xNN`, and so is a backslash before an
+   `x`. The line then also has the number of bytes in the file. So a capture is always text, and always exact.
+4. The last line is how the stream ended. A file without it was cut off; its complete reads count.
+5. Anything else is an error that names its line. A file that does not begin as in rule 1 is a bare stream.
 """
 
 import re
@@ -39,22 +39,22 @@ _MARK = re.compile(
     rb"--- (?:(?P<at>\d{1,9}(?:\.\d{1,9})?) s, )?"
     rb"(?:(?P<size>\d{1,12}) bytes?(?:, (?P<stored>\d{1,12}) escaped)?|(?P<how>[a-z-]+))"
 )
-# What no text holds: a terminal might obey it, and an editor lose it. Line ends and tabs may stand.
+# Control characters, which a terminal might execute and an editor might lose. Line ends and tabs are not escaped.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _NOT_TEXT = re.compile(f"[{_CONTROL}]")
-_TO_ESCAPE = re.compile(rf"[{_CONTROL}\udc80-\udcff]|\\(?=x)")  # the surrogates stand for bytes that are no UTF-8
+_TO_ESCAPE = re.compile(rf"[{_CONTROL}\udc80-\udcff]|\\(?=x)")  # the surrogates represent bytes that are not UTF-8
 _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})?")
 _SHOWN = 60
 
 How: TypeAlias = Literal["complete", "closed", "reset", "timed-out", "cancelled", "abandoned", "invalid", "limit"]
-"""How the body ended: HTTP says that it is whole; the upstream closed, or reset, the connection before that; it took
-too long; the client left; Penstock wanted no more of it; it was not valid HTTP; the capture was full."""
+"""How the body ended: it is complete by HTTP framing; the upstream closed, or reset, the connection before that; a
+timeout; the client disconnected; Penstock stopped reading; it was not valid HTTP; the capture reached its limit."""
 
 HOWS: tuple[How, ...] = get_args(How)
 
 
 class CaptureRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What was asked, without headers. `omitted` says why there is no body, where it was left out."""
+    """The request, without headers. `omitted` is the reason if the body was left out."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class CaptureRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class CaptureHeader(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is known of a stream beside its bytes. `status` is None where no head ever came."""
+    """The metadata of a stream. `status` is None if no response head arrived."""
 
     at: str = ""
     call: str = ""
@@ -78,13 +78,13 @@ class CaptureHeader(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class _HeaderVersion(Struct):
-    """A header, as far as it decides the version of the format."""
+    """The field of a header that decides the version of the format."""
 
     dialect: str = ""
 
 
 class Read(Struct, frozen=True, gc=False):
-    """What one read brought, and how many seconds after the request; None where nobody knows."""
+    """The bytes of one read, and its time in seconds after the request; None if the time is unknown."""
 
     at_s: float | None
     data: bytes
@@ -98,7 +98,7 @@ class CaptureEnd(Struct, frozen=True):
 
 
 class Capture(Struct, frozen=True):
-    """A recorded stream. Without a closing it was cut off, and `cut_off` says where."""
+    """A recorded stream. Without a `closing` the file was cut off; `cut_off` describes where."""
 
     header: CaptureHeader
     reads: tuple[Read, ...]
@@ -117,10 +117,10 @@ class Capture(Struct, frozen=True):
 
 
 class CaptureWriter:
-    """A capture as bytes, piece by piece, for whoever writes while it is recorded."""
+    """Encodes a capture piece by piece, so that it can be written while it is recorded."""
 
     def begin(self, header: CaptureHeader | bytes) -> bytes:
-        """The beginning of the file. The header may be JSON already; raises `msgspec.DecodeError` where it is not."""
+        """The beginning of the file. A header given as bytes must be JSON; raises `msgspec.DecodeError` otherwise."""
         encoded = header if isinstance(header, bytes) else msgspec.json.encode(header)
         pretty = msgspec.json.format(encoded, indent=2).decode()
         version = 2 if msgspec.json.decode(encoded, type=_HeaderVersion).dialect else 1
@@ -151,17 +151,17 @@ def dump(capture: Capture) -> bytes:
 
 
 def is_capture(data: bytes) -> bool:
-    """Whether a file that begins so is a capture, and not a bare stream."""
+    """Whether a file with this beginning is a capture, and not a bare stream."""
     return data.startswith(_MAGIC)
 
 
 def parse(data: bytes) -> Capture:
-    """The capture in a file; a bare stream is one of a single read without a time. Raises `CaptureError`."""
+    """The capture in a file. A bare stream becomes a single read without a time. Raises `CaptureError`."""
     return locate(data)[0]
 
 
 def locate(data: bytes) -> tuple[Capture, list[int]]:
-    """The same, and the line of the file on which each read's bytes begin."""
+    """As `parse`, and the line of the file on which the bytes of each read begin."""
     if is_capture(data):
         parser = _Parser(data)
         return parser.parse(), parser.lines
@@ -170,7 +170,7 @@ def locate(data: bytes) -> tuple[Capture, list[int]]:
 
 
 def dialect_of(capture: Capture) -> Detected:
-    """The dialect of a capture: the one that it names, if that is known here; else by evidence in it."""
+    """The dialect of a capture: the one that it names if that is registered, else the detected one."""
     header = capture.header
     if header.dialect in providers_speak():
         return Detected(header.dialect, "capture")
@@ -180,7 +180,7 @@ def dialect_of(capture: Capture) -> Detected:
 
 
 class _Parser:
-    """Reads a file that begins as a capture does."""
+    """Parses a file that begins as a capture does."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -236,7 +236,7 @@ class _Parser:
         return header
 
     def _read(self, at_s: float | None, size: int, escaped: bytes | None, number: int) -> bool:
-        """Take the bytes of a read; returns whether all of them are there."""
+        """Parse the bytes of a read; return False if the file ends before them."""
         length = size if escaped is None else int(escaped)
         stored = self._data[self._at : self._at + length]
         if len(stored) < length:
@@ -263,7 +263,7 @@ class _Parser:
         return at_s
 
     def _next_line(self) -> bytes | None:
-        """The next line, without its end; None if it has none."""
+        """The next line, without its line end; None if it has none."""
         end = self._data.find(b"\n", self._at)
         if end < 0:
             return None
@@ -288,7 +288,7 @@ def _time(at_s: float | None) -> bytes:
 
 
 def _escape(data: bytes) -> bytes | None:
-    """The bytes as rule 3 writes them; None where they can stand as they are."""
+    """The bytes escaped by rule 3; None if they need no escapes."""
     try:
         if not _NOT_TEXT.search(data.decode()):
             return None
@@ -298,18 +298,18 @@ def _escape(data: bytes) -> bytes | None:
     return _TO_ESCAPE.sub(_escape_bytes, text).encode()
 
 
-def _escape_bytes(found: re.Match[str]) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in found[0].encode(errors="surrogateescape"))
+def _escape_bytes(match: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in match[0].encode(errors="surrogateescape"))
 
 
-def _escape_in_json(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape_in_json(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def _unescape(stored: bytes, size: int, number: int) -> bytes:
-    if any(found[1] is None for found in _ESCAPED.finditer(stored)):
+    if any(escape[1] is None for escape in _ESCAPED.finditer(stored)):
         raise CaptureError(number, "an escape below this line is not `\\x` and two digits of 0-9a-f; was it edited?")
-    data = _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), stored)
+    data = _ESCAPED.sub(lambda escape: bytes.fromhex(escape[1].decode()), stored)
     if len(data) != size:
         raise CaptureError(number, f"the bytes below this line come to {len(data)}, not {size}; was it edited?")
     return data

@@ -1,21 +1,21 @@
-"""What Penstock raises when its caller, not a provider, is at fault.
+"""The exceptions that Penstock raises when its caller, not a provider, is at fault.
 
     PenstockError
     ├── UnknownDialectError     no dialect of that name: choose one of those the message lists
     ├── ClosedReaderError       bytes were fed after close(): make a new reader for a new stream
     ├── UnknownStyleError       no provider style of that name: choose one of those the message lists
     ├── UnknownFaultError       no such injectable fault, or not with that argument: the message lists what exists
-    ├── UnknownTargetError      no provider answers to that name: write it as provider/model
-    ├── CaptureError            a file is no capture, or was changed: its message names the line
-    ├── WeightsError            a model's file cannot be had: the message says why, and what to do
-    ├── KeyTermsError           a key cannot be made, found or changed so: the message says what to do instead
-    ├── ListenError             nobody can be served at that address: the message says why
-    ├── BookError               the ledger's store cannot do it now: the message says why; it may be asked again
-    │   └── BookUnusableError   nor later: the store is damaged, or not ours, or newer than this version
-    └── ConfigError             the configuration has mistakes: mend each of its `problems`
+    ├── UnknownTargetError      no provider serves that name: write it as provider/model
+    ├── CaptureError            a file is not a capture, or was changed: its message names the line
+    ├── WeightsError            a model's file cannot be downloaded or opened: the message says what to do
+    ├── KeyTermsError           a key cannot be created, found or changed: the message says what to do instead
+    ├── ListenError             the gateway cannot listen at that address: the message says why
+    ├── BookError               the ledger's store fails for now: the message says why; retry later
+    │   └── BookUnusableError   it fails for good: the store is damaged, not a ledger, or of a newer version
+    └── ConfigError             the configuration has mistakes: fix each of its `problems`
         └── UnreadableConfigError   its file cannot be read at all: check the path
 
-Provider bytes never raise. They become events: a `Repair` where the defect was tolerated, a `Fault` where it was not.
+A provider's bytes never raise an exception. They become events: a `Repair` if a defect was tolerated, else a `Fault`.
 """
 
 import errno
@@ -26,7 +26,7 @@ from penstock.error_codes import ErrorCode
 
 
 class PenstockError(Exception):
-    """The root of everything that Penstock raises on purpose."""
+    """The base class of all exceptions that Penstock raises on purpose."""
 
 
 class UnknownDialectError(PenstockError, LookupError):
@@ -46,11 +46,11 @@ class UnknownFaultError(PenstockError, ValueError):
 
 
 class UnknownTargetError(PenstockError, LookupError):
-    """No provider answers to that name."""
+    """No provider serves that name."""
 
 
 class CaptureError(PenstockError, ValueError):
-    """A capture cannot be read; `line` is where in its file."""
+    """A capture cannot be read; `line` is the line of its file."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(f"line {line}: {message}")
@@ -58,11 +58,11 @@ class CaptureError(PenstockError, ValueError):
 
 
 class WeightsError(PenstockError):
-    """The file of a model on this machine cannot be had."""
+    """The file of a local model cannot be downloaded or opened."""
 
 
 class KeyTermsError(PenstockError):
-    """A key cannot be made, found or changed so. `code` says which it is to programs, `param` what was wrong."""
+    """A key cannot be created, found or changed. `code` is for programs; `param` is the name of the wrong value."""
 
     def __init__(self, message: str, *, code: ErrorCode = "invalid_key_terms", param: str | None = None) -> None:
         super().__init__(message)
@@ -78,16 +78,16 @@ _LISTENING = {
 
 
 class ListenError(PenstockError):
-    """The gateway cannot listen where it should."""
+    """The gateway cannot listen at its address."""
 
     @classmethod
     def of(cls, error: OSError) -> "ListenError":
-        """The same in words for whoever starts it: what is wrong with the address, and what to do."""
+        """The error with a message for the operator: what is wrong with the address, and what to do."""
         return cls(_LISTENING.get(error.errno or 0) or error.strerror or str(error))
 
 
 class Problem(Struct, frozen=True):
-    """One mistake in the configuration: where it stands, and what to write instead. Never says what a secret is."""
+    """One mistake in the configuration: its place, and what to write instead. It never contains a secret."""
 
     file: str
     line: int | None
@@ -95,17 +95,17 @@ class Problem(Struct, frozen=True):
     message: str
 
     def __str__(self) -> str:
-        """As compilers and editors write it: `file:line: key: message`."""
+        """The format of compilers and editors: `file:line: key: message`."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return ": ".join(part for part in (place, self.key, self.message) if part)
 
 
 class BookError(PenstockError):
-    """The ledger's store cannot do it now: it is full, locked or gone."""
+    """The ledger's store fails for now: it is full, locked or unreachable."""
 
 
 class BookUnusableError(BookError):
-    """The ledger's store cannot be used: it is damaged, or something else, or made by a newer version."""
+    """The ledger's store cannot be used: it is damaged, not a ledger, or was made by a newer version."""
 
 
 class ConfigError(PenstockError):
@@ -117,4 +117,4 @@ class ConfigError(PenstockError):
 
 
 class UnreadableConfigError(ConfigError):
-    """The file of the configuration cannot be read at all."""
+    """The configuration file cannot be read at all."""

@@ -1,12 +1,13 @@
-"""JsonMembers: the outermost members of a JSON object as they are written, to be edited in place.
+"""JsonMembers: edits top-level members of a JSON object, and leaves all other bytes as they are.
 
-A request that is forwarded to a provider of the client's own dialect is not written anew: that would reorder, reformat
-and lose what we do not know (and break signatures and cache keys). Members are replaced, added or removed; every other
-byte stays as the client wrote it.
+A request that is forwarded to a provider of the client's own dialect is not encoded again: that would reorder and
+reformat it, lose what we do not know, and break signatures and cache keys. Members are replaced, added or removed;
+every other byte stays as the client wrote it.
 
-Most bodies are *compact*: no white space between their members, no name twice. Such a body is exactly what the encoder
-makes of its members, so it is edited by encoding them with other values. In any other body, where each member stands
-follows from the lengths of the values, which the JSON decoder knows: only what is *between* values is looked at.
+Most bodies are *compact*: they have no white space between members, and no name occurs twice. Encoding the members of a
+compact body gives the same bytes, so it is edited by encoding them with other values. In any other body the positions
+of the members follow from the lengths of the values, which the JSON decoder returns: only the bytes *between* values
+are scanned.
 """
 
 import json
@@ -20,7 +21,7 @@ from msgspec import Raw, Struct
 _VALUES = msgspec.json.Decoder(dict[str, Raw])
 _OPENING = re.compile(rb"\s*\{\s*")
 _KEY = re.compile(rb'"(?:[^"\\]|\\.)*"\s*:\s*', re.DOTALL)
-# Members of a body that are looked for one by one, some 10 microseconds each.
+# The maximum number of members that are located one by one, at some 10 microseconds each.
 _MOST_SCANNED = 1_000
 _BETWEEN = re.compile(rb"\s*,\s*")
 
@@ -35,34 +36,34 @@ class Member(Struct, frozen=True, gc=False):
 
 
 class JsonMembers:
-    """The members of the JSON object that a body is. Raises `ValueError` if it is none, `RecursionError` if too deep.
+    """The members of a body. Raises `ValueError` if it is not a JSON object, `RecursionError` if it is too deep.
 
-    `values` are the values as they are written, by name; of a name that stands twice, the last one.
+    `values` are the bytes of the values, by name. If a name occurs twice, the last value counts.
     """
 
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.values = _VALUES.decode(body)
         self.compact = msgspec.json.encode(self.values) == body
-        """Whether its members, encoded again, are the same bytes: each name stands once, with no space around it."""
+        """Whether encoding its members gives the same bytes: no name occurs twice, and there is no white space."""
         self._members: list[Member] | None = None
 
     @property
     def members(self) -> list[Member]:
-        """Every member, in the order in which it is written."""
+        """All members, in the order of the body."""
         if self._members is None:
             self._members = self._located() or _scanned(self.body)
         return self._members
 
     @property
     def is_regular(self) -> bool:
-        """Whether each name stands once, so that the members are found without reading the body once more."""
+        """Whether each name occurs once, so that the members are located without decoding the body again."""
         if self._members is None:
             self._members = self._located() or None
         return self._members is not None
 
     def repeated(self) -> set[str]:
-        """The names that stand more than once: two readers could take such a body for two different requests."""
+        """The names that occur more than once: two parsers could read such a body as two different requests."""
         if self.compact:
             return set()
         if len(self.members) == len(self.values):
@@ -71,7 +72,7 @@ class JsonMembers:
         return {name for name, count in counts.items() if count > 1}
 
     def edited(self, changes: Mapping[str, Raw | None]) -> bytes:
-        """The body with these values in place of what it has, or without the member where the value is None."""
+        """The body with these values in place of its own, and without the members whose value is None."""
         if self.compact:
             if changes.items() <= self.values.items():  # it has them already
                 return self.body
@@ -101,7 +102,7 @@ class JsonMembers:
         return b"".join((body[:first], *pieces, body[last:]))
 
     def _located(self) -> list[Member]:
-        """Where the members stand, by the lengths of their values; nothing where a name stands twice."""
+        """Locate the members by the lengths of their values; returns none if a name occurs twice."""
         body = self.body
         view = memoryview(body)
         members: list[Member] = []
@@ -124,11 +125,11 @@ class JsonMembers:
 
 
 def _scanned(body: bytes) -> list[Member]:
-    """The same for any body, at the price of reading it once more: a name may stand twice."""
+    """Locate the members of any body, also with repeated names, by decoding it again."""
     text = body.decode()
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)  # of any length
     members: list[Member] = []
-    # Offsets count characters here; those of bytes are added up piece by piece.
+    # Offsets count characters here. `place` converts them to bytes.
     place = _ByteOffset(text)
     position = _end_of(r"\s*\{\s*", text, 0)
     while text[position] != "}":
@@ -145,7 +146,7 @@ def _scanned(body: bytes) -> list[Member]:
 
 
 class _ByteOffset:
-    """Counts the bytes before a character, for places that only grow."""
+    """Converts offsets in characters to offsets in bytes. Each offset must be at least the one before."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -158,5 +159,5 @@ class _ByteOffset:
 
 
 def _end_of(pattern: str, text: str, position: int) -> int:
-    found = re.compile(pattern).match(text, position)
-    return found.end() if found is not None else position
+    match = re.compile(pattern).match(text, position)
+    return match.end() if match is not None else position

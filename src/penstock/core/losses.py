@@ -1,7 +1,7 @@
 """Losses: what a translation between two dialects drops or approximates, by name.
 
-A loss belongs to a pair of dialects and not to an answer: so it is no event. Whoever translates (a request writer, a
-response writer) keeps a list of `Loss`; the gateway reports them in the header `x-penstock-losses`, the ledger, metrics
+A loss belongs to a pair of dialects and not to an answer: so it is not an event. Each writer (of requests or of
+answers) keeps a list of `Loss`; the gateway reports them in the header `x-penstock-losses`, the ledger, metrics
 and the page. A loss that `changes_meaning` can give a client another answer than it asked for: strict mode
 (`x-penstock-strict: 1`) refuses it.
 

@@ -1,16 +1,16 @@
-"""Complexity: what an event would take to read, estimated before it is read.
+"""Complexity: estimates the time to read an event, before it is read.
 
-Everything runs on one event loop: an event that takes seconds to read holds up all other calls. How many bytes an event
-has says little: a megabyte of text is read in a few milliseconds, a megabyte of `{}{}{}…` in seconds. So a large event
-is counted first, by functions of `bytes` alone, and refused where it would take more than about 20 ms:
+Everything runs on one event loop, so an event that takes seconds to read blocks all other calls. The size of an event
+is no measure: a megabyte of text takes a few milliseconds, a megabyte of `{}{}{}…` takes seconds. So the elements of a
+large event are counted first, with methods of `bytes` only, and the event is rejected if it would take more than about
+20 ms:
 
-1. *To decode* (`outline_of`): each string, key, bracket and number has a price, which is what the decoder, and whatever
-   copies or encodes its result, takes for it at worst. A megabyte of log probabilities has about the price that is
-   allowed.
-2. *To interpret* (`is_intricate`): choices, parts of content, pieces of tool calls and what stands in errors and usage
-   are gone through one by one, some microseconds each. Fields without a meaning here are not.
+1. *To decode* (`outline_of`): each string, key, bracket and number has a price. The price is the worst time that the
+   decoder takes for it, and the code that copies or encodes the result. A megabyte of log probabilities just passes.
+2. *To interpret* (`is_intricate`): a reader processes choices, parts of content, pieces of tool calls, and the contents
+   of errors and usage one by one, some microseconds each. It does not process fields without a meaning to us.
 
-A small event needs no count: whatever it is, it does not take long.
+A small event is not counted: it cannot take long.
 """
 
 import re
@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from penstock.core.wire.scan import unescaped, unquoted
 
-# Bytes of an event that is read without being counted. The worst, a thousand parts of content, takes about 5 ms.
+# The maximum size of an event that is not counted. The worst, a thousand parts of content, takes about 5 ms.
 SMALL = 2_048
-# Nanoseconds that the decoding of an event may take, beside some 5 ms for the count itself; and what each thing in it
-# takes.
+# The limit for decoding an event, in nanoseconds, without some 5 ms for the count itself; and the price of each
+# element.
 MOST = 15_000_000
 _STRING = 80
 _NEW_KEY = 230
@@ -31,52 +31,52 @@ _BRACKET = 105
 _COMMA = 25
 _FLOAT = 380
 _EXTREME_FLOAT = 10_000
-# What the lenient decoder takes for the same, more than once; and what it takes to look for halves of characters.
+# The factor for the lenient decoder, which tries several times, and the price per value of joining surrogate pairs.
 _LENIENTLY = 6
 _HALVES = 1_000
-# A float of such a magnitude is read by an algorithm of arbitrary precision.
+# The decoder reads a float with such an exponent with arbitrary precision.
 _EXTREME = re.compile(rb"[eE][+-]?[0-9]{3}")
-# A longer number is converted in quadratic time.
+# Converting a longer number takes quadratic time.
 _LONGEST_NUMBER = b"0" * 400
 _NUMBERS = bytes.maketrans(b"0123456789", b"0" * 10)
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b'{[,:"')
-# Of the strings, at least so many are looked at: one in so many, which is a prime, so that no period hides the keys.
+# The minimum number of strings in the sample. The strides are primes, so that no regular structure hides the keys.
 _SAMPLE = 1_000
 _STRIDES = (13, 31, 61, 127, 251)
-# What is gone through one by one: things that are said, at some 10 microseconds each, and fields and values.
+# Limits for what is processed one by one: pieces of content, at some 10 microseconds each, and fields and values.
 _MOST_PIECES = 1_000
 _MOST_VALUES = 10_000
 _PIECES = ("content", "tool_calls", "reasoning_details", "thinking")
 _MESSAGES = ("delta", "message")
-# What is gone through to the last value.
+# Fields that a reader processes down to the last value.
 _LOOKED_THROUGH = ("usage", "error", "errors", "Error", "fault", "base_resp", "x_groq")
 
 
 class Outline(NamedTuple):
-    """What a JSON text is made of."""
+    """The elements of a JSON text."""
 
     outside: bytes
-    """All that stands outside of its strings."""
+    """All bytes outside of its strings."""
     price: int
-    """Nanoseconds that it takes at worst to decode it and to encode it again."""
+    """The worst time to decode it and to encode it again, in nanoseconds."""
     values: int
 
     most: int = MOST
 
     def is_costly(self, *, leniently: bool = False, halves: bool = False) -> bool:
-        """Whether that is too long: strictly or leniently, with halves of characters that must be looked for or not."""
+        """Whether decoding takes too long: with the strict or the lenient decoder, with or without joining halves."""
         price = self.price * (_LENIENTLY if leniently else 1) + self.values * (_HALVES if halves else 0)
         return price > self.most
 
 
 def may_be_costly(data: bytes, most: int) -> bool:
-    """A first, quick look: whether the price of a JSON text can exceed this, extreme floats apart."""
+    """A quick check whether the price of a JSON text can exceed this limit. It ignores extreme floats."""
     structural = len(data.translate(None, _NOT_STRUCTURAL))
     return structural * _FLOAT > most or _LONGEST_NUMBER in data.translate(_NUMBERS)
 
 
 def outline_of(data: bytes, most: int = MOST) -> Outline:
-    """The outline of a JSON text. Where it is certain to be too costly, it is told without looking any further."""
+    """The outline of a JSON text. Stops, with a price above the limit, as soon as it is certain to be too costly."""
     data = unescaped(data)
     strings = data.count(b'"') // 2
     if strings * _STRING > most:
@@ -106,19 +106,19 @@ def outline_of(data: bytes, most: int = MOST) -> Outline:
 
 
 def _share_of_new(sample: list[tuple[bytes, bytes]]) -> float:
-    """Which share of the keys was not seen before, by a sample of strings, each with what stands behind it."""
+    """The share of distinct keys, in a sample of strings, each with the bytes that follow it."""
     keys = [string for string, behind in sample if behind.lstrip()[:1] == b":"]
     return len(set(keys)) / len(keys) if keys else 1.0
 
 
 def is_intricate(values: Iterable[object]) -> bool:
-    """Whether an event that holds these values has more in it than can be gone through one by one."""
+    """Whether an event with these values has too many pieces or values to interpret."""
     count = _Count()
     return not all(map(count.has_room_for, values))
 
 
 class _Count:
-    """How many pieces and how many other values there may still be."""
+    """The number of pieces and of other values that are still allowed."""
 
     def __init__(self) -> None:
         self._pieces = _MOST_PIECES
@@ -160,8 +160,7 @@ class _Count:
                     self._take_pieces(piece.get("thinking"))
 
     def _enter(self, fields: dict[str, object]) -> None:
-        """The fields of an object, those of objects in it (which are merged, field by field), and what is looked
-        through."""
+        """Count the fields of an object and of all objects in it, which are merged field by field."""
         waiting = [fields]
         while waiting and self._values >= 0:
             found = waiting.pop()

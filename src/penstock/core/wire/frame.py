@@ -1,4 +1,4 @@
-"""Frame: one message of the transport, before anyone has looked at its JSON."""
+"""Frame: one message of the transport, before its JSON is decoded."""
 
 from typing import Protocol, TypeAlias
 
@@ -8,9 +8,9 @@ from penstock.core.events import Fault, Repair
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """One framed message: its data as sent (white space around it included), and where it stands in the bytes.
+    """One message: its data as sent, with the white space around it, and its position in the bytes.
 
-    `event` is the name that the transport gave it (the `event:` field of SSE), or "". Lines count from 1.
+    `event` is the name of the event (the `event:` field of SSE), or "". Lines count from 1.
     """
 
     data: bytes
@@ -23,16 +23,16 @@ Framed: TypeAlias = Frame | Repair | Fault
 
 
 class Framer(Protocol):
-    """Bytes → frames, and the repairs and faults met on the way."""
+    """Splits bytes into frames, and emits the repairs and faults of the framing."""
 
     name: str
-    """What the framing is called: `sse`, `json-lines`, `json-array`, …"""
+    """The name of the framing: `sse`, `json-lines`, `json-array`, …"""
 
     cut: bool
     """After `close()`: whether the bytes stopped in the middle of a message."""
 
     def feed(self, data: bytes) -> list[Framed]:
-        """Take in bytes; return what they complete."""
+        """Read bytes; return the frames that they complete."""
 
     def close(self) -> list[Framed]:
-        """No more bytes will come; return what was still held."""
+        """End the stream; return the frames that are still buffered."""

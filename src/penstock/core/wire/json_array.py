@@ -1,4 +1,4 @@
-"""A stream given as one JSON array, without SSE framing: each element is a frame, dispatched as soon as it closes."""
+"""Reads a stream that is one JSON array, without SSE framing. Each element is a frame, emitted as soon as it ends."""
 
 import re
 
@@ -8,13 +8,13 @@ from penstock.core.wire.scan import JsonScan
 
 _BETWEEN_ELEMENTS = b" \t\r\n,"
 _BRACKETS = (b"{", b"[")
-# Elements that are no objects say nothing; they are read so that what stands around them is not lost.
+# Elements that are not objects have no meaning. They are read so that the elements around them are not lost.
 _BEGINNINGS = (*_BRACKETS, b'"', *(bytes((byte,)) for byte in b"ntf-0123456789"))
 _SCALAR_END = re.compile(rb"[\s,\]]")
 
 
 class JsonArrayReader:
-    """Bytes of a JSON array, without its opening bracket → frames."""
+    """Splits a JSON array, without its opening bracket, into frames."""
 
     def __init__(self, max_event: int, *, offset: int = 0, line: int = 1) -> None:
         self.name = "json-array"
@@ -30,7 +30,7 @@ class JsonArrayReader:
         self._dead = False
 
     def feed(self, data: bytes) -> list[Framed]:
-        """Take in bytes; return the elements that they complete."""
+        """Read bytes; return the elements that they complete."""
         items: list[Framed] = []
         position = 0
         while position < len(data) and not self._dead:
@@ -50,14 +50,14 @@ class JsonArrayReader:
         return items
 
     def close(self) -> list[Framed]:
-        """No more bytes will come."""
+        """End the stream; return a repair if the array is not closed."""
         self.cut = bool(self._element) and not self._dead
         if self._closed or self.cut or self._dead:
             return []
         return [Repair("array-unclosed", self._offset, self._line)]
 
     def _advance(self, data: bytes, position: int) -> int:
-        """Read on in the element; returns where it, or the data, ends."""
+        """Scan on in the element; return where the element, or the data, ends."""
         if self._element[:1] in _BRACKETS:
             end = self._scan.advance(data, position)
             self._element_ended = self._scan.depth == 0 and not self._scan.in_string
@@ -66,12 +66,12 @@ class JsonArrayReader:
             end = self._scan.end_string(data, position)
             self._element_ended = not self._scan.in_string
             return end
-        found = _SCALAR_END.search(data, position)
-        self._element_ended = found is not None
-        return len(data) if found is None else found.start()
+        match = _SCALAR_END.search(data, position)
+        self._element_ended = match is not None
+        return len(data) if match is None else match.start()
 
     def _begin_element(self, data: bytes, position: int, items: list[Framed]) -> int:
-        """Read what stands between elements: one byte of it, or the first of the next element."""
+        """Read one byte between elements, which may be the first of the next element."""
         mark = data[position : position + 1]
         if mark in _BEGINNINGS and not self._closed:
             self._at = (self._offset, self._line)

@@ -1,15 +1,15 @@
-"""Payload: from the data of a frame to JSON values, strictly first and leniently only where that fails.
+"""Payload: decodes the data of a frame into JSON values, strictly first, and leniently only if that fails.
 
-The strict decoder (msgspec) reads every healthy frame. What it refuses is tried again, in this order, each step
+The strict decoder (msgspec) reads every healthy frame. Data that it rejects is tried again, in this order, each step
 with the defect that it tolerates:
 
 1. as UTF-8 with the broken bytes replaced by U+FFFD (`invalid-utf8`);
 2. with Python's `json`, which also reads `NaN` and `Infinity` (`non-finite-number`), escapes of half a surrogate pair
    (`Payload.surrogates`: the dialect joins them) and, if need be, raw control characters in strings
    (`raw-control-character`);
-3. as several values on one line (`glued-events`), or one behind a repeated `data:` (`data-prefix-twice`).
+3. as several values on one line (`glued-events`), or one after a repeated `data:` (`data-prefix-twice`).
 
-Each step reads what the sender meant or nothing: none of them can change a value that a strict parser would accept.
+Each step reads what the sender meant or nothing. No step can change a value that a strict parser would accept.
 """
 
 import json
@@ -22,16 +22,16 @@ from msgspec import Struct
 from penstock.core.wire.complexity import SMALL, Outline, outline_of
 from penstock.core.wire.scan import is_deeper, outside_strings
 
-# Deeper than any chunk, shallower than what makes a recursive function (repr, ==, an encoder) give up.
+# Deeper than any chunk, and less deep than the recursion limit of `repr`, `==` or an encoder.
 MAX_DEPTH = 100
-# More values on one line are not what a sender meant.
+# No sender puts more values on one line on purpose.
 MOST_GLUED = 1_000
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _BETWEEN_VALUES = re.compile(r"(?:\s+|data:)*")
 _NOT_FINITE = (b"NaN", b"Infinity")
 _NOT_CONTROL = bytes(range(0x20, 0x100))
 _HALF_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-# More of them in a large event would take too long to join: ten thousand characters.
+# More halves in a large event (ten thousand characters) would take too long to join.
 _MOST_HALVES = 20_000
 # Broken bytes or raw control characters in a large event. Each becomes three or six bytes, which are copied and
 # searched several times. Text has few of them.
@@ -40,7 +40,7 @@ _WHITE_SPACE = b"\t\r\n"
 
 
 class Payload(Struct, frozen=True):
-    """The values that a frame's data holds, and the defects that were tolerated to get at them."""
+    """The values in a frame's data, and the defects that were tolerated to read them."""
 
     values: list[object]
     defects: list[str] = []
@@ -48,14 +48,15 @@ class Payload(Struct, frozen=True):
 
 
 class TooComplexError(Exception):
-    """It would take too long to read the data (`complexity.py`)."""
+    """Decoding the data would take too long (`complexity.py`)."""
 
 
 def decode(data: bytes, sentinel: str = "", outline: Outline | None = None) -> Payload | None:
-    """The JSON values in the data, or None where it cannot be read; raises `TooComplexError`.
+    """The JSON values in the data, or None if it cannot be read; raises `TooComplexError`.
 
-    The sentinel is a word that the dialect sends in place of a value. Glued to something it comes out as bytes, which
-    no JSON value is; alone it is nothing that this function reads. The outline is that of the data, if it is known.
+    The sentinel is the text that the dialect sends in place of a value. If it is on one line with a value, it is
+    returned as bytes, which no JSON value is. The sentinel alone is not read here. `outline` is that of the data, if it
+    is known.
     """
     if outline is None and len(data) > SMALL:
         outline = outline_of(data)
@@ -77,7 +78,7 @@ def is_json(data: bytes | bytearray) -> bool:
 
 
 def is_too_deep(data: bytes, outside: bytes | None = None) -> bool:
-    """Whether the data nests brackets beyond `MAX_DEPTH`. `outside` is what stands outside of its strings, if known."""
+    """Whether the data is nested deeper than `MAX_DEPTH`. `outside` are the bytes outside of its strings, if known."""
     if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
         return False
     return is_deeper(outside_strings(data) if outside is None else outside, MAX_DEPTH)
@@ -113,7 +114,7 @@ def _decode_leniently(data: bytes, sentinel: str, outline: Outline | None) -> Pa
 
 
 def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[object], list[str]]:
-    """Every value in the text, one after another; raises ValueError where anything else stands between them."""
+    """All values in the text; raises ValueError if anything but white space and `data:` is between them."""
     values: list[object] = []
     defects = []
     start = _skip(text, 0)
@@ -138,9 +139,9 @@ def _split(text: str, decoder: json.JSONDecoder, sentinel: str) -> tuple[list[ob
 
 
 def _skip(text: str, start: int) -> int:
-    found = _BETWEEN_VALUES.match(text, start)
-    assert found is not None  # the pattern matches the empty string
-    return found.end()
+    match = _BETWEEN_VALUES.match(text, start)
+    assert match is not None  # the pattern matches the empty string
+    return match.end()
 
 
 _DECODERS: tuple[tuple[list[str], json.JSONDecoder], ...] = (

@@ -1,13 +1,13 @@
-"""JsonScan: how far a JSON text has got, without parsing it; and what a JSON text costs to parse, before it is parsed.
+"""JsonScan: decides whether a JSON text that arrives in pieces is complete, without parsing it.
 
-A parser answers only "valid or not", and asking it again after each new line costs quadratic time. The scan carries
-its state from one piece to the next, so that every byte is looked at once.
+A parser answers only "valid or not", and calling it again after each new line takes quadratic time. The scan keeps
+its state from one piece to the next, so that it reads every byte once.
 
-A piece may be a megabyte that a provider chose: long pieces are scanned by functions of `bytes` alone, a few
-milliseconds for whatever they hold, where a loop over their brackets and quotes takes most of a second.
+A piece may have a megabyte, chosen by a provider. Long pieces are scanned with methods of `bytes` only, which take a
+few milliseconds for any content. A loop over their brackets and quotes would take most of a second.
 
-A backslash in front of a quote or of another backslash takes away its meaning, in strings and outside of them. (No
-JSON has one outside of a string; so there is one rule for both, which does not depend on how a text is split.)
+A backslash before a quote or before another backslash escapes it, in strings and outside of them. JSON has no backslash
+outside of a string, so one rule for both is enough, and it does not depend on how a text is split.
 """
 
 import re
@@ -21,33 +21,33 @@ _OUTSIDE_STRING = re.compile(rb'[{}\[\]"\\]')
 _INSIDE_STRING = re.compile(rb'["\\]')
 _OPENING = b"{["
 _ESCAPABLE = b'"\\'
-# From this length on, `feed` does not loop.
+# From this length on, `feed` does not loop over brackets and quotes.
 _LONG = 256
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
-# Brackets as levels that they go up or down.
+# The change of depth by each byte: 1 for an opening bracket, -1 for a closing one.
 _STEPS = [(byte in b"{[") - (byte in b"}]") for byte in range(256)]
 _BLOCK = 4_096
 _OPENS = (b"{", b"[")
 _CLOSES = (b"}", b"]")
-# Eight brackets as the bits of a byte, of which 1 opens: the levels that they go up, and at their lowest.
+# Eight brackets as the bits of a byte, 1 for an opening one: the change of depth after them, and its minimum.
 _AS_BITS = bytes.maketrans(b"()", b"10")
 _PATHS = [list(accumulate(1 if byte >> bit & 1 else -1 for bit in range(7, -1, -1))) for byte in range(256)]
 _LEVELS = [path[-1] for path in _PATHS]
 _LOWEST = [min(path) for path in _PATHS]
-# Bytes that are cut at their quotes at a time.
+# The number of bytes that are split at their quotes at a time.
 _CUT_AT_ONCE = 65_536
 _AS_ROUND = bytes.maketrans(b"{[}]", b"(())")
 
 
 class JsonScan(Struct, eq=False, gc=False):
-    """Follows brackets and strings through pieces of JSON text."""
+    """Tracks the brackets and strings of a JSON text that arrives in pieces."""
 
     closed: int = 0
     depth: int = 0
     in_string: bool = False
     started: bool = False
     _escaped: bool = False
-    _unbalanced: bool = False  # a bracket was closed that was not open: nothing is closed after that
+    _unbalanced: bool = False  # a bracket was closed that was not open; `closed` is not counted after that
 
     @property
     def whole(self) -> bool:
@@ -55,7 +55,7 @@ class JsonScan(Struct, eq=False, gc=False):
         return self.started and self.depth <= 0 and not self.in_string
 
     def feed(self, data: bytes) -> None:
-        """Take in the next piece."""
+        """Scan the next piece."""
         if self.in_string and not self._escaped and b'"' not in data and b"\\" not in data:
             return
         if len(data) >= _LONG:
@@ -76,11 +76,11 @@ class JsonScan(Struct, eq=False, gc=False):
                 if data[position] in _ESCAPABLE:
                     position += 1
                     continue
-            found = (_INSIDE_STRING if self.in_string else _OUTSIDE_STRING).search(data, position)
-            if found is None:
+            match = (_INSIDE_STRING if self.in_string else _OUTSIDE_STRING).search(data, position)
+            if match is None:
                 return end
-            position = found.end()
-            mark = found[0]
+            position = match.end()
+            mark = match[0]
             if mark == b"\\":
                 self._escaped = True
             elif mark == b'"':
@@ -97,17 +97,17 @@ class JsonScan(Struct, eq=False, gc=False):
         return end
 
     def end_string(self, data: bytes, position: int) -> int:
-        """Scan from `position`, in a string, until that or the data ends; return where that is."""
+        """Scan from `position`, inside a string, until the string or the data ends; return where that is."""
         while position < len(data) and self.in_string:
             if self._escaped:
                 self._escaped = False
                 position += data[position] in _ESCAPABLE
                 continue
-            found = _INSIDE_STRING.search(data, position)
-            if found is None:
+            match = _INSIDE_STRING.search(data, position)
+            if match is None:
                 return len(data)
-            position = found.end()
-            self._escaped = found[0] == b"\\"
+            position = match.end()
+            self._escaped = match[0] == b"\\"
             self.in_string = self._escaped
         return position
 
@@ -129,7 +129,7 @@ class JsonScan(Struct, eq=False, gc=False):
                 self._pass_brackets(brackets)
 
     def _pass_brackets(self, brackets: bytes) -> None:
-        """Count levels, and how often the outermost one is closed, as far as anybody asks: twice is too often."""
+        """Update the depth, and how often the outermost bracket was closed. It counts to two: no caller needs more."""
         if self.closed < 2 and not self._unbalanced and self._may_close(brackets):
             depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self.depth))[1:]
             if -1 in depths:
@@ -139,15 +139,15 @@ class JsonScan(Struct, eq=False, gc=False):
         self.depth += sum(map(brackets.count, _OPENS)) - sum(map(brackets.count, _CLOSES))
 
     def _may_close(self, brackets: bytes) -> bool:
-        """Whether the outermost level is closed anywhere among these brackets."""
+        """Whether the outermost bracket may be closed among these brackets."""
         if self.depth <= 0:
             return True
-        # A pair goes no lower than the level at which it begins: without pairs there is less to look at.
+        # A pair `()` never lowers the minimum depth, so pairs are removed first: fewer brackets remain to be counted.
         brackets = brackets.translate(_AS_ROUND).replace(b"()", b"").replace(b"()", b"")
         return brackets.count(b")") >= self.depth and self._lowest(brackets) <= 0
 
     def _lowest(self, brackets: bytes) -> int:
-        """The least depth behind any of these round brackets, of which eight are looked up at a time."""
+        """The minimum depth after any of these round brackets. Eight brackets are looked up at a time."""
         bits = brackets.translate(_AS_BITS)
         bits += b"1" * (-len(bits) % 8)
         eights = int(bits, 2).to_bytes(len(bits) // 8, "big")
@@ -157,15 +157,15 @@ class JsonScan(Struct, eq=False, gc=False):
 
 
 def unescaped(data: bytes) -> bytes:
-    """A JSON text without its escaped quotes and backslashes: each quote that is left begins or ends a string."""
+    """A JSON text without its escaped quotes and backslashes: each remaining quote begins or ends a string."""
     return data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
 
 
 def unquoted(data: bytes) -> Iterator[list[bytes]]:
-    """An `unescaped` JSON text, cut at its quotes: by turns what stands outside of strings, and what they hold.
+    """An `unescaped` JSON text, split at its quotes: alternately the bytes outside of strings and a string.
 
-    It comes in blocks, each from outside of strings to outside of strings. (Cut as a whole, some megabytes take three
-    times as long: the pieces do not fit into the processor's cache.)
+    It is split in blocks, each of which begins and ends outside of strings. Splitting some megabytes at once takes
+    three times as long, because the pieces do not fit into the processor's cache.
     """
     start = 0
     while start < len(data):
@@ -177,12 +177,12 @@ def unquoted(data: bytes) -> Iterator[list[bytes]]:
 
 
 def outside_strings(data: bytes) -> bytes:
-    """What stands outside of the strings of a JSON text."""
+    """The bytes outside of the strings of a JSON text."""
     return b"".join([b"".join(parts[::2]) for parts in unquoted(unescaped(data))])
 
 
 def is_deeper(outside: bytes, most: int) -> bool:
-    """Whether brackets are nested deeper than that; or so many of them are not closed."""
+    """Whether brackets are nested deeper than `most`, or more than `most` of them are not closed."""
     brackets = outside.translate(_AS_ROUND, _NO_BRACKETS)
     for _ in range(most):
         inner = brackets.replace(b"()", b"")

@@ -1,10 +1,10 @@
-r"""Sniffer: which framing a stream has, told by its first bytes. Content types are too often wrong to be asked.
+r"""Sniffer: detects the framing of a stream by its first bytes. The content type is ignored: it is too often wrong.
 
-| first bytes, behind a byte order mark and white space | framing |
+| first bytes, after a byte order mark and white space | framing |
 |---|---|
 | `[` and then `{`, `[` or `]` | one JSON array |
-| `<` | a page of HTML or XML: refused with its own words |
-| a magic number of binary files, or a control character | compressed or binary: refused |
+| `<` | an HTML or XML page: a fault that quotes its text |
+| a magic number of binary files, or a control character | compressed or binary: a fault |
 | anything else | server-sent events, JSON lines included |
 """
 
@@ -19,24 +19,24 @@ from penstock.core.wire.sse import SseReader
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
-# gzip; zstd; UTF-16, which no provider has ever sent on purpose. Others are not text in their first bytes.
+# gzip; zstd; UTF-16, which no provider sends on purpose. The first bytes of other binary formats are not text.
 _MAGIC_NUMBERS = (_GZIP_MAGIC, b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff")
-# What no text holds, and JSON only escaped. (DEL is legal in a JSON string.)
+# Control characters that no text contains, and JSON only as escapes. (DEL is legal in a JSON string.)
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-# So many bytes, or the first line if it is shorter, tell text from anything else.
+# This many bytes, or the first line if it is shorter, are enough to distinguish text from anything else.
 _TELLING_BYTES = 16
-# How nearly all streams begin.
+# The beginning of nearly all streams.
 _USUAL = re.compile(rb"data: \{[ -~]{%d}" % (_TELLING_BYTES - len("data: {")))
 _WHITE_SPACE = b" \t\r\n"
-# Enough for a title and the first sentences of an error page; the rest is mark-up.
+# Enough for the title and the first sentences of an error page.
 _PAGE_BYTES = 4096
 _PAGE_WORDS = 300
-# Leading blank lines are legal; a stream of nothing else is held no longer than this before it counts as SSE.
+# Leading blank lines are legal. A stream of nothing else is buffered up to this size before it counts as SSE.
 _MAX_UNDECIDED = 4096
 
 
 class Sniffer:
-    """A framer that becomes the right framer once it has seen the first bytes."""
+    """A framer that chooses the right framer by the first bytes, and delegates to it."""
 
     def __init__(self, max_event: int) -> None:
         self._max_event = max_event
@@ -45,12 +45,12 @@ class Sniffer:
 
     @property
     def name(self) -> str:
-        """What the framing is called; empty while too little was seen."""
+        """The name of the framing; empty while it is unknown."""
         return self._framer.name if self._framer else ""
 
     @property
     def idle(self) -> bool:
-        """Whether it stands between two events of a healthy event stream."""
+        """Whether it is between two events of a healthy event stream."""
         framer = self._framer
         return isinstance(framer, SseReader) and framer.idle
 
@@ -60,26 +60,26 @@ class Sniffer:
         return self._framer is not None and self._framer.cut
 
     def skip(self, events: int, size: int, lines: int) -> tuple[int, int]:
-        """Pass over healthy events, of so many lines each, that were read without it; returns the place behind them."""
+        """Skip healthy events of `lines` lines each, which the fast path has read; return the position after them."""
         if self._framer is None:
             self._framer = SseReader(self._max_event)
         assert isinstance(self._framer, SseReader)  # no other is ever idle
         return self._framer.skip(events, size, lines)
 
     def feed(self, data: bytes) -> list[Framed]:
-        """Take in bytes; return the frames that they complete."""
+        """Read bytes; return the frames that they complete."""
         if self._framer is not None:
             return self._framer.feed(data)
         self._buffered += data
         return self._decide(final=False)
 
     def close(self) -> list[Framed]:
-        """No more bytes will come; return what was still held."""
+        """End the stream; return the frames that are still buffered."""
         items = self._decide(final=True) if self._framer is None else []
         return items + (self._framer.close() if self._framer else [])
 
     def _decide(self, *, final: bool) -> list[Framed]:
-        """Choose the framer if the bytes held suffice for it, and hand them over."""
+        """Choose the framer if the buffered bytes are enough, and feed them to it."""
         buffered = self._buffered
         if _USUAL.match(buffered):
             self._buffered = b""
@@ -128,7 +128,7 @@ def _is_text(data: bytes) -> bool:
 
 
 class PageReader:
-    """An HTML or XML page where a stream should be → one fault with the page's own words."""
+    """Reads an HTML or XML page in place of a stream: one fault that quotes the text of the page."""
 
     def __init__(self, *, offset: int, line: int) -> None:
         self.name = "page"
@@ -138,12 +138,12 @@ class PageReader:
         self._reported = False
 
     def feed(self, data: bytes) -> list[Framed]:
-        """Take in bytes; report the page as soon as there are enough of them to quote."""
+        """Read bytes; report the page as soon as there are enough of them to quote."""
         self._page += data[: _PAGE_BYTES - len(self._page)]
         return self._report() if len(self._page) == _PAGE_BYTES else []
 
     def close(self) -> list[Framed]:
-        """No more bytes will come: report the page if it was short."""
+        """End the stream: report the page if it was short."""
         return self._report()
 
     def _report(self) -> list[Framed]:
@@ -157,7 +157,7 @@ class PageReader:
 
 
 class BinaryReader:
-    """Compressed or otherwise binary bytes where a stream should be → one fault."""
+    """Reads compressed or other binary bytes in place of a stream: one fault."""
 
     def __init__(self, *, offset: int) -> None:
         self.name = "binary"
@@ -166,7 +166,7 @@ class BinaryReader:
         self._reported = False
 
     def feed(self, data: bytes) -> list[Framed]:
-        """Report at once: there is nothing to wait for."""
+        """Report the fault at the first bytes."""
         if self._reported:
             return []
         self._reported = True
@@ -174,5 +174,5 @@ class BinaryReader:
         return [Fault("binary", f"the bytes are {kind}", self._offset, 1)]
 
     def close(self) -> list[Framed]:
-        """Nothing is held."""
+        """Return nothing: no bytes are buffered."""
         return []

@@ -1,8 +1,8 @@
 r"""Server-sent events, read the way providers really write them.
 
 The standard is simple: lines end with LF, CRLF or CR; a line is a comment (`:`), a field (`name: value`) or blank; a
-blank line dispatches what was gathered. Followed to the letter it silently loses what providers get wrong, so this
-reader departs from it, by these rules:
+blank line dispatches the event. Followed to the letter it silently loses events that providers write wrongly, so this
+reader deviates from it, by these rules:
 
 1. Lines end at CR and LF bytes only. U+2028, U+2029 and U+0085 are text.
 2. An event ends at a blank line, or where the next one begins: a `data:` line that follows *whole* JSON opens a new
@@ -10,9 +10,9 @@ reader departs from it, by these rules:
 3. A line without a field name continues the open event while its JSON is not whole (`json-on-next-line`,
    `unprefixed-continuation`), or is an event of its own if it opens with a bracket (`no-data-prefix`; a stream that
    starts so is called `json-lines`).
-4. Once a stream has shown that it leaves blank lines out, its events are dispatched as soon as they are whole: nobody
-   waits for the next line to learn that the last one was complete.
-5. At the end of the bytes an open event counts if its JSON is whole. Otherwise the stream was cut, and `cut` says so.
+4. Once a stream has left out a blank line, its events are dispatched as soon as their JSON is whole. The client does
+   not have to wait for the next line.
+5. At the end of the bytes an open event counts if its JSON is whole. Otherwise the stream was cut, and `cut` is true.
 6. `data:` must have been seen for anything to be dispatched: `id:`, `retry:` or `event:` alone dispatch nothing.
 7. No line and no event may exceed `max_event` bytes: past that the reader faults and reads nothing more.
 """
@@ -28,14 +28,14 @@ from penstock.core.wire.scan import JsonScan
 _BLANK_LINES = frozenset((b"\n", b"\r\n", b"\r"))
 _FIELD_NAMES = (b"data", b"event", b"id", b"retry", b"error")
 _FIELDS_OF_THE_STANDARD = _FIELD_NAMES[:4]
-# A field that nobody knows: in small letters, as fields are, and without JSON in its value. The rest is text.
+# An unknown field: in lower case, as all fields are, and without JSON in its value. Any other line is text.
 _UNKNOWN_FIELD = re.compile(rb"[a-z][a-z0-9_-]*:[^{]*\Z")
 _QUOTED_CHARACTERS = 500
 _CR = ord("\r")
 
 
 class SseReader:
-    """Bytes of an event stream → frames."""
+    """Splits an event stream into frames."""
 
     name = "sse"
     cut = False
@@ -51,14 +51,14 @@ class SseReader:
     _bare = False
     _continued = False
     _blank_data = False
-    # The habits of this stream.
+    # What is known of the whole stream: its frames, and whether it leaves out blank lines.
     _frames = 0
     _eager = False
     _unseparated = False
 
     def __init__(self, max_event: int, *, offset: int = 0, line: int = 1) -> None:
         self._max_event = max_event
-        self._tail = bytearray()  # the bytes behind the last line end
+        self._tail = bytearray()  # the bytes after the last line end
         self._offset = offset
         self._line = line
         self._data = bytearray()  # the lines of the open event, each with LF at its end
@@ -67,18 +67,18 @@ class SseReader:
 
     @property
     def idle(self) -> bool:
-        """Whether it stands between two events, and nothing about them is odd."""
+        """Whether it is between two events of a stream without framing defects."""
         return not (self._tail or self._begun or self._after_cr or self._eager or self._unseparated or self._dead)
 
     def skip(self, events: int, size: int, lines: int) -> tuple[int, int]:
-        """Pass over healthy events, of so many lines each, that were read without it; returns the place behind them."""
+        """Skip healthy events of `lines` lines each, which the fast path has read; return the position after them."""
         self._offset += size
         self._line += lines * events
         self._frames += events
         return self._offset, self._line
 
     def feed(self, data: bytes) -> list[Framed]:
-        """Take in bytes; return the frames that they complete."""
+        """Read bytes; return the frames that they complete."""
         if (
             data[:5] == b"data:"
             and data[-2:] == b"\n\n"
@@ -129,7 +129,7 @@ class SseReader:
         return items
 
     def close(self) -> list[Framed]:
-        """No more bytes will come: return the last frame if it is whole, else note the cut."""
+        """End the stream: return the last frame if it is whole, else set `cut`."""
         items: list[Framed] = []
         unterminated = bytes(self._tail)
         self._tail.clear()
@@ -152,11 +152,11 @@ class SseReader:
         return items
 
     def _add_data(self, value: bytes, items: list[Framed], *, bare: bool = False) -> None:
-        """A line of data: it opens an event, or continues the open one, or ends it by following whole JSON."""
+        """Read a line of data. It opens an event, continues the open one, or ends the open one if its JSON is whole."""
         if self._lines:
             if self._whole():
                 if not value.strip() and not bare:
-                    self._blank_data = True  # nothing, which is legal behind the data as it is before it
+                    self._blank_data = True  # an empty line of data, which is legal
                     return
                 name, self._next_event = self._next_event, ""
                 self._dispatch(items)
@@ -185,7 +185,7 @@ class SseReader:
             self._unseparated = True
 
     def _read_line(self, line: bytes, items: list[Framed]) -> None:
-        """Any line but a blank one and a healthy `data:` line."""
+        """Read any line other than a blank line and a healthy `data:` line."""
         content = line.strip()
         if not content:
             if self._begun or self._unseparated:
@@ -198,7 +198,7 @@ class SseReader:
         known = field in _FIELDS_OF_THE_STANDARD or (colon and field in _FIELD_NAMES)
         if content[:1] == b":" or (known and field != b"data"):
             if self._lines and not self._whole() and self._scan.in_string:
-                # A comment, or a line of text whose newline was not escaped: nobody can tell, so the event is damaged.
+                # A comment, or text of a string with a raw newline: ambiguous, so the event counts as damaged.
                 self._dispatch(items)
             if content[:1] == b":":
                 return
@@ -215,7 +215,7 @@ class SseReader:
         else:
             message = content[:_QUOTED_CHARACTERS].decode(errors="replace")
             if content.startswith(b"HTTP/"):
-                message += " (headers stand before the stream: record its body alone)"
+                message += " (HTTP headers precede the stream: record only its body)"
             items.append(Fault("not-a-stream", message, self._offset, self._line))
 
     def _read_field(self, field: bytes, value: bytes, items: list[Framed]) -> None:
@@ -244,9 +244,9 @@ class SseReader:
         self._add_data(line, items, bare=True)
 
     def _read_bare(self, line: bytes, items: list[Framed]) -> None:
-        """A line without a prefix that opens with a bracket: an event of its own."""
+        """Read a line without a prefix that opens with a bracket: an event of its own."""
         if self._blank_data:
-            # Its prefix stands alone on the line before, which was taken for a blank end of the event before that.
+            # Its `data:` prefix is alone on the line before, which was taken for an empty line of the previous event.
             self._dispatch(items)
             items += (self._repair("missing-blank-line"), self._repair("json-on-next-line"))
             self._eager = True
@@ -265,11 +265,11 @@ class SseReader:
             self._unseparated = True
 
     def _end_event(self, items: list[Framed]) -> None:
-        """A blank line: dispatch the open event, unless it is bare JSON, in which a blank line is mere white space."""
+        """Read a blank line: dispatch the open event, unless it is bare JSON, where a blank line is white space."""
         if self._bare and self._lines and not self._whole() and not self._scan.in_string:
             return
         if self._event == "error" or self._next_event == "error":
-            self._lines = self._lines or 1  # an error without any data is an error all the same
+            self._lines = self._lines or 1  # an error without data is still an error
         if self._lines:
             self._event = self._next_event or self._event
             self._next_event = ""
@@ -306,14 +306,14 @@ class SseReader:
         return is_json(data) if len(data) > SMALL else decode(data) is not None
 
     def _is_fragment(self, line: bytes) -> bool:
-        """Whether an unterminated line is the beginning of a field's name, and so of an event that never came."""
+        """Whether an unterminated line is the beginning of a field's name, and so of an event that never arrived."""
         return any(field.startswith(line.strip()) for field in _FIELDS_OF_THE_STANDARD)
 
     def _repair(self, code: str, detail: str = "") -> Repair:
         return Repair(code, self._offset, self._line, detail)
 
     def _die(self, items: list[Framed]) -> None:
-        """An event past the cap: say so, drop what is held, read no more."""
+        """Emit a fault for an event over the limit, drop the buffer, and read no more."""
         message = f"an event exceeds {self._max_event} bytes"
         items.append(Fault("event-too-large", message, self._offset, self._line))
         self._dead = True
