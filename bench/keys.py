@@ -1,7 +1,7 @@
-"""Whether the time that it takes to refuse a key tells how much of it is right: `scripts/bench-keys`.
+"""Tests the lookup of keys for a timing side channel: `scripts/bench-keys`.
 
-Texts of two kinds are looked up in turns, by chance; Welch's t says whether their times have the same mean. Above 4.5,
-which is the threshold of dudect, they hardly have. Other work on the machine can make it say so too: run it again.
+Wrong keys of two kinds are looked up in random order. Welch's t-test compares the means of their times. A value above
+4.5, the threshold of dudect, shows that the means differ. Other work on the machine can cause that too: run it again.
 """
 
 import argparse
@@ -19,18 +19,18 @@ KINDS = (("near", "unknown"), ("early", "late"))
 
 
 def main() -> int:
-    """Measure, and say what was found; 1 if a kind was told from another each time."""
+    """Measure and print; return 1 if the times of two kinds differed in every round."""
     parser = argparse.ArgumentParser(prog="scripts/bench-keys", description=__doc__)
     parser.add_argument("--samples", type=int, default=20_000, help="texts of each kind (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="how often all are looked up (default: %(default)s)")
     options = parser.parse_args()
     chance = random.Random(20)
-    told_apart = 0
+    leaking = 0
     for first, second in KINDS:
-        found = [abs(_round(first, second, options.samples, chance)) for _ in range(options.rounds)]
-        print(f"{first:8}{second:8} t = {', '.join(f'{value:.1f}' for value in found)}; {THRESHOLD} is the threshold")
-        told_apart += min(found) > THRESHOLD
-    return 1 if told_apart else 0
+        values = [abs(_round(first, second, options.samples, chance)) for _ in range(options.rounds)]
+        print(f"{first:8}{second:8} t = {', '.join(f'{value:.1f}' for value in values)}; {THRESHOLD} is the threshold")
+        leaking += min(values) > THRESHOLD
+    return 1 if leaking else 0
 
 
 def _round(first: str, second: str, samples: int, chance: random.Random) -> float:
@@ -55,7 +55,7 @@ def _round(first: str, second: str, samples: int, chance: random.Random) -> floa
 
 
 def _wrong(kind: str, secret: str, chance: random.Random) -> str:
-    """A text that is no key: a key but for one character, early, late or in its latter half; or another one."""
+    """A wrong key: a valid one with one character changed (early, late, or in its second half), or a random one."""
     places = {"early": len(PREFIX), "late": len(secret) - 1, "near": chance.randrange(len(secret) // 2, len(secret))}
     text, place = (new_secret(), 20) if kind == "unknown" else (secret, places[kind])
     other = chance.choice([character for character in ascii_letters + digits if character != text[place]])
@@ -63,7 +63,7 @@ def _wrong(kind: str, secret: str, chance: random.Random) -> str:
 
 
 def _welch(first: list[int], second: list[int]) -> float:
-    """Welch's t of two samples, without the slowest tenth of both: those are the machine's."""
+    """Welch's t of two samples, without the slowest tenth of both, which other work on the machine causes."""
     most = sorted([*first, *second])[int(0.9 * (len(first) + len(second)))]
     left, right = ([value for value in sample if value <= most] for sample in (first, second))
     error = math.sqrt(statistics.variance(left) / len(left) + statistics.variance(right) / len(right))

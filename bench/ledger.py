@@ -1,8 +1,8 @@
-"""How many entries a second the ledger can keep, durably: `scripts/bench-ledger`.
+"""Measures how many entries per second the ledger can write durably: `scripts/bench-ledger`.
 
-Entries are booked in batches, as the scribe does it while calls come and go: each batch is one transaction, which is on
-the disk when it counts. Beside them stands what the journal takes, which is all that a call itself waits for. Figures
-are medians of rounds that take turns.
+Entries are booked in batches, as the book writer does it: each batch is one transaction, which is on the disk when it
+counts. The time of the journal is measured too, because a call itself waits only for the journal. Figures are medians
+of rounds that take turns.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from penstock.stores.book.open import open_book
 from penstock.stores.journal import Journal
 
 BATCHES = (1, 10, 50, 200)
-# What a round of one kind takes, about.
+# The approximate duration of a round of one kind.
 SECONDS = 0.5
 SUMMED_AT_ONCE = 2_000
 MOST_SUMMED = 40_000
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def sum_up(book: Book) -> float:
-    """Microseconds for a call: what the scribe does when it has booked them, and nobody waits for."""
+    """Microseconds per call of the rollups, which the book writer makes after booking; no call waits for them."""
     began, calls = time.perf_counter(), 0
     while calls < MOST_SUMMED and book.sum_up(SUMMED_AT_ONCE):
         calls += SUMMED_AT_ONCE

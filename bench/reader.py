@@ -90,7 +90,7 @@ def sdk_chunks(reads: list[bytes]) -> Iterator[ChatCompletionChunk]:
     return iter(openai.Stream(cast_to=ChatCompletionChunk, response=response, client=CLIENT))
 
 
-SIDES: dict[str, Callable[[list[bytes]], object]] = {
+READERS: dict[str, Callable[[list[bytes]], object]] = {
     "reader": read,
     "+ accumulator": accumulate,
     "+ writer": rewrite,
@@ -107,14 +107,14 @@ def main() -> int:
     for load in loads:
         check(load)
     gc.collect()
-    gc.freeze()  # what is imported by now is nobody's garbage
+    gc.freeze()  # imported modules are never garbage
     version = ".".join(map(str, sys.version_info[:3]))
     print(f"CPU microseconds per chunk; openai {openai.__version__}, Python {version}, {options.rounds} rounds\n")
-    print(row("stream", "reads", "bytes", *SIDES, "ratio"))
+    print(row("stream", "reads", "bytes", *READERS, "ratio"))
     ratios = []
     for load in loads:
         figures = measure(load, options.rounds)
-        medians = [f"{statistics.median(figures[side]):.1f}" if side in figures else "–" for side in SIDES]
+        medians = [f"{statistics.median(figures[side]):.1f}" if side in figures else "–" for side in READERS]
         ratio = "–"
         if load.sdk_reads_it:
             pairs = zip(figures["openai"], figures["+ accumulator"], strict=True)
@@ -131,12 +131,12 @@ def row(stream: str, reads: str, *cells: str) -> str:
 
 def measure(load: Load, rounds: int) -> dict[str, list[float]]:
     """Microseconds per chunk of each side, round by round."""
-    figures: dict[str, list[float]] = {side: [] for side in SIDES if load.sdk_reads_it or side != "openai"}
+    figures: dict[str, list[float]] = {side: [] for side in READERS if load.sdk_reads_it or side != "openai"}
     for _ in range(rounds):
         for side, taken in figures.items():
             gc.collect()
             started = time.thread_time_ns()
-            SIDES[side](load.reads)
+            READERS[side](load.reads)
             taken.append((time.thread_time_ns() - started) / 1000 / load.chunks)
     return figures
 
@@ -145,8 +145,8 @@ def check(load: Load) -> None:
     """Both sides read the same, or there is nothing to compare."""
     text = accumulate(load.reads)
     chunks = list(sdk_chunks(load.reads)) if load.sdk_reads_it else []
-    said = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-    assert (len(chunks), said) == ((load.chunks, text) if load.sdk_reads_it else (0, ""))
+    sdk_text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert (len(chunks), sdk_text) == ((load.chunks, text) if load.sdk_reads_it else (0, ""))
 
 
 def all_loads(count: int) -> Iterator[Load]:

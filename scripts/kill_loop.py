@@ -1,4 +1,4 @@
-"""Kills a gateway under load again and again, and counts what its ledger has lost; see `scripts/kill-loop --help`."""
+"""Kills a gateway under load again and again, and counts the calls that its ledger has lost (`scripts/kill-loop`)."""
 
 import argparse
 import asyncio
@@ -11,9 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.ledger.kills import Tally, kill_again_and_again, kill_workers  # noqa: E402
+from tests.ledger.kills import KillCounts, kill_again_and_again, kill_workers  # noqa: E402
 
-# So many rounds at most have a folder of their own.
+# The maximum number of rounds in one folder.
 BATCH = 25
 
 
@@ -32,24 +32,24 @@ def main() -> int:
         for first in range(0, arguments.rounds, batch)
     ]
     began = time.monotonic()
-    total = Tally()
+    total = KillCounts()
     with multiprocessing.get_context("spawn").Pool(arguments.jobs) as pool:
-        for tally in pool.imap_unordered(_batch, batches):
-            total.add(tally)
-            for problem in tally.lost:
+        for counts in pool.imap_unordered(_batch, batches):
+            total.add(counts)
+            for problem in counts.lost:
                 print(problem, flush=True)
-            print(_told(total, time.monotonic() - began), flush=True)
+            print(_summary(total, time.monotonic() - began), flush=True)
     return 1 if total.lost else 0
 
 
-def _batch(batch: tuple[int, int, int]) -> Tally:
+def _batch(batch: tuple[int, int, int]) -> KillCounts:
     seed, rounds, workers = batch
     with tempfile.TemporaryDirectory(prefix="penstock-kill-") as folder:
         kill = kill_workers if workers > 1 else kill_again_and_again
         return asyncio.run(kill(Path(folder), rounds, seed))
 
 
-def _told(total: Tally, seconds: float) -> str:
+def _summary(total: KillCounts, seconds: float) -> str:
     return (
         f"{total.rounds:,} rounds, {total.calls:,} calls, {total.seen:,} seen to their end, {total.booked:,} booked, "
         f"{total.orphans:,} orphans, {len(total.lost)} lost, {seconds:.0f} s"

@@ -133,8 +133,8 @@ class Calls:
                 old.unlink()
             _pytest(["-m", "fast"], environment={"PENSTOCK_CALLS": str(file.with_suffix(".part"))}, stdout=None)
             file.with_suffix(".part").rename(file)
-        told = json.loads(file.read_text())
-        return cls({test: (each["s"], each["calls"]) for test, each in told.items()})
+        recorded = json.loads(file.read_text())
+        return cls({test: (each["s"], each["calls"]) for test, each in recorded.items()})
 
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that may notice a mutant: quick ones first, and of those the ones that call little else."""

@@ -207,7 +207,7 @@ configuration, keys, limits and machine), the **provider**, or the **gateway** i
 
 
 def pages() -> dict[Path, str]:
-    """Every generated page: where it stands and what it says."""
+    """Every generated page: its path and its text."""
     levels = {level: {code: row for code, row in REPAIRS.items() if row.level == level} for level in get_args(Level)}
     repairs = REPAIRS_PAGE.format(
         repairs=_table(levels["repair"]), notices=_table(levels["notice"]), faults=_table(FAULTS)

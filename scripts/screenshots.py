@@ -133,9 +133,9 @@ def _play(upstream: Upstream) -> None:
 
 def _script(chance: Random, gap_s: float, ahead: int) -> list[Op]:
     thought = [sse(delta({"reasoning_content": word})) for word in _words(THOUGHT)]
-    said = [sse(says(word)) for word in islice(cycle(_words(ANSWER)), 3_000)]
+    spoken = [sse(says(word)) for word in islice(cycle(_words(ANSWER)), 3_000)]
     ops: list[Op] = [sleep(chance.uniform(0.2, 0.7)), head(), chunk(sse(begins()))]
-    for number, event in enumerate([*thought, *said]):
+    for number, event in enumerate([*thought, *spoken]):
         ops.append(chunk(event))
         if number >= ahead:
             slow = 4 if number // 25 % 3 == 0 else 1

@@ -1,4 +1,4 @@
-"""Runs a gateway under mixed traffic, a third of it broken, and says whether its memory levels off."""
+"""Runs a gateway under mixed traffic, a third of it broken, and checks whether its memory levels off."""
 
 import argparse
 import asyncio
@@ -13,9 +13,9 @@ from bench.soak.figures import LEVEL_MB_PER_MIN, plot, slope, table  # noqa: E40
 from bench.soak.run import Options, soak  # noqa: E402
 
 MOST_MINUTES = 24 * 60.0
-# Before that, tables of names may still be filling up to their bounds, so that a slope says nothing.
+# In a shorter run, tables of names may still be growing to their bounds, so the slope means nothing.
 JUDGED_MINUTES = 10.0
-MOST_TOLD = 20
+MAX_PRINTED = 20
 
 
 def main() -> int:
@@ -36,12 +36,12 @@ def main() -> int:
     level = growth <= LEVEL_MB_PER_MIN
     judged = arguments.minutes >= JUDGED_MINUTES
     verdict = "memory levels off" if level else "memory still grows" if judged else "too short to say of the memory"
-    said = f"{verdict}: {growth:+.3f} MB per minute in the second half (level is up to {LEVEL_MB_PER_MIN:g})"
-    arguments.plot.write_text(plot(f"{total:,} calls in {arguments.minutes:g} minutes: {said}", outcome.samples))
+    memory = f"{verdict}: {growth:+.3f} MB per minute in the second half (level is up to {LEVEL_MB_PER_MIN:g})"
+    arguments.plot.write_text(plot(f"{total:,} calls in {arguments.minutes:g} minutes: {memory}", outcome.samples))
     print(table(outcome.samples))
     print("\n".join(f"{count:9,}  {name}" for name, count in outcome.calls.most_common()))
-    print(f"{total:,} calls, {len(outcome.wrong)} wrong; {said}; plot in {arguments.plot}")
-    for problem in outcome.wrong[:MOST_TOLD]:
+    print(f"{total:,} calls, {len(outcome.wrong)} wrong; {memory}; plot in {arguments.plot}")
+    for problem in outcome.wrong[:MAX_PRINTED]:
         print(f"wrong: {problem}")
     return 1 if outcome.wrong or (judged and not level) else 0
 

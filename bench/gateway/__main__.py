@@ -1,9 +1,9 @@
-"""What Penstock costs as a gateway, beside nginx, other gateways and no gateway at all: `scripts/bench-gateway`.
+"""Measures the cost of Penstock as a gateway, compared with nginx, other gateways and none: `scripts/bench-gateway`.
 
-The judge (see `judge.py`) pins each gateway to one core and its mock provider and load generator to another, checks
-every event of every stream, and lets the gateways take turns. CPU per relayed event is the main figure: neighbours
-disturb it least. A figure is the median of its rounds. `bench/README.md` says how to read the tables, `goals.py` has
-what Penstock is to keep to, and `peers.py` whom it can be measured beside.
+The judge (`judge.py`) pins each gateway to one core, and its mock provider and load generator to another. It checks
+every event of every stream, and runs the gateways in turns. CPU per relayed event is the main figure, because other
+work on the machine disturbs it least. A figure is the median of its rounds. `bench/README.md` explains the tables,
+`goals.py` has the goals, and `peers.py` the gateways to compare with.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def _peer(text: str) -> Gateway:
 
 
 def _print_peers(figures: Figures, peers: list[Gateway]) -> None:
-    """What the peers are; of one that did not start, how to see why."""
+    """Print what the peers are; for one that did not start, how to find out why."""
     print()
     for peer in peers:
         if peer.name in figures.gateways:

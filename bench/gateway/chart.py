@@ -1,7 +1,7 @@
 """A bar chart in SVG, written by hand: one group of bars per scenario, one bar per gateway.
 
-The groups have one scale. A bar far longer than the rest would leave no room for them, so it is cut, and shows that by
-a gap; its figure stands beside it as always.
+All groups have the same scale. A bar that is far longer than the rest would leave no room for them, so it is drawn
+shorter, with a gap; its figure is beside it as for every bar.
 """
 
 from html import escape
@@ -14,8 +14,8 @@ BAR = 18
 GAP = 4
 GROUP = 34
 TOP = 56
-# A bar is cut if it is longer than so many times the longest one of Penstock's and nginx's. What is left of its end is
-# so long.
+# A bar is cut if it is longer than this many times the longest bar of Penstock and nginx. The end after the gap has
+# this length.
 CUT = 4.0
 BROKEN_OFF = 14
 COLOURS = {"penstock": "#0f766e", "nginx": "#64748b"}
@@ -27,7 +27,7 @@ STYLE = (
 
 
 class Bar(NamedTuple):
-    """A gateway's figure, if it has one, and what else is to be said of it."""
+    """A gateway's figure, if it has one, and a remark."""
 
     gateway: str
     value: float | None

@@ -1,7 +1,7 @@
-"""Fetching peers, each into a folder of its own under `.bench`, and saying how they are started.
+"""Fetches peers, each into a folder of its own under `.bench`, and makes the commands that start them.
 
-What a peer needs is fetched once. A stamp is written when that is done, and names what was fetched and where; so a
-folder that was left half done, has other versions or came from elsewhere is made anew. To begin again: rm -rf .bench
+A peer's packages are fetched once. A stamp is written when that is done; it names what was fetched, and the folder. So
+a folder that is incomplete, has other versions or was moved is made again. To start over: rm -rf .bench
 """
 
 import os
@@ -17,16 +17,16 @@ from bench.gateway.peers import PEERS, Peer
 
 FOLDER = judge.ROOT / ".bench"
 RELAYS = Path(__file__).parent / "relays"
-# Settings of pip that say what to install, or where; those that say how to reach packages are kept.
+# Settings of pip that change what is installed, or where, are reset; those that name an index are kept.
 PIP_SETTINGS = {"PIP_USER": "0", "PIP_REQUIRE_HASHES": "0", "PIP_TARGET": "", "PIP_PREFIX": "", "PIP_CONSTRAINT": ""}
 
 
 class FetchError(Exception):
-    """A peer cannot be had on this machine; says why in one line."""
+    """A peer cannot be fetched or built on this machine; the message is one line."""
 
 
 def names(wanted: str) -> list[str]:
-    """The peers that `--peers` asks for. Raises a ValueError that says what there is."""
+    """The peers that `--peers` names. Raises a ValueError that lists all peers."""
     if wanted == "all":
         return list(PEERS)
     found = list(dict.fromkeys(wanted.split(",")))
@@ -36,7 +36,7 @@ def names(wanted: str) -> list[str]:
 
 
 def fetch_all(wanted: list[str], folder: Path) -> list[Gateway]:
-    """The peers that can be had, each in its own folder in this one. Of each that cannot, a line says why."""
+    """Fetch the peers, each into its own folder in this one. For each that fails, print a line with the reason."""
     found = []
     for name in wanted:
         try:
@@ -47,7 +47,7 @@ def fetch_all(wanted: list[str], folder: Path) -> list[Gateway]:
 
 
 def fetch(name: str, peer: Peer, folder: Path) -> Gateway:
-    """Fetch a peer into the folder, unless it is there, and say how it is started."""
+    """Fetch a peer into the folder, unless it is there; return the command that starts it."""
     folder.mkdir(parents=True, exist_ok=True)
     port = judge.free_port()
     places = {
@@ -98,7 +98,7 @@ def _run(command: list[str]) -> str:
         raise FetchError(f"`{command[0]}` is needed, and is not there")
     done = subprocess.run(command, env={**os.environ, **PIP_SETTINGS}, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        reason = said[-1] if said else f"exit code {done.returncode}"
+        output = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        reason = output[-1] if output else f"exit code {done.returncode}"
         raise FetchError(f"`{shlex.join(command)}` failed: {reason}")
     return done.stdout

@@ -1,19 +1,19 @@
-"""What the rounds come to: medians, what a gateway adds to having none, and what was wrong."""
+"""The figures of all rounds: medians, the overhead of a gateway compared with none, and mistakes."""
 
 import statistics
 
 from bench.gateway.judge import Row
 
-# A gateway cannot keep up if it has no more of its core to give, and sends clearly less than comes without a gateway.
-# Either alone may be the fault of other work on the machine.
+# A gateway cannot keep up if it uses all of its core, and sends clearly fewer events than arrive without a gateway.
+# Either alone may be caused by other work on the machine.
 CORE_IS_FULL = 0.85
 SENDS_LESS = 0.9
-# Of a core. The judge repeats a run in which other work took more, three times at most.
+# A share of a core. The judge repeats a run in which other work took more, at most three times.
 DISTURBED = 0.3
 
 
 class Figures:
-    """The rows of all rounds, asked for by gateway and scenario."""
+    """The rows of all rounds, by gateway and scenario."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
@@ -33,10 +33,10 @@ class Figures:
         return statistics.median(values) if values else None
 
     def more(self, gateway: str, than: str, scenario: str) -> float | None:
-        """By what share one takes more CPU per event than another.
+        """The share by which one gateway takes more CPU per event than another.
 
-        The median of the rounds' own shares: the two ran within the same minute, and what the machine does in another
-        minute is in both or in neither.
+        It is the median of the shares of the rounds. Within a round the two run in the same minute, so other work on
+        the machine affects both or neither.
         """
         rounds = zip(
             *(
@@ -51,19 +51,19 @@ class Figures:
         return statistics.median(shares) if shares else None
 
     def added(self, gateway: str, figure: str, scenario: str) -> float | None:
-        """What the gateway adds to the figure of none. That has no CPU, so of CPU it is all."""
+        """The figure of a gateway minus that of no gateway. Without a gateway the CPU is zero."""
         with_it, without = self.median(gateway, figure, scenario), self.median("direct", figure, scenario)
         return None if with_it is None or without is None else with_it - without
 
     def mistakes(self, gateway: str, scenario: str) -> str:
-        """What the judge found wrong, in the first round where it did; empty if nothing."""
+        """The mistakes of the first round that has any; empty if there are none."""
         return next(
             (row.mistakes for row in self._rows if (row.gateway, row.scenario) == (gateway, scenario) and row.mistakes),
             "",
         )
 
     def falls_behind(self, gateway: str, scenario: str) -> str:
-        """How much of the load a gateway carries that cannot carry it all; empty if it can."""
+        """The share of the load that a gateway carries, if it cannot carry all of it; else empty."""
         cpu_us, sent = (self.median(gateway, figure, scenario) for figure in ("cpu_us", "events_per_s"))
         due = self.median("direct", "events_per_s", scenario)
         if cpu_us is None or sent is None or due is None:

@@ -1,8 +1,7 @@
-"""What Penstock is to keep to, and whether it did, in plain words.
+"""The goals of Penstock, and whether it meets them.
 
-Four goals compare it with nginx. They are about what a gateway adds to having none: a first event takes its time
-without one too, and that time is nobody's fault. The others say that nothing may be lost, and how much memory many
-streams may take.
+Four goals compare it with nginx. They measure what a gateway adds to the time without a gateway: a first event takes
+some time in any case. The other goals are that no event is lost, and how much memory many streams may take.
 """
 
 from typing import NamedTuple
@@ -17,7 +16,7 @@ LEDGER_SCENARIOS = ("paced50", "paced200")
 
 
 class Goal(NamedTuple):
-    """How many times what nginx adds Penstock may add."""
+    """A figure that Penstock may add, as a multiple (`most`) of what nginx adds."""
 
     what: str
     scenario: str
@@ -34,7 +33,7 @@ GOALS = (
 
 
 class Verdict(NamedTuple):
-    """Whether a goal is met; None where that was not measured."""
+    """Whether a goal is met; None if that was not measured."""
 
     met: bool | None
     words: str
@@ -45,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 def of_figures(figures: Figures, scenarios: list[str]) -> list[Verdict]:
-    """The verdicts on what the judge measured."""
+    """The verdicts on the figures of the judge."""
     verdicts = [_beside_nginx(goal, figures, scenarios) for goal in GOALS]
     verdicts += [_ledger(figures, scenario) for scenario in scenarios if scenario in LEDGER_SCENARIOS]
     for scenario in scenarios:
@@ -58,7 +57,7 @@ def of_figures(figures: Figures, scenarios: list[str]) -> list[Verdict]:
 
 
 def _ledger(figures: Figures, scenario: str) -> Verdict:
-    """What the ledger adds to an event, in the same rounds."""
+    """The CPU per event that the ledger adds, in the same rounds."""
     kept, not_kept = (figures.median(gateway, "cpu_us", scenario) for gateway in ("penstock", WITHOUT_LEDGER))
     share = figures.more("penstock", WITHOUT_LEDGER, scenario)
     words = f"the ledger's CPU per event, {scenario}"

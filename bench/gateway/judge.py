@@ -1,7 +1,6 @@
-"""The judge of speed: a mock provider and a load generator in C, and the script that sets gateways against each other.
+"""The judge of speed: a mock provider and a load generator in C, and the script that compares gateways.
 
-It does not belong to this repository. `PENSTOCK_BENCH` says where it is; without that, it is looked for beside the
-repository.
+It is not part of this repository. `PENSTOCK_BENCH` is its folder; the default is a folder beside the repository.
 """
 
 import json
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("PENSTOCK_BENCH") or ROOT.parent / "shared" / "bench")
-# Where the judge's mock provider and its nginx listen, and the model that its load generator asks for.
+# The ports of the judge's mock provider and of its nginx, and the model that its load generator requests.
 MOCK_PORT = 9000
 NGINX_PORT = 8101
 MODEL = "gpt-4o-mini"
@@ -43,26 +42,26 @@ output = 0.6
 enabled = {ledger}
 folder = "{folder}"
 """
-# Where somebody watches.
+# For runs with a watcher on the Live page.
 ADMIN = """
 [admin]
 listen = "127.0.0.1:{port}"
 token = "{token}"
 content = true
 """
-# Penstock a second time, so that one sees what its ledger costs.
+# Penstock a second time, to show the cost of its ledger.
 WITHOUT_LEDGER = "without ledger"
-# Where the judge lets a gateway run, and what calls it.
+# The cores on which the judge runs a gateway, and the load generator.
 GATEWAY_CORE = 0
 OTHER_CORE = max(os.sched_getaffinity(0))
 
 
 class MissingError(Exception):
-    """Something is not there that the bench needs."""
+    """Something that the benchmark needs is missing."""
 
 
 class Gateway(NamedTuple):
-    """A gateway as the judge wants it. The options say what it is to ask that gateway for."""
+    """A gateway for the judge. The options change what the judge requests from it."""
 
     name: str
     command: str
@@ -147,18 +146,18 @@ def build_loadgen(folder: Path) -> Path:
 
 
 def wait_for(url: str) -> None:
-    """Return once somebody answers there."""
+    """Wait until a server answers at this URL."""
     for _ in range(200):
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
         except OSError:
             time.sleep(0.05)
-    raise MissingError(f"nobody answers at {url}")
+    raise MissingError(f"no server answers at {url}")
 
 
 def give_priority(pid: int, policy: int, priority: int) -> None:
-    """Let a process go before others, as the judge does, if that is allowed."""
+    """Give a process real-time priority, as the judge does, if that is allowed."""
     with suppress(OSError):
         os.sched_setscheduler(pid, policy, os.sched_param(priority))
 
@@ -193,12 +192,12 @@ def read_row(row: dict[str, Any]) -> Row:
     return Row(row["gw"], row["scen"], _mistakes(row["bad"]), row["noise"], *figures)
 
 
-def _mistakes(found: dict[str, int] | int | str | None) -> str:
-    """The judge's words: streams by kind of mistake, how many did not end, or why there were none."""
-    match found:
+def _mistakes(bad: dict[str, int] | int | str | None) -> str:
+    """The judge's report as text: streams by kind of mistake, how many did not end, or why there were none."""
+    match bad:
         case dict():
-            return ", ".join(f"{kind}: {count} streams" for kind, count in found.items())
+            return ", ".join(f"{kind}: {count} streams" for kind, count in bad.items())
         case int():
-            return f"unfinished: {found} streams" if found else ""
+            return f"unfinished: {bad} streams" if bad else ""
         case str() | None:
-            return found or ""
+            return bad or ""

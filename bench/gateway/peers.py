@@ -1,17 +1,17 @@
-"""The gateways that Penstock can be measured beside: `scripts/bench-gateway --peers all`.
+"""The gateways that Penstock can be compared with: `scripts/bench-gateway --peers all`.
 
-A row says what a peer is made of, how it is told to forward to the judge's mock, and how it is started; `fetch.py` does
-the work. Each is as quiet as Penstock is here, and keeps connections to the mock open if it can be told to. In the
-texts of a row these words are filled in:
+A row has the packages of a peer, its configuration to forward to the judge's mock, and the command that starts it;
+`fetch.py` does the work. Each logs as little as Penstock does here, and keeps connections to the mock open if it can be
+configured to. In the texts of a row these placeholders are filled in:
 
     {folder}          the peer's own folder, .bench/NAME
-    {bin}             where its environment has its programs
+    {bin}             the folder of the programs in its environment
     {configuration}   the file that the row's configuration is written to
-    {relays}          the folder of the relays that we wrote, and of what helps a peer to start
+    {relays}          the folder of our own relays, and of files that help a peer to start
     {upstream}        the mock's address, without /v1
-    {port}            where the peer is to listen
+    {port}            the port that the peer listens on
 
-A new peer is one row. It must relay the judge's streams whole: every event, the usage that was asked for, and `[DONE]`.
+A new peer is one row. It must relay the judge's streams completely: every event, the usage if requested, and `[DONE]`.
 """
 
 from typing import NamedTuple
@@ -41,16 +41,16 @@ api_key_location = "none"
 
 
 class Peer(NamedTuple):
-    """How one peer is fetched, told and started."""
+    """How one peer is fetched, configured and started."""
 
     command: str
     # From PyPI, into an environment of its own. Their versions are pinned; what they need in turn is not.
     packages: tuple[str, ...] = ()
-    # What compiles it, and what says the compiler's version if that matters.
+    # The command that compiles it, and the one that prints the compiler's version if that matters.
     build: str = ""
     version: str = ""
     configuration: str = ""
-    # What the judge is to ask for where that is not /v1/chat/completions, or not the model of `judge.py`.
+    # The path and the model of requests, if they are not /v1/chat/completions and the model of `judge.py`.
     path: str = ""
     model: str = ""
 
@@ -91,7 +91,7 @@ PEERS = {
     "litellm": Peer(
         command="env LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_LOG=ERROR LITELLM_MODE=PRODUCTION {bin}/litellm "
         "--config {configuration} --host 127.0.0.1 --port {port} --telemetry False",
-        # The newest but for those that want a certifi which could not be had when this was written.
+        # The newest version whose dependencies could be installed.
         packages=("litellm[proxy]==1.102.4",),
         configuration=LITELLM_CONFIGURATION,
     ),

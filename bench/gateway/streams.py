@@ -1,7 +1,7 @@
-"""Very many streams at once through one gateway: what each costs in memory, and whether anything is lost.
+"""Very many streams at once through one gateway: the memory of each, and whether any event is lost.
 
-All streams are opened, and stand open together while the provider sends an event every second. A stream is whole when
-it has every event, `[DONE]` and the end of the body.
+All streams are open at the same time, while the provider sends an event every second. A stream is complete when it has
+every event, `[DONE]` and the end of the body.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ EVENTS = 20
 GAP_US = 1_000_000
 # Streams that are being opened at one time; more would only fill the queue of the listening socket.
 OPENING = 200
-# What ten thousand streams need: each has two in the gateway.
+# The open files that ten thousand streams need: each has two in the gateway.
 FILES = 24_000
-# For all of them to begin, and then to end; a stream that takes longer counts as lost.
-PATIENCE_S = 120.0
+# The time for all streams to begin, and then to end; a stream that takes longer counts as lost.
+TIMEOUT_S = 120.0
 BODY = (
     b'{"model":"%b","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}'
     % judge.MODEL.encode()
@@ -37,7 +37,7 @@ REQUEST = (
 
 
 class Crowd(NamedTuple):
-    """What came of so many streams."""
+    """The result of a run."""
 
     streams: int
     whole: int
@@ -75,7 +75,7 @@ class Stream(asyncio.Protocol):
 
 
 def crowd(count: int) -> Crowd:
-    """Open so many streams, as far as the limit on open files allows, and wait for their ends."""
+    """Open this many streams, as far as the limit on open files allows, and wait for their ends."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # only an administrator may raise it
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, FILES)))
@@ -109,10 +109,10 @@ async def _open(count: int, port: int, gateway: int) -> Crowd:
             await loop.create_connection(lambda: Stream(begun, over), "127.0.0.1", port)
 
     await asyncio.gather(*map(one, beginnings, endings))
-    await asyncio.wait(beginnings, timeout=PATIENCE_S)
+    await asyncio.wait(beginnings, timeout=TIMEOUT_S)
     opened = time.monotonic() - started
     each = (_resident_kb(gateway) - before) / count
-    done, _ = await asyncio.wait(endings, timeout=PATIENCE_S)
+    done, _ = await asyncio.wait(endings, timeout=TIMEOUT_S)
     return Crowd(count, sum(ending.result() for ending in done), each, opened)
 
 

@@ -1,8 +1,8 @@
-"""Whether the page stays usable at a million calls and a thousand streams at once: `scripts/bench-page`.
+"""Measures whether the page stays usable with a million calls and a thousand concurrent streams: `scripts/bench-page`.
 
-A book is made, the real gateway is started on it, and its admin API is asked what the views ask; then a real browser
-opens each view. A few streams run meanwhile, whose events must not be held up by it. At last a thousand streams run,
-and the Live view is looked at.
+The benchmark writes a book and starts the real gateway on it. It makes the requests of the views to the admin API, and
+then opens each view in a real browser. A few streams run meanwhile, to measure whether their events are delayed. At
+last a thousand streams run, and a browser opens the Live view.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def measure_views(site: Site, chromium: str) -> None:
-    """Each question, each view, and what streams notice of it."""
+    """Measure each request, each view, and the delays of streams meanwhile."""
     crowd = site.crowd(_FEW, _FEW_GAP_MS)
     try:
         began = time.monotonic()
@@ -82,18 +82,18 @@ def measure_views(site: Site, chromium: str) -> None:
         seen = crowd.end()
     print(f"\n{f'events of {_FEW} streams, one each {_FEW_GAP_MS} ms':46}{'median':>9}{'99%':>9}{'worst':>9}")
     spans = (
-        ("while nobody asks", began, quiet),
-        ("while all of these are asked", quiet, asked),
-        ("while Health is asked without a pause", asked, health),
+        ("without requests to the admin API", began, quiet),
+        ("during all of these requests", quiet, asked),
+        ("during requests for Health without a pause", asked, health),
     )
     for what, since, until in spans:
-        told = delays(seen, since, until)
-        print(f"  {what:44}{told.p50:9.1f}{told.p99:9.1f}{told.most:9.1f}")
+        delayed = delays(seen, since, until)
+        print(f"  {what:44}{delayed.p50:9.1f}{delayed.p99:9.1f}{delayed.most:9.1f}")
     print(f"\nthe gateway: {spent:.1f} s of CPU for all of these, {site.megabytes():.0f} MB\n")
 
 
 def measure_live(site: Site, chromium: str, streams: int, gap_ms: int) -> None:
-    """The Live view."""
+    """Measure the Live view."""
     with browser(chromium) as opened:
         seen = watch(opened, site, streams, gap_ms)
     frames = sorted(seen.frames)
@@ -107,11 +107,11 @@ def measure_live(site: Site, chromium: str, streams: int, gap_ms: int) -> None:
     longest = max(seen.busy, default=0)
     print(f"  tasks of more than 50 ms                     {len(seen.busy):9}, the longest {longest:.0f} ms")
     print(f"\n{'':46}{'CPU':>9}{'median':>9}{'99%':>9}{'worst':>9}   of an event, ms")
-    for what, cpu, told in (
-        ("nobody looks", seen.cpu_alone, seen.alone),
+    for what, cpu, delayed in (
+        ("no page is open", seen.cpu_alone, seen.alone),
         ("Live is open", seen.cpu_watched, seen.watched),
     ):
-        print(f"  {what:44}{cpu:9.0%}{told.p50:9.1f}{told.p99:9.1f}{told.most:9.1f}   of {told.events:,}")
+        print(f"  {what:44}{cpu:9.0%}{delayed.p50:9.1f}{delayed.p99:9.1f}{delayed.most:9.1f}   of {delayed.events:,}")
     print(f"\nthe gateway: {seen.megabytes:.0f} MB")
 
 

@@ -13,7 +13,7 @@ BATCH = 5_000
 
 
 def make(folder: Path, calls: int) -> None:
-    """A book of so many calls until now, with its keys."""
+    """Write a book with this many calls until now, and its keys."""
     book = open_book(LedgerSettings(folder=str(folder)), {})
     try:
         book.change_keys(lambda _: _keys())
@@ -24,7 +24,7 @@ def make(folder: Path, calls: int) -> None:
                 book.append(batch)
                 batch.clear()
         book.append(batch)
-        while book.sum_up(BATCH):  # as the scribe does
+        while book.sum_up(BATCH):  # as the book writer does
             continue
     finally:
         book.close()

@@ -1,4 +1,4 @@
-"""The Live view while very many streams run: whether the page stays quick, and what it costs the gateway."""
+"""Measures the Live view while very many streams run: the speed of the page, and its cost for the gateway."""
 
 import time
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from bench.page.views import sign_in
 
 WATCH_S = 8.0
 _SETTLE_S = 2.0
-# How long the page's thread was busy at a time, and how far frames were apart.
+# Records the durations of long tasks of the page's thread, and the times between frames.
 _OBSERVE = """() => {
     window.busy = []; window.frames = [];
     new PerformanceObserver((list) => { for (const {duration} of list.getEntries()) window.busy.push(duration); })
@@ -23,7 +23,7 @@ _LISTED = "() => [...document.querySelectorAll('tbody tr:not(.over)')].length"
 
 
 class Watched(NamedTuple):
-    """What came of it."""
+    """The result of a run."""
 
     shown: str
     listed: int
@@ -40,7 +40,7 @@ class Watched(NamedTuple):
 
 
 def watch(opened: Browser, site: Site, streams: int, gap_ms: int) -> Watched:
-    """Run streams; first nobody looks, then somebody does."""
+    """Run streams, first without a page, then with the Live view open."""
     crowd = site.crowd(streams, gap_ms)
     try:
         time.sleep(_SETTLE_S)
@@ -73,7 +73,7 @@ def watch(opened: Browser, site: Site, streams: int, gap_ms: int) -> Watched:
 
 
 def _span(site: Site) -> tuple[tuple[float, float], float]:
-    """A while, by the clock of the streams, and what share of a core the gateway used in it."""
+    """Wait for a while; return its start and end, and the share of a core that the gateway used."""
     began, cpu = time.monotonic(), site.cpu_s()
     time.sleep(WATCH_S)
     ended = time.monotonic()
@@ -81,7 +81,7 @@ def _span(site: Site) -> tuple[tuple[float, float], float]:
 
 
 def _until(page: Any, act: Any, true: str) -> float:
-    """Milliseconds from an act until something is true of the page."""
+    """Milliseconds from an action until a condition of the page is true."""
     began = time.perf_counter()
     act()
     while not page.evaluate(true):

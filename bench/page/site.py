@@ -27,12 +27,12 @@ content = true
 folder = "{folder}"
 [providers.mock]
 base_url = "http://127.0.0.1:{port}/v1"
-api_key = "of-nobody"
+api_key = "unused"
 """
 
 
 class Delays(NamedTuple):
-    """How long events were under way in some time, in milliseconds, and how many came."""
+    """The delays of events in a period, in milliseconds, and the number of events."""
 
     events: int
     p50: float
@@ -41,7 +41,7 @@ class Delays(NamedTuple):
 
 
 class Crowd:
-    """Streams that run through the gateway, and are read by another process."""
+    """Streams through the gateway, which another process reads."""
 
     def __init__(self, port: int, streams: int, gap_ms: int, folder: Path) -> None:
         self._file = folder / "events"
@@ -53,7 +53,7 @@ class Crowd:
             raise SystemExit("bench-page: the streams did not begin")
 
     def end(self) -> "array.array[float]":
-        """Let them end; what came of each event."""
+        """End the streams; return the time and the delay of each event."""
         seen = array.array("d")
         _end(self._process)
         with suppress(FileNotFoundError):
@@ -71,7 +71,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def delays(seen: "array.array[float]", since: float, until: float) -> Delays:
-    """What came of the events that came in a time."""
+    """The delays of the events that arrived in a period."""
     took = sorted(1e3 * seen[index + 1] for index in range(0, len(seen), 2) if since <= seen[index] < until)
     if not took:
         return Delays(0, 0, 0, 0)
@@ -79,7 +79,7 @@ def delays(seen: "array.array[float]", since: float, until: float) -> Delays:
 
 
 class Site:
-    """A gateway that has the book of a folder."""
+    """A gateway with the book of a folder."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
         self._scratch = scratch
@@ -90,10 +90,10 @@ class Site:
         file = scratch / "penstock.toml"
         port = int(self._mock.stdout.readline())
         file.write_text(_CONFIGURATION.format(key=KEY, folder=folder, port=port))
-        self._said = (scratch / "said").open("w+")
+        self._log = (scratch / "log").open("w+")
         self._gateway = subprocess.Popen(
             [sys.executable, "-m", "penstock", "serve", "--config", str(file), "--port", "0"],
-            stderr=self._said,
+            stderr=self._log,
             text=True,
         )
         self.port, self.admin = self._listening()
@@ -104,7 +104,7 @@ class Site:
         response = self._connection.getresponse()
         response.read()
         self.session = response.headers["set-cookie"].partition(";")[0].partition("=")[2]
-        """What lets a browser in."""
+        """The session cookie of a browser that is signed in."""
 
     def __enter__(self) -> Self:
         return self
@@ -114,15 +114,15 @@ class Site:
         for process in (self._gateway, self._mock):
             process.terminate()
             _end(process)
-        self._said.close()
+        self._log.close()
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"http://127.0.0.1:{self.admin}"
 
     def ask(self, path: str) -> tuple[float, Any]:
-        """Ask the admin API: how many milliseconds the answer took, and what it is."""
+        """Make a request to the admin API; return the milliseconds that it took, and the answer."""
         began = time.perf_counter()
         self._connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
         response = self._connection.getresponse()
@@ -133,21 +133,21 @@ class Site:
         return took, json.loads(data)
 
     def crowd(self, streams: int, gap_ms: int) -> Crowd:
-        """Begin streams, an event each so many milliseconds."""
+        """Start streams with an event every `gap_ms` milliseconds."""
         return Crowd(self.port, streams, gap_ms, self._scratch)
 
     def cpu_s(self) -> float:
-        """What all threads of the gateway have used."""
+        """The CPU seconds of all threads of the gateway."""
         threads = Path(f"/proc/{self._gateway.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def megabytes(self) -> float:
-        """What of it is in memory."""
+        """The resident memory of the gateway."""
         found = re.search(r"Rss:\s+(\d+)", Path(f"/proc/{self._gateway.pid}/smaps_rollup").read_text())
         return int(found[1]) / 1024 if found else 0.0
 
     def _link(self, file: Path) -> str:
-        """What lets a browser in, once."""
+        """The sign-in link, which works once."""
         command = [sys.executable, "-m", "penstock", "open", "--print", "--config", str(file)]
         printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_START_S)
         return f"/{printed.stdout.strip().split('/', 3)[3]}"
@@ -155,9 +155,9 @@ class Site:
     def _listening(self) -> tuple[int, int]:
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._gateway.poll() is None:
-            said = Path(self._said.name).read_text()
-            listens, admin = _LISTENS.search(said), _ADMIN.search(said)
+            log = Path(self._log.name).read_text()
+            listens, admin = _LISTENS.search(log), _ADMIN.search(log)
             if listens and admin:
                 return int(listens[1]), int(admin[1])
             time.sleep(0.02)
-        raise SystemExit(f"bench-page: the gateway did not start:\n{Path(self._said.name).read_text()}")
+        raise SystemExit(f"bench-page: the gateway did not start:\n{Path(self._log.name).read_text()}")

@@ -1,7 +1,7 @@
-"""A provider that streams at a steady pace, in a process of its own. It prints the port that it has got.
+"""A provider that streams at a constant pace, in a process of its own. It prints its port.
 
-A model's name says how: `paced-250` sends an event every 250 milliseconds for as long as somebody listens. Each event
-says when it was sent, by a clock that all processes of the machine share: `@NANOSECONDS`.
+The name of the model sets the pace: `paced-250` sends an event every 250 milliseconds until the client disconnects. The
+text of each event is the time when it was sent, by the monotonic clock of the machine: `@NANOSECONDS`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def event(delta: bytes) -> bytes:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Stream until the other side leaves."""
+    """Stream until the client disconnects."""
     with suppress(ConnectionError, asyncio.IncompleteReadError):
         head = await reader.readuntil(b"\r\n\r\n")
         length = _LENGTH.search(head)

@@ -1,4 +1,4 @@
-"""What the views ask of the admin API, and how long a browser takes until it shows the answer."""
+"""The requests of the views to the admin API, and the time until a browser shows the answer."""
 
 import statistics
 import time
@@ -14,7 +14,7 @@ from tests.stores.many_calls import OLD_PROVIDER, RARE_KEY, RARE_REPAIR
 
 ROUNDS = 5
 _COMMON_KEY = "key_000000000003"
-# What is asked, and in how many milliseconds it should be answered.
+# The requests, and the milliseconds in which they should be answered.
 LIST_MS, SUM_MS = 100, 200
 LISTS = {
     "newest": "",
@@ -22,18 +22,18 @@ LISTS = {
     "outcome failed": "outcome=failed",
     "outcome that never was": "outcome=orphaned",
     "model": "model=fast",
-    "model that never was": "model=nobody",
+    "model that never was": "model=none",
     "provider": "provider=groq",
     "provider, deep in": "provider=groq&before={deep}",
     "provider of long ago": f"provider={OLD_PROVIDER}",
-    "provider that never was": "provider=nobody",
+    "provider that never was": "provider=none",
     "key": f"key={_COMMON_KEY}",
     "key that is hardly used": f"key={RARE_KEY}",
     "repair": "repair=no-done",
     "repair that is rare": f"repair={RARE_REPAIR}",
     "repair that never was": "repair=bom",
     "tag": "tag=team%3Dsearch",
-    "tag that never was": "tag=team%3Dnobody",
+    "tag that never was": "tag=team%3Dnone",
     "a day, three weeks ago": "since=21d&until=20d",
     "provider, outcome and a week": "provider=mistral&outcome=timed_out&since=7d",
     "rare key and outcome": f"key={RARE_KEY}&outcome=completed",
@@ -44,7 +44,7 @@ HEALTH |= {"a month": "since=30d&bucket=12h"}
 SPEND = {
     f"by {by}, {span}": f"by={by}&since={span}" for by in ("key", "model", "provider", "day") for span in ("24h", "30d")
 }
-# What is opened, and what is there once it shows its data.
+# The views, and the selector of an element that exists once the data is shown.
 PAGES = {
     "Calls": ("calls", "tbody tr"),
     "Calls of a provider": (f"calls?provider={OLD_PROVIDER}", "tbody tr"),
@@ -59,7 +59,7 @@ PAGES = {
 
 
 class Took(NamedTuple):
-    """How long something took, in milliseconds: as a rule, and at worst; and the gateway's CPU, where it is known."""
+    """How long something took, in milliseconds: the median and the worst; and the gateway's CPU, if it is known."""
 
     what: str
     usual: float
@@ -74,7 +74,7 @@ class Took(NamedTuple):
 
 
 def ask_all(site: Site) -> Iterator[Took]:
-    """Each question of each view."""
+    """Measure each request of each view."""
     _, page = site.ask("/admin/entries?until=15d&limit=1")
     deep, id = page["next"], page["entries"][0]["id"]
     for name, query in LISTS.items():
@@ -104,7 +104,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 
 def sign_in(opened: Browser, site: Site) -> Page:
-    """A page that is let in."""
+    """A page that is signed in."""
     window = opened.new_context(viewport={"width": 1280, "height": 800})
     window.add_cookies([{"name": COOKIE, "value": site.session, "url": site.url}])
     return window.new_page()
@@ -112,13 +112,13 @@ def sign_in(opened: Browser, site: Site) -> Page:
 
 def open_all(page: Page, site: Site) -> Iterator[Took]:
     """Each view, from the beginning of loading the page until its data is there."""
-    _, found = site.ask("/admin/entries?until=15d&limit=1")
+    _, newest = site.ask("/admin/entries?until=15d&limit=1")
     for name, (view, selector) in PAGES.items():
         times = []
         for _ in range(3):
             page.goto("about:blank")
             began = time.perf_counter()
-            page.goto(f"{site.url}/#/{view.format(id=found['entries'][0]['id'])}", wait_until="commit")
+            page.goto(f"{site.url}/#/{view.format(id=newest['entries'][0]['id'])}", wait_until="commit")
             page.wait_for_selector(selector, timeout=30_000)
             times.append(1e3 * (time.perf_counter() - began))
         yield Took(f"{name}", statistics.median(times), max(times))

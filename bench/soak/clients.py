@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """Makes one call after another until it is told to stop."""
+    """Makes one call after another until it is stopped."""
 
     def __init__(self, port: int, seed: int) -> None:
         self._port = port
@@ -165,17 +165,17 @@ class Client:
 
 
 def judge(kind: Kind, answer: Answer) -> str:
-    """What is wrong with an answer to a call of this kind; nothing if it is as it should be."""
-    told = f"status {answer.status}, {answer.body[-200:]!r}"
+    """What is wrong with an answer to a call of this kind; empty if nothing is."""
+    received = f"status {answer.status}, {answer.body[-200:]!r}"
     if answer.status != 200:
-        # Names that are asked for again and again cool down.
-        return "" if kind.ending != "whole" and answer.code else told
+        # A target that fails again and again cools down.
+        return "" if kind.ending != "whole" and answer.code else received
     if answer.code:
-        return told if answer.finished or kind.ending == "whole" else ""
+        return received if answer.finished or kind.ending == "whole" else ""
     if kind.stream and not answer.finished:
-        return f"neither finished nor failed: {told}"
+        return f"neither finished nor failed: {received}"
     if kind.ending not in ("whole", "either"):
-        return f"passed for whole: {told}"
+        return f"passed for complete: {received}"
     if answer.text(stream=kind.stream) != kind.text and kind.ending == "whole":
-        return f"other words: {told}"
+        return f"other text: {received}"
     return ""

@@ -54,9 +54,9 @@ def main() -> int:
         judge.check_tools()
         with ExitStack() as ended:
             folder = Path(ended.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
-            sides = _trees(options.against, folder) if options.against else _with_and_without_ledger(folder)
+            compared = _trees(options.against, folder) if options.against else _with_and_without_ledger(folder)
             mock = ended.enter_context(loads.mock(folder))
-            reached = [_compare(sides, load, mock, options) for load in _loads(options)]
+            reached = [_compare(compared, load, mock, options) for load in _loads(options)]
     except MissingError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 2
@@ -103,13 +103,13 @@ def _with_and_without_ledger(folder: Path) -> tuple[Side, Side]:
     return Side("with ledger", source, with_it), Side("without", source, without, ledger=False)
 
 
-def _compare(sides: tuple[Side, Side], load: Load, mock: Mock, options: argparse.Namespace) -> bool:
+def _compare(compared: tuple[Side, Side], load: Load, mock: Mock, options: argparse.Namespace) -> bool:
     """Measure one load and print what was found. Returns whether the CPU ratio is precise, and allowed."""
     mock.pace(load)
     began = time.monotonic()
-    pairs = measure(lambda: _pair(sides, load, mock), lambda: time.monotonic() - began < options.minutes * 60)
+    pairs = measure(lambda: _pair(compared, load, mock), lambda: time.monotonic() - began < options.minutes * 60)
     print(f"\n{load.name}; default log on; {len(pairs)} pairs in {(time.monotonic() - began) / 60:.1f} minutes")
-    print(COLUMNS.format("microseconds, medians", *(side.name for side in sides), "ratio", "95 % range"))
+    print(COLUMNS.format("microseconds, medians", *(side.name for side in compared), "ratio", "95 % range"))
     rows = (
         ("cpu", f"CPU per {load.unit}"),
         ("cpu_alone", "the same, alone"),
@@ -131,21 +131,21 @@ def _compare(sides: tuple[Side, Side], load: Load, mock: Mock, options: argparse
     return precise and cpu.ratio - 1 <= LEDGER_SHARE
 
 
-def _pair(sides: tuple[Side, Side], load: Load, mock: Mock) -> Pair:
+def _pair(compared: tuple[Side, Side], load: Load, mock: Mock) -> Pair:
     """Start both gateways; let a load go through both at the same time, then through each alone."""
     with ExitStack() as ended, ThreadPoolExecutor(2) as threads:
-        gateways = {side: ended.enter_context(_gateway(side, mock.port)) for side in random.sample(sides, 2)}
+        gateways = {side: ended.enter_context(_gateway(side, mock.port)) for side in random.sample(compared, 2)}
 
         def together(seconds: float) -> dict[Side, Figures]:
-            order = random.sample(sides, 2)
+            order = random.sample(compared, 2)
             half = load.halved()
             figures = threads.map(lambda side: loads.run(mock.loadgen, gateways[side], half, seconds), order)
             return dict(zip(order, figures, strict=True))
 
         together(TURN_S)  # warms both up
         shared = together(TOGETHER_S)
-        alone = {side: loads.run(mock.loadgen, gateways[side], load, TURN_S) for side in random.sample(sides, 2)}
-        return Pair(*(alone[side]._replace(cpu=shared[side].cpu) for side in sides))
+        alone = {side: loads.run(mock.loadgen, gateways[side], load, TURN_S) for side in random.sample(compared, 2)}
+        return Pair(*(alone[side]._replace(cpu=shared[side].cpu) for side in compared))
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def mock(folder: Path) -> Iterator[Mock]:
 
 
 def run(loadgen: Path, gateway: Running, load: Load, seconds: float) -> Figures:
-    """Let a load go through a gateway. Calls begin for so many seconds; all are waited for."""
+    """Send a load through a gateway. Calls start for this many seconds; all of them are awaited."""
 
     def before() -> None:
         os.sched_setaffinity(0, {judge.OTHER_CORE})
@@ -104,12 +104,13 @@ def run(loadgen: Path, gateway: Running, load: Load, seconds: float) -> Figures:
     done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=before)
     if done.returncode:
         raise MissingError(f"the load generator failed: {done.stderr.strip()}")
-    told = json.loads(done.stdout)
-    if any(told["err"].values()) or told["hung"] or not told["ok"]:
-        raise MissingError(f"calls were not complete: {told['err']}, {told['hung']} did not end; {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    if any(report["err"].values()) or report["hung"] or not report["ok"]:
+        failures = f"{report['err']}, {report['hung']} did not end"
+        raise MissingError(f"calls were not complete: {failures}; {done.stderr.strip()}")
     count, latency = ("chunks", "lat_us") if load.unit == "event" else ("ok", "ttft_us")
-    cpu = (cpu_s(gateway.pid) - used) / told[count] * 1e6
-    return Figures(cpu, cpu, told["ttft_us"]["p50"], told[latency]["p99"])
+    cpu = (cpu_s(gateway.pid) - used) / report[count] * 1e6
+    return Figures(cpu, cpu, report["ttft_us"]["p50"], report[latency]["p99"])
 
 
 def cpu_s(pid: int) -> float:

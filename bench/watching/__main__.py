@@ -1,9 +1,9 @@
-"""What it costs a gateway that somebody looks at its Live page: `scripts/bench-watching`.
+"""Measures the cost of an open Live page for a gateway: `scripts/bench-watching`.
 
-One gateway carries one load, of fifty paced streams. Somebody watches for two seconds, and then nobody, and so on, the
-order of the two drawn by lot: whatever else the machine does is in both. The figure is the median of the pairs' shares,
-with the range in which it lies with 95 % certainty. What observing an event takes while nobody watches is measured in
-this process (`unwatched.py`), and added.
+One gateway carries one load of fifty paced streams. The Live page is open for two seconds and closed for two seconds,
+in random order, so that other work on the machine affects both. The figure is the median of the shares of the pairs,
+with its 95 % confidence interval. The cost of observing an event without an open page is measured in this process
+(`unwatched.py`), and added.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from bench.watching.watcher import Watcher
 GOAL = 0.05
 STREAMS = 50
 TURN_S = 2.0
-# Until somebody who has come reads, and until nothing is left of somebody who has gone.
+# The time until a new watcher reads, and until nothing is left of one that has disconnected.
 SETTLE_S = 0.5
 
 
@@ -49,8 +49,8 @@ def main() -> int:
     share = statistics.median(shares) + idle_us / without
     low, high = (bound + idle_us / without for bound in median_range(shares))
     print(f"{load.name}; {len(pairs)} pairs of turns of {TURN_S:g} s")
-    print(f"CPU per event: {with_it:.1f} µs while somebody watches, {without:.1f} µs while nobody does")
-    print(f"to observe an event while nobody watches, in this process: {idle_us:.2f} µs")
+    print(f"CPU per event: {with_it:.1f} µs with a watcher, {without:.1f} µs without")
+    print(f"to observe an event without a watcher, in this process: {idle_us:.2f} µs")
     print(f"live observation: {share:+.1%} in all, {low:+.1%} to {high:+.1%} with 95 % certainty; {GOAL:+.0%} allowed")
     return 0 if share <= GOAL else 1
 
@@ -81,7 +81,7 @@ def _pair(pid: int, port: int, token: str, watched_first: bool) -> tuple[float, 
         with Watcher(port, token) as watcher:
             used = _turn(pid)
         if not all(watcher.seen):
-            raise MissingError(f"nobody watched, though somebody should have: {watcher.seen}")
+            raise MissingError(f"the watcher received nothing: {watcher.seen}")
         return used
 
     if watched_first:

@@ -1,8 +1,8 @@
-"""Unwatched: what it takes to keep account of each event while nobody watches, in this process.
+"""Measures the cost of observing each event while no Live page is open, in this process.
 
-No gateway can be run without it, so the code that forwards a chunk of text is compiled a second time without the lines
-that are there only to be looked at: the gaps between events, and whether somebody reads along. Both are run in turns
-on the same event; the difference is the figure. What is done once for each call is not in it: a look at the clock.
+No gateway can run without the observing code. So the function that forwards a chunk of text is compiled a second time
+without the lines for observation: the gaps between events, and the check for a watcher of the text. Both run in turns
+on the same event, and the difference is the figure. It does not include what is done once per call: reading the clock.
 """
 
 import inspect
@@ -20,10 +20,10 @@ from penstock.gateway.relay import relay
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.relay import Relay
 
-# What stands in `Relay._on_text_chunk` so that somebody may look, and what stands there without it.
+# The lines for observation in `Relay._on_text_chunk`, and what replaces them.
 OBSERVING = (
     ("if self._call.on_text is not None:", "if False:"),
-    ("    gap = now - watchdog.progress\n", ""),
+    ("    gap = now - watchdog.last_event_at\n", ""),
     ("    gaps = watchdog.gaps\n    gaps.counts[bisect_left(BOUNDS, gap)] += 1\n", ""),
     ("    if gap > gaps.notable_s:\n        gaps.note(gap, now - gap - watchdog.started)\n", ""),
 )
@@ -43,16 +43,16 @@ def idle_us() -> float:
 
 
 def unobserved(source: str) -> str:
-    """The code without what observes. Raises `ValueError` where that is not what it was."""
+    """The code without the lines for observation. Raises `ValueError` if one of them is not in it."""
     for words, instead in OBSERVING:
         if source.count(words) != 1:
-            raise ValueError(f"{words!r} is not in the relay as it was: look at bench/watching/unwatched.py")
+            raise ValueError(f"{words!r} is not in the relay any more: update bench/watching/unwatched.py")
         source = source.replace(words, instead)
     return source
 
 
 def _made(source: str) -> _Forwarder:
-    """What this code makes, on a relay whose sockets and pass-through cost next to nothing."""
+    """The compiled function, bound to a relay whose sockets and pass-through cost next to nothing."""
     names: dict[str, Any] = dict(vars(relay))
     exec(compile(source, "<forwarding>", "exec"), names)
     attempt = Attempt("provider", "model")
@@ -61,7 +61,7 @@ def _made(source: str) -> _Forwarder:
             loop=SimpleNamespace(time=itertools.count(0.0, _APART_S).__next__),
             gaps=attempt.gaps,
             started=0.0,
-            progress=0.0,
+            last_event_at=0.0,
         ),
         _call=Call("req_1", "model", stream=True, started=0.0),
         _attempt=attempt,

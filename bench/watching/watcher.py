@@ -1,7 +1,7 @@
-"""Watcher: somebody who looks at the Live page of a gateway while the judge measures it; a process of its own.
+"""Watcher: acts as an open Live page of a gateway while the judge measures it, in a process of its own.
 
-It follows the feed of the calls under way, and reads along with one of them at a time, as the page does when a call is
-chosen. The judge starts and ends the gateway many times: whenever it is there, it is watched.
+It reads the feed of running calls, and the text of one of them at a time, as the page does when a call is selected. The
+judge starts and stops the gateway many times, so the watcher reconnects.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 _AGAIN_S = 0.05
-# A message tells of two hundred calls.
+# A message describes up to two hundred calls.
 _LONGEST = 4_194_304
 
 
 class Seen(NamedTuple):
-    """How many messages of the feed, and pieces of calls' texts, were read."""
+    """The number of messages of the feed, and of pieces of text, that were read."""
 
     messages: int
     pieces: int
 
 
 class Watcher:
-    """Watches whoever has this admin API, from when it is entered until it is left; then `seen` says what it saw."""
+    """A context manager that watches the gateway with this admin API. `seen` is set when it exits."""
 
     def __init__(self, port: int, token: str) -> None:
         self._command = [sys.executable, "-m", "bench.watching.watcher", str(port)]
@@ -42,13 +42,13 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        said = self._process.communicate(timeout=10)[0]
+        output = self._process.communicate(timeout=10)[0]
         with suppress(ValueError):
-            self.seen = Seen(*map(int, said.split()))
+            self.seen = Seen(*map(int, output.split()))
 
 
 class _Watch:
-    """What the process does."""
+    """The work of the watcher process."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
@@ -66,7 +66,7 @@ class _Watch:
             await asyncio.sleep(_AGAIN_S)
 
     def _choose(self, calls: list[dict[str, Any]]) -> None:
-        """Read along with the call that has most of its time before it."""
+        """Read the text of the call that started last, because it will run longest."""
         streaming = [call for call in calls if call["phase"] == "streaming"]
         if streaming:
             newest = min(streaming, key=lambda call: int(call["events"]))

@@ -38,7 +38,7 @@ _EARLY = 0.25
 
 
 @dataclass
-class Tally:
+class KillCounts:
     """What came of it."""
 
     rounds: int = 0
@@ -50,7 +50,7 @@ class Tally:
     lost: list[str] = field(default_factory=list)
     """What is not as it should be, in words."""
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "KillCounts") -> None:
         self.rounds += other.rounds
         self.calls += other.calls
         self.seen += other.seen
@@ -166,7 +166,7 @@ def _is_whole(answer: bytes) -> bool:
     return b"content-length: %d\r\n" % len(content) in head + b"\r\n" and bool(content)
 
 
-async def kill_again_and_again(folder: Path, rounds: int, seed: int) -> Tally:
+async def kill_again_and_again(folder: Path, rounds: int, seed: int) -> KillCounts:
     """Kill the gateway so often; then let it recover, end it, and look at the book."""
     random = Random(seed)
     load = Load(random)
@@ -193,7 +193,7 @@ async def _for_a_while(load: Load, gateway: Process, random: Random) -> None:
     await asking
 
 
-async def kill_workers(folder: Path, rounds: int, seed: int) -> Tally:
+async def kill_workers(folder: Path, rounds: int, seed: int) -> KillCounts:
     """The same with two workers, of which one is killed at a time. The other's calls go on."""
     random = Random(seed)
     load = Load(random)
@@ -221,9 +221,9 @@ async def kill_workers(folder: Path, rounds: int, seed: int) -> Tally:
         load.stopped = True
         await asking
         assert await gateway.stop() == 0
-        tally = await _reckon(file, provider, load, rounds)
-        tally.lost += told
-        return tally
+        counts = await _reckon(file, provider, load, rounds)
+        counts.lost += told
+        return counts
 
 
 def _is_gone(gateway: Process, worker: int) -> bool:
@@ -261,24 +261,24 @@ async def _place(folder: Path) -> AsyncIterator[tuple[Mock, Path]]:
         yield provider, file
 
 
-async def _reckon(file: Path, provider: Mock, load: Load, rounds: int) -> Tally:
+async def _reckon(file: Path, provider: Mock, load: Load, rounds: int) -> KillCounts:
     """Start once more, so that all is recovered; end well; and hold the book against what was seen."""
     gateway = await Process.start(file)
     await gateway.listens()
     assert await gateway.stop() == 0
     book = BookReader(file.parent / "state")
     book.check_sums()
-    tally = Tally(rounds=rounds, calls=len(load.begun), seen=len(load.seen))
+    counts = KillCounts(rounds=rounds, calls=len(load.begun), seen=len(load.seen))
     if book.journals():
-        tally.lost.append("a journal is left")
+        counts.lost.append("a journal is left")
     booked: dict[str, list[Entry]] = {}
     for entry in book.entries():
         booked.setdefault(entry.model.removeprefix("mock/"), []).append(entry)
-    tally.booked = len(booked)
+    counts.booked = len(booked)
     for model in load.begun | provider.asked.keys() | booked.keys():
-        tally.lost += _what_is_wrong(model, booked.get(model, []), provider, load)
-    tally.orphans = sum(entries[0].outcome == "orphaned" for entries in booked.values())
-    return tally
+        counts.lost += _what_is_wrong(model, booked.get(model, []), provider, load)
+    counts.orphans = sum(entries[0].outcome == "orphaned" for entries in booked.values())
+    return counts
 
 
 def _what_is_wrong(model: str, entries: list[Entry], provider: Mock, load: Load) -> list[str]:

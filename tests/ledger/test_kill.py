@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.ledger.kills import Tally, kill_again_and_again, kill_workers
+from tests.ledger.kills import KillCounts, kill_again_and_again, kill_workers
 
 _LANES = 5
 _ROUNDS = 50
@@ -11,7 +11,7 @@ _WORKER_ROUNDS = 4
 
 
 def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
-    async def lanes() -> list[Tally]:
+    async def lanes() -> list[KillCounts]:
         folders = [tmp_path / str(lane) for lane in range(_LANES)]
         for folder in folders:
             folder.mkdir()
@@ -20,9 +20,9 @@ def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
             *(kill_again_and_again(folder, rounds, seed) for seed, folder in enumerate(folders))
         )
 
-    total = Tally()
-    for tally in asyncio.run(lanes()):
-        total.add(tally)
+    total = KillCounts()
+    for counts in asyncio.run(lanes()):
+        total.add(counts)
     assert total.lost == []
     assert total.rounds == _ROUNDS
     assert total.seen > _ROUNDS
@@ -30,7 +30,7 @@ def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_leaves_its_calls_to_its_successor(tmp_path: Path) -> None:
-    tally = asyncio.run(kill_workers(tmp_path, _WORKER_ROUNDS, 1))
-    assert tally.lost == []
-    assert tally.seen > 0
-    assert tally.orphans > 0
+    counts = asyncio.run(kill_workers(tmp_path, _WORKER_ROUNDS, 1))
+    assert counts.lost == []
+    assert counts.seen > 0
+    assert counts.orphans > 0

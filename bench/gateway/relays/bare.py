@@ -1,7 +1,7 @@
-"""The least that a relay in Python can do which still decodes every event, on what Penstock stands on.
+"""The least that a relay in Python can do that still decodes every event, with the same libraries as Penstock.
 
-It has no keys, no ledger, no time-outs and no flow control; nothing is repaired, and a broken stream just stops. So it
-is no gateway, but a measure: what is above it Penstock spends on what it promises, what is below it Python cannot have.
+It has no keys, no ledger, no timeouts and no backpressure; it repairs nothing, and a broken stream just stops. So it is
+not a gateway but a reference: the CPU above it is the cost of Penstock's features, and Python cannot get below it.
 """
 
 # mypy: ignore-errors
