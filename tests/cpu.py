@@ -89,6 +89,9 @@ EVENTS: dict[str, bytes] = {
     "tool calls": _in_delta(b'"tool_calls":[%b{}]'),
     "arguments": _in_delta(_CALL % b'"%b"'),
     "arguments as an object": _in_delta(_CALL % b'{"a":[%b0]}'),
+    "input as an object": _in_delta(
+        b'"tool_calls":[{"index":0,"id":"a","type":"custom","custom":{"name":"f","input":{"a":[%b0]}}}]'
+    ),
 }
 _ASKED = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true,%b}'
 REQUESTS: dict[str, bytes] = {

@@ -50,6 +50,7 @@ HARD: dict[str, Pattern] = {
         ("event", "tool calls", b"{},", "streamed"),
         ("event", "tool calls", b'{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}},', "streamed"),
         ("event", "arguments", b"{}", "streamed"),
+        ("event", "arguments as an object", b'{"a":{"b":1}},', "streamed"),
         ("event", "a field of a delta", b"1e308,", "streamed"),
         ("event", "a field of a delta", b"1" * 4000 + b",", "streamed"),
         ("event", "a field of a delta", b'"\\ud800",', "streamed"),
@@ -194,6 +195,17 @@ def test_a_large_event_may_hold_some_broken_bytes_but_not_too_many(byte: bytes, 
     wire = sse(begins(), says("HERE"), finishes(), DONE)
     assert completion(wire.replace(b"HERE", byte * 19_000)).text == text * 19_000
     fault = completion(wire.replace(b"HERE", byte * 21_000)).fault
+    assert fault is not None
+    assert fault.code == "event-too-complex"
+
+
+def test_arguments_may_be_an_object_of_some_values_but_not_of_too_many() -> None:
+    def answered(values: int) -> Fault | None:
+        arguments = {"a": list(range(values))}
+        return completion(sse(begins(), calls(piece(0, "a", "f", arguments)), finishes("tool_calls"), DONE)).fault
+
+    assert answered(9_000) is None
+    fault = answered(11_000)
     assert fault is not None
     assert fault.code == "event-too-complex"
 

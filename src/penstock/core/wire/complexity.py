@@ -48,6 +48,8 @@ _MOST_PIECES = 1_000
 _MOST_VALUES = 10_000
 _PIECES = ("content", "tool_calls", "reasoning_details", "thinking")
 _MESSAGES = ("delta", "message")
+# The parameters of a tool call. The reader encodes an object in them as text.
+_WRITTEN_AS_TEXT = ("arguments", "input")
 # Fields that a reader processes down to the last value.
 _LOOKED_THROUGH = ("usage", "error", "errors", "Error", "fault", "base_resp", "x_groq")
 
@@ -167,6 +169,9 @@ class _Count:
             self._values -= len(found)
             if self._values >= 0:
                 waiting += [value for value in found.values() if type(value) is dict]
+                for name in _WRITTEN_AS_TEXT:
+                    if name in found:
+                        self._look_through(found[name])
         for name in _LOOKED_THROUGH:
             if name in fields:
                 self._look_through(fields[name])
