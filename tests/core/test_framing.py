@@ -348,3 +348,11 @@ def test_invalid_utf8_is_replaced_and_the_chunk_kept(raw: bytes, text: str) -> N
     assert (answer.ending, answer.text) == ("completed", text)
     assert repairs(read(wire)) == {"invalid-utf8": 1}
     assert read(*bytewise(wire)) == read(wire)
+
+
+def test_blank_lines_in_bare_json_do_not_end_it() -> None:
+    pretty = json.dumps(says("Hi"), indent=1).replace("\n", "\n\n").encode() + b"\n\n"
+    wire = sse(begins()) + pretty + sse(finishes(), DONE)
+    assert (completion(wire).ending, completion(wire).text) == ("completed", "Hi")
+    assert repairs(read(wire)) == {"no-data-prefix": 1}
+    assert read(*bytewise(wire)) == read(wire)
