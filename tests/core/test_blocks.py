@@ -122,11 +122,11 @@ def test_borders(events: list[Event], expected: list[Event]) -> None:
 
 def test_a_call_that_holds_up_too_much_is_overtaken() -> None:
     long = arguments(1, "x" * MAX_WAITING)
-    told = Blocks().order([call(0), arguments(0, "{"), call(1), long, arguments(1, "y")])
-    assert told == [in_block(call(0), 0), arguments(0, "{"), in_block(call(1), 1), long, arguments(1, "y")]
+    emitted = Blocks().order([call(0), arguments(0, "{"), call(1), long, arguments(1, "y")])
+    assert emitted == [in_block(call(0), 0), arguments(0, "{"), in_block(call(1), 1), long, arguments(1, "y")]
 
 
-SAID = st.one_of(
+SENT_TEXT = st.one_of(
     st.builds(TextDelta, st.just(0), st.text(max_size=3)),
     st.builds(ReasoningDelta, st.just(0), st.text(max_size=3)),
     st.builds(RefusalDelta, st.just(0), st.text(max_size=3)),
@@ -134,11 +134,11 @@ SAID = st.one_of(
 )
 
 
-@given(st.lists(SAID, max_size=12))
-def test_borders_change_no_answer(said: list[Event]) -> None:
+@given(st.lists(SENT_TEXT, max_size=12))
+def test_borders_change_no_answer(sent_text: list[Event]) -> None:
     begun: set[int] = set()
     events: list[Event] = list(BEGIN)
-    for event in said:
+    for event in sent_text:
         if isinstance(event, ToolCallDelta) and event.call not in begun:
             begun.add(event.call)
             events.append(call(event.call))
@@ -146,7 +146,7 @@ def test_borders_change_no_answer(said: list[Event]) -> None:
     events += FINISH
     plain, bordered, blocks = Accumulator(), Accumulator(), Blocks()
     plain.extend(events)
-    with_borders = [told for event in events for told in blocks.order([event])]
+    with_borders = [emitted for event in events for emitted in blocks.order([event])]
     bordered.extend(with_borders)
     before, after = plain.completion.choices[0], bordered.completion.choices[0]
     names = ("text", "reasoning", "refusal", "tool_calls", "finish_reason")

@@ -203,7 +203,7 @@ def wire_of(code: str) -> bytes:
     return GENERATED[code] if code in GENERATED else (CAPTURES / f"{code}.sse").read_bytes()
 
 
-def told(answer: Completion) -> Expected:
+def emitted(answer: Completion) -> Expected:
     """A completion in the terms of the table; none of the captures has more than one choice."""
     assert len(answer.choices) <= 1
     choice = answer.choices[0] if answer.choices else None
@@ -229,7 +229,7 @@ def test_every_defect_has_a_capture_and_every_capture_a_defect() -> None:
 
 @pytest.mark.parametrize("code", EXPECTED)
 def test_a_capture_is_read_as_it_should_be(code: str) -> None:
-    assert told(completion(wire_of(code))) == EXPECTED[code]
+    assert emitted(completion(wire_of(code))) == EXPECTED[code]
 
 
 @pytest.mark.parametrize("code", STORED)

@@ -134,15 +134,15 @@ def test_no_chat_stream_of_ours_is_taken_for_another() -> None:
 @pytest.mark.usefixtures("others")
 @pytest.mark.skipif(not (CORPUS / "INDEX.jsonl").exists(), reason=f"there is no corpus in {CORPUS}")
 def test_no_recorded_stream_is_taken_for_another() -> None:
-    wrong, streams, told = [], Counter[str](), Counter[str]()
+    wrong, streams, emitted = [], Counter[str](), Counter[str]()
     for row in map(json.loads, (CORPUS / "INDEX.jsonl").read_text().splitlines()):
         dialect = "openai_chat" if row["api"] in ("chat", "completions") else row["api"]
         found = detect([(CORPUS / row["file"]).read_bytes()])
         streams[dialect] += row["kind"] == "stream"
-        told[dialect] += row["kind"] == "stream" and found.by == "events"
+        emitted[dialect] += row["kind"] == "stream" and found.by == "events"
         if found.by != "default" and found.dialect != dialect:
             wrong.append((row["file"], row["api"], found))
     assert wrong == []
     assert {
-        name for name in ("openai_chat", "anthropic", "responses", "gemini") if told[name] < 0.98 * streams[name]
+        name for name in ("openai_chat", "anthropic", "responses", "gemini") if emitted[name] < 0.98 * streams[name]
     } == set()

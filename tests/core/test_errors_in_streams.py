@@ -143,8 +143,8 @@ NO_ERROR: dict[str, Json] = {
 
 @pytest.mark.parametrize("payload", NO_ERROR.values(), ids=NO_ERROR)
 def test_an_error_with_nothing_in_it_is_none(payload: Json) -> None:
-    said = [] if "choices" in payload else [says("Hi")]
-    answer = completion(sse(begins(), payload, *said, finishes(), DONE))
+    sent_text = [] if "choices" in payload else [says("Hi")]
+    answer = completion(sse(begins(), payload, *sent_text, finishes(), DONE))
     assert (answer.ending, answer.text, answer.fault) == ("completed", "Hi", None)
 
 
@@ -153,7 +153,7 @@ def test_a_fault_keeps_the_providers_object() -> None:
     assert Fault("provider-error", WORDS, 0, 1, error) in read(sse({"error": error}))
 
 
-def test_only_the_first_fault_is_told() -> None:
+def test_only_the_first_fault_is_reported() -> None:
     events = read(sse(begins(), ERROR, {"error": {"message": "another"}}, "not JSON"))
     assert [event.message for event in events if isinstance(event, Fault)] == [WORDS]
 

@@ -66,7 +66,7 @@ def test_extras_of_a_choice_add_up() -> None:
     assert folded.message_extras == {"audio": {"id": "audio_1", "data": "ABCD", "transcript": "abcd"}}
 
 
-def test_extras_of_the_chunk_are_told_when_they_change() -> None:
+def test_extras_of_the_chunk_are_reported_when_they_change() -> None:
     payloads = [begins(), says("H", citations=["a"]), says("i", citations=["a"]), finishes(citations=["a", "b"])]
-    told = [event.fields for event in read(sse(*payloads, DONE)) if isinstance(event, Extra)]
-    assert told == [{"citations": ["a"]}, {"citations": ["a", "b"]}]
+    emitted = [event.fields for event in read(sse(*payloads, DONE)) if isinstance(event, Extra)]
+    assert emitted == [{"citations": ["a"]}, {"citations": ["a", "b"]}]

@@ -64,7 +64,7 @@ def test_what_is_no_reason_does_not_finish(finish: object) -> None:
     assert folded.ending != "completed"
 
 
-def test_a_finish_is_told_once_and_last() -> None:
+def test_a_finish_is_reported_once_and_last() -> None:
     events = read(sse(begins(), finishes(), says("Hi"), finishes(), bill(**counts(1, 1)), DONE))
-    told = [event for event in events if isinstance(event, Finish | TextDelta)]
-    assert told == [TextDelta(0, "Hi"), Finish(0, "stop")]
+    emitted = [event for event in events if isinstance(event, Finish | TextDelta)]
+    assert emitted == [TextDelta(0, "Hi"), Finish(0, "stop")]

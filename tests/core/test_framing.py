@@ -36,7 +36,7 @@ LINES: list[str] = [*(dumps(chunk) for chunk in CHUNKS), DONE]
 HEALTHY = sse(*CHUNKS, DONE)
 
 
-def said(events: list[Event]) -> list[Event]:
+def sent_text(events: list[Event]) -> list[Event]:
     """The events without the repairs: what a defect of the framing may not change."""
     return [event for event in events if not isinstance(event, Repair)]
 
@@ -161,7 +161,7 @@ SAME_ANSWER: dict[str, tuple[bytes, dict[str, int]]] = {
 def test_the_answer_is_the_same_in_every_framing(wire: bytes, expected: dict[str, int]) -> None:
     events = read(wire)
     assert completion(wire).text == TEXT
-    assert said(events) == said(read(HEALTHY))
+    assert sent_text(events) == sent_text(read(HEALTHY))
     assert repairs(events) == expected
 
 

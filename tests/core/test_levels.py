@@ -21,7 +21,7 @@ RECORDED = captures()
 
 def by_the_book(wire: bytes) -> dict[int, tuple[str, object, list[list[str]]]]:
     """Text, finish reason and tool calls of each choice; the usage, as the text of choice -1."""
-    said: dict[int, Any] = {}
+    sent_text: dict[int, Any] = {}
     for event in wire.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
         data = "\n".join(line[5:].removeprefix(" ") for line in event.split("\n") if line.startswith("data:"))
         if data == "[DONE]":
@@ -30,16 +30,16 @@ def by_the_book(wire: bytes) -> dict[int, tuple[str, object, list[list[str]]]]:
             continue
         chunk = json.loads(data)
         if chunk.get("usage"):
-            said[-1] = (str(chunk["usage"].get("completion_tokens")), None, [])
+            sent_text[-1] = (str(chunk["usage"].get("completion_tokens")), None, [])
         for choice in chunk["choices"]:
-            text, finish, calls = said.get(choice["index"], ("", None, []))
+            text, finish, calls = sent_text.get(choice["index"], ("", None, []))
             for call in choice["delta"].get("tool_calls") or ():
                 calls += [["", ""] for _ in range(call["index"] + 1 - len(calls))]
                 calls[call["index"]][0] += call["function"].get("name") or ""
                 calls[call["index"]][1] += call["function"].get("arguments") or ""
             text += choice["delta"].get("content") or ""
-            said[choice["index"]] = (text, choice.get("finish_reason") or finish, calls)
-    return said
+            sent_text[choice["index"]] = (text, choice.get("finish_reason") or finish, calls)
+    return sent_text
 
 
 def by_penstock(answer: Completion) -> dict[int, tuple[str, object, list[list[str]]]]:
@@ -91,7 +91,7 @@ def test_a_stream_that_was_repaired_does_not(code: str) -> None:
     assert book != by_penstock(completion(wire))
 
 
-def test_levels_are_told() -> None:
+def test_levels_are_reported() -> None:
     assert Repair("created-changed", 0, 1).level == RepairCount("created-changed", 2, 0, 1).level == "notice"
     assert Repair("no-done", 0, 1).level == "repair"
     assert by_level({"bom": 1, "no-done": 2, "of-a-later-version": 3}) == (

@@ -108,14 +108,14 @@ ENDLESS: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", ENDLESS.values(), ids=ENDLESS)
-def test_a_stream_without_end_is_not_held(make: Callable[[int], bytes]) -> None:
+def test_a_stream_without_end_is_not_buffered(make: Callable[[int], bytes]) -> None:
     """A megabyte passes; what stays is a few events' worth."""
     reader = StreamReader(max_event=20_000)
     tracemalloc.start()
     try:
         for i in range(100):
             reader.feed(make(i))
-        held, _ = tracemalloc.get_traced_memory()
+        buffered, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 300_000
+    assert buffered < 300_000

@@ -39,11 +39,11 @@ def answer(number: int, opening: OpeningTemplate) -> int:
     events = [event | named for event in (begins(), says("a"), says("b"), says("c"), *ending)]
     reader, writer, size = StreamReader(opening=opening), StreamWriter(include_usage=True), 0
     for read in by_event(sse(*events, DONE)):
-        told = reader.feed(read)
+        emitted = reader.feed(read)
         if reader.untouched:
-            writer.note(told)
+            writer.note(emitted)
         else:
-            size += len(writer.write(told))
+            size += len(writer.write(emitted))
     return size + len(writer.write_end(reader.trailer, reader.close()))
 
 
@@ -82,10 +82,10 @@ def test_a_defective_event_leaves_no_reference_cycles(event: str) -> None:
     gc.collect()
     gc.disable()
     try:
-        told = reader.feed(sse(*[event] * 500))
-        assert len(told) >= 500
-        writer.write(told)
-        del told
+        emitted = reader.feed(sse(*[event] * 500))
+        assert len(emitted) >= 500
+        writer.write(emitted)
+        del emitted
         assert gc.collect() < 50
     finally:
         gc.enable()

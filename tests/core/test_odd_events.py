@@ -52,14 +52,14 @@ ERRORS: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("error", "words"), ERRORS.values(), ids=ERRORS)
-def test_an_error_is_told_in_its_own_words(error: Json, words: str) -> None:
+def test_an_error_is_reported_in_its_own_words(error: Json, words: str) -> None:
     for before in ((), (begins(), says("H"))):
         answer = completion(sse(*before, error))
         assert answer.fault is not None
         assert (answer.ending, answer.fault.code, answer.fault.message) == ("failed", "provider-error", words)
 
 
-def test_an_answer_that_nobody_knows_is_quoted() -> None:
+def test_an_answer_that_is_unknown_is_quoted() -> None:
     answer = completion(b'{"Response":{"RequestId":"7"}}')
     assert answer.fault is not None
     assert (answer.fault.code, "RequestId" in answer.fault.message) == ("empty-stream", True)
@@ -103,7 +103,7 @@ def test_a_second_answer_behind_done_is_refused() -> None:
 @pytest.mark.parametrize(
     "rubbish", [b"0\r\n\r\n", b"data: bye\n\n", b"good bye\n", sse(bill())[:-9], sse(finishes())[:30], b"data: [DO"]
 )
-def test_rubbish_behind_done_spoils_nothing(rubbish: bytes) -> None:
+def test_rubbish_behind_done_breaks_nothing(rubbish: bytes) -> None:
     answer = completion(sse(begins(), says("Hi"), finishes(), DONE) + rubbish)
     assert (answer.text, answer.ending) == ("Hi", "completed")
     assert [repair.code for repair in answer.repairs] == ["data-after-done"]
@@ -180,13 +180,13 @@ def test_no_call_is_invented(pieces: tuple[Json, ...]) -> None:
     assert set(names) <= {"f", "g"}
 
 
-def test_a_call_that_is_said_again_without_its_id_is_told_once() -> None:
+def test_a_call_that_is_repeated_without_its_id_is_reported_once() -> None:
     pieces = calls(piece(0, "x", "f", '{"a":1}')), calls(piece(0, None, "f", '{"a":1}'))
     answer = completion(sse(begins(), *pieces, finishes("tool_calls"), DONE))
     assert tool_calls(answer) == [("x", "f", '{"a":1}')]
 
 
-def test_a_usual_beginning_behind_a_fault_is_not_told() -> None:
+def test_a_usual_beginning_behind_a_fault_is_not_reported() -> None:
     wire = b"<html>\n" + sse(begins(), says("x"))
     page = b"data: {\n\n" + sse(begins(), says("x"), finishes(), DONE)
     for stream in (wire, page):

@@ -52,7 +52,7 @@ def test_the_second_answer_needs_no_framer(fields: dict[str, Any]) -> None:
     assert by_opening(opening, answer(3, **fields))
 
 
-def test_another_maker_or_padding_is_no_other_habit() -> None:
+def test_another_maker_or_padding_is_no_other_pattern() -> None:
     opening = opening_of(answer(1, system_fingerprint="fp_1", padding="aX3"))
     assert by_opening(opening, answer(2, system_fingerprint="fp_2", padding="b"))
     events = read(*reads(answer(3, system_fingerprint="fp_3", padding="cc")), reader=StreamReader(opening=opening))
@@ -125,7 +125,7 @@ def test_an_answer_that_goes_another_way_is_read_the_long_way(odd: list[Json | s
             assert read(*pieces, reader=StreamReader(opening=opening)) == read(wire, reader=SlowReader())
 
 
-def test_thoughts_are_a_habit_too() -> None:
+def test_thoughts_are_a_pattern_too() -> None:
     def thinking(number: int) -> bytes:
         named: dict[str, Any] = {"id": f"chatcmpl-{number}"}
         thoughts = [delta({"reasoning_content": f"so {word}"}, **named) for word in WORDS]
@@ -140,14 +140,14 @@ def test_thoughts_are_a_habit_too() -> None:
     assert reader.slow_frames < len(reads(thinking(2))) - len(WORDS)
 
 
-def test_a_beginning_that_cannot_be_told_apart_is_not_learnt() -> None:
+def test_a_beginning_that_cannot_be_distinguished_is_not_learnt() -> None:
     twice = answer(1, service_tier="chatcmpl-1")  # its id stands in it twice
     opening = opening_of(twice)
     assert not by_opening(opening, answer(2, service_tier="chatcmpl-2"))
     assert not by_opening(opening, answer(3, service_tier="chatcmpl-1"))
 
 
-def test_a_habit_that_changes_is_learnt_anew() -> None:
+def test_a_pattern_that_changes_is_learnt_anew() -> None:
     opening = OpeningTemplate()
     assert [by_opening(opening, answer(number)) for number in range(1, 20)] == [False] + [True] * 18
     changed = [by_opening(opening, answer(number, service_tier="flex")) for number in range(20, 24)]
@@ -163,7 +163,7 @@ def test_where_each_answer_begins_in_its_own_way_that_is_tried_ever_more_seldom(
     assert sum(learnt) < 10
 
 
-def test_an_answer_beyond_its_cap_is_told_as_ever() -> None:
+def test_an_answer_beyond_its_cap_is_reported_as_ever() -> None:
     head = dumps(begins()).encode()
     opening = opening_of(answer(1))
     for cap in (len(head), len(head) + 5, len(head) + 8, len(head) + 9, len(head) + 100):
@@ -171,12 +171,12 @@ def test_an_answer_beyond_its_cap_is_told_as_ever() -> None:
         assert read(*reads(answer(2)), reader=StreamReader(max_event=cap, opening=opening)) == expected
 
 
-def test_what_is_told_does_not_change_later() -> None:
+def test_what_is_reported_does_not_change_later() -> None:
     opening = opening_of(answer(1, padding="abc"))
     reader = StreamReader(opening=opening)
     first, *rest = reads(answer(2, padding="xyz"))
     events = reader.feed(first)
-    told = json.dumps([getattr(event, "fields", None) for event in events])
+    emitted = json.dumps([getattr(event, "fields", None) for event in events])
     for piece in rest:
         reader.feed(piece.replace(b"xyz", b"other"))
-    assert json.dumps([getattr(event, "fields", None) for event in events]) == told
+    assert json.dumps([getattr(event, "fields", None) for event in events]) == emitted

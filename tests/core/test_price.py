@@ -46,6 +46,6 @@ def test_only_the_sum_is_rounded_half_up() -> None:
     assert cost_of(Tokens(input=10**6), FREE) == 0
 
 
-def test_a_rate_is_said_in_dollars_for_a_million() -> None:
+def test_a_rate_is_reported_in_dollars_for_a_million() -> None:
     figures = {"1.25": 1_250_000, "0.000001": 1, "0.0000005": 1, "0.07500000000000001": 75_000, "0": 0}
     assert {text: rate(Decimal(text)) for text in figures} == figures

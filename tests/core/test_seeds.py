@@ -67,13 +67,13 @@ def test_x_groq_and_the_timings_are_kept() -> None:
     assert answer.usage is not None
     assert answer.usage.raw["queue_time"] == 0.048029167
     assert answer.usage.raw["total_time"] == 0.011049276
-    told = [event.fields["x_groq"] for event in read(CASES["000"].wire) if isinstance(event, Extra)]
-    assert [set(fields) for fields in told if isinstance(fields, dict)] == [{"id", "seed"}, {"id", "usage"}]
+    emitted = [event.fields["x_groq"] for event in read(CASES["000"].wire) if isinstance(event, Extra)]
+    assert [set(fields) for fields in emitted if isinstance(fields, dict)] == [{"id", "seed"}, {"id", "usage"}]
 
 
 def test_the_obfuscation_of_every_chunk_is_kept() -> None:
-    told = [event.fields["obfuscation"] for event in read(CASES["003"].wire) if isinstance(event, Extra)]
-    assert told == ["RXK6pT2Mg", "GZPezs", "hEYbR6OK2k", "Yr3mG", "HezjEVU5kk", "pxDDL", "hciBHHCHxbt"]
+    emitted = [event.fields["obfuscation"] for event in read(CASES["003"].wire) if isinstance(event, Extra)]
+    assert emitted == ["RXK6pT2Mg", "GZPezs", "hEYbR6OK2k", "Yr3mG", "HezjEVU5kk", "pxDDL", "hciBHHCHxbt"]
 
 
 def test_the_zeros_on_the_finish_chunk_are_superseded() -> None:

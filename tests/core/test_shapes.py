@@ -26,7 +26,7 @@ from tests.streams import (
 )
 
 # What a choice says; its extras have tests of their own.
-SAID = ("index", "role", "text", "reasoning", "refusal", "tool_calls", "finish_reason", "native_finish_reason")
+SENT_TEXT = ("index", "role", "text", "reasoning", "refusal", "tool_calls", "finish_reason", "native_finish_reason")
 
 
 def answer(payloads: list[Json]) -> tuple[list[Choice], dict[str, int]]:
@@ -35,7 +35,7 @@ def answer(payloads: list[Json]) -> tuple[list[Choice], dict[str, int]]:
     folded = completion(wire)
     assert folded.ending == "completed", folded
     assert read(*bytewise(wire)) == read(wire)
-    bare = [Choice(**{name: getattr(choice, name) for name in SAID}) for choice in folded.choices]
+    bare = [Choice(**{name: getattr(choice, name) for name in SENT_TEXT}) for choice in folded.choices]
     return bare, repairs(read(wire))
 
 
@@ -313,7 +313,7 @@ def test_a_shape_is_read_as_what_it_means(
     assert answer(payloads) == (choices, tolerated)
 
 
-def test_azures_empty_first_values_are_never_told() -> None:
+def test_azures_empty_first_values_are_never_reported() -> None:
     folded = completion(sse(AZURE_PREAMBLE, begins(), says("Hi"), finishes(), DONE))
     assert (folded.id, folded.model, folded.created) == (ENVELOPE["id"], ENVELOPE["model"], ENVELOPE["created"])
     assert folded.extras["prompt_filter_results"] == AZURE_PREAMBLE["prompt_filter_results"]

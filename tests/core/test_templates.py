@@ -8,7 +8,7 @@ from penstock import Extra, Fault, ReasoningDelta, StreamReader, TextDelta
 from tests.invariants import CountingReader, SlowReader
 from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, counts, delta, finishes, read, says, sse
 
-STEADY = [begins(), *(says(f"word{number} ") for number in range(12))]
+REGULAR = [begins(), *(says(f"word{number} ") for number in range(12))]
 ENDING: list[Json | str] = [finishes(), bill(**counts(3, 12)), DONE]
 
 
@@ -20,18 +20,18 @@ def matching(wire: bytes) -> int:
     return reader.frames - reader.slow_frames
 
 
-def test_a_steady_stream_matches_one_template() -> None:
-    assert matching(sse(*STEADY)) == 11  # all but the role, and the first word, of which the template was learned
+def test_a_regular_stream_matches_one_template() -> None:
+    assert matching(sse(*REGULAR)) == 11  # all but the role, and the first word, of which the template was learned
 
 
 def test_text_with_escapes_takes_the_slow_path_and_the_template_is_kept() -> None:
-    wire = sse(*STEADY, says("\n"), says('"'), says("more"))
+    wire = sse(*REGULAR, says("\n"), says('"'), says("more"))
     assert matching(wire) == 12
     assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
 def test_reasoning_has_a_template_of_its_own() -> None:
-    wire = sse(begins(), *(delta({"reasoning": f"thought{number}"}) for number in range(20)), *STEADY[1:])
+    wire = sse(begins(), *(delta({"reasoning": f"thought{number}"}) for number in range(20)), *REGULAR[1:])
     events = read(*by_event(wire))
     assert events == read(wire, reader=SlowReader())
     assert ReasoningDelta(0, "thought19", "reasoning") in events
@@ -75,22 +75,22 @@ ODD: dict[str, Json | str] = {
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("times", [1, 9])
 def test_what_does_not_fit_is_read_as_ever(odd: Json | str, times: int) -> None:
-    wire = sse(*STEADY, *[odd] * times, *STEADY[1:], *ENDING)
+    wire = sse(*REGULAR, *[odd] * times, *REGULAR[1:], *ENDING)
     assert read(*by_event(wire)) == read(wire, reader=SlowReader())
-    first = sse(begins(), *[odd] * times, *STEADY[1:], *ENDING)
+    first = sse(begins(), *[odd] * times, *REGULAR[1:], *ENDING)
     assert read(*by_event(first)) == read(first, reader=SlowReader())
 
 
 @pytest.mark.parametrize("byte", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\x00", b"\x1f", b"\x7f", b"\r", b"\n", b"\t"])
 def test_a_byte_that_no_text_holds(byte: bytes) -> None:
-    wire = sse(*STEADY, says("#")).replace(b"#", byte) + sse(*STEADY[1:], *ENDING)
+    wire = sse(*REGULAR, says("#")).replace(b"#", byte) + sse(*REGULAR[1:], *ENDING)
     assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
 @pytest.mark.parametrize(
     "paddings", [("x", "yy", "zzz"), ("x", "x", "y"), ("", "x", "ü"), ('"', "\\", "x"), (1, None, "x")]
 )
-def test_padding_is_told_when_it_changes(paddings: tuple[object, ...]) -> None:
+def test_padding_is_reported_when_it_changes(paddings: tuple[object, ...]) -> None:
     padded = [says(f"word{number}", obfuscation=paddings[number % 3]) for number in range(30)]
     wire = sse(begins(), *padded, *ENDING)
     events = read(wire, reader=SlowReader())
@@ -104,13 +104,13 @@ def test_padded_events_match_too() -> None:
 
 
 def test_places_are_counted_on() -> None:
-    broken = sse(*STEADY) + b"data: {\n\n"
-    for wire in (broken, sse(*STEADY), sse(*STEADY, "[DONE]", says("x"))):
+    broken = sse(*REGULAR) + b"data: {\n\n"
+    for wire in (broken, sse(*REGULAR), sse(*REGULAR, "[DONE]", says("x"))):
         assert read(*by_event(wire)) == read(wire, reader=SlowReader())
     reader = StreamReader()
-    for event in by_event(sse(*STEADY)):
+    for event in by_event(sse(*REGULAR)):
         reader.feed(event)
-    assert reader.frames == len(STEADY)
+    assert reader.frames == len(REGULAR)
 
 
 def test_an_event_may_not_exceed_the_cap() -> None:
@@ -123,7 +123,7 @@ def test_an_event_may_not_exceed_the_cap() -> None:
 def read_in_chunks(*payloads: Json | str) -> tuple[StreamReader, list[int]]:
     """A reader of a steady stream, to which these events come as chunks; and what each of them says, in characters."""
     reader = StreamReader()
-    for event in by_event(sse(*STEADY))[:-1]:
+    for event in by_event(sse(*REGULAR))[:-1]:
         reader.feed(event)
     fast = reader.passthrough
     assert fast is not None
@@ -132,31 +132,31 @@ def read_in_chunks(*payloads: Json | str) -> tuple[StreamReader, list[int]]:
 
 @pytest.mark.parametrize("text", ["x", "水", "y" * 60, "y" * 200, "y" * 4_000, "y" * 70_000])
 def test_an_event_that_is_a_chunk_is_read_by_its_bytes(text: str) -> None:
-    reader, said = read_in_chunks(says(text), says("a"), says(text))
-    assert said == [len(text), 1, len(text)]
-    assert reader.frames == len(STEADY) + 3
+    reader, sent_text = read_in_chunks(says(text), says("a"), says(text))
+    assert sent_text == [len(text), 1, len(text)]
+    assert reader.frames == len(REGULAR) + 3
     rest = sse(says("\n"), *ENDING)
-    whole = read(sse(*STEADY, says(text), says("a"), says(text)) + rest)
+    whole = read(sse(*REGULAR, says(text), says("a"), says(text)) + rest)
     assert [*reader.feed(rest), *reader.close()] == whole[-len(read(sse(begins()) + rest)) + 2 :]
 
 
 def test_places_are_counted_on_behind_chunks() -> None:
-    reader, said = read_in_chunks(says("a"), says("水"), says("b"))
-    assert said == [1, 1, 1]
+    reader, sent_text = read_in_chunks(says("a"), says("水"), says("b"))
+    assert sent_text == [1, 1, 1]
     broken = reader.feed(b"data: {\n\n") + reader.close()
-    assert broken == read(sse(*STEADY, says("a"), says("水"), says("b")) + b"data: {\n\n")[-len(broken) :]
+    assert broken == read(sse(*REGULAR, says("a"), says("水"), says("b")) + b"data: {\n\n")[-len(broken) :]
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_chunks_of_anything_else_are_left_alone(odd: Json | str) -> None:
     plain = ("a word that is also a key", "a word that is also a value", "the sign between two keys", "another script")
-    reader, (said,) = read_in_chunks(odd)
-    assert bool(said) == (odd in [ODD[name] for name in plain])
-    assert reader.frames == len(STEADY) + bool(said)
+    reader, (sent_text,) = read_in_chunks(odd)
+    assert bool(sent_text) == (odd in [ODD[name] for name in plain])
+    assert reader.frames == len(REGULAR) + bool(sent_text)
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         lambda event: event[:-1],
         lambda event: event + b"\n",
@@ -175,12 +175,12 @@ def test_chunks_of_anything_else_are_left_alone(odd: Json | str) -> None:
         lambda event: b"\n\n" + event,
     ],
 )
-def test_spoilt_chunks_are_left_alone(spoil: Callable[[bytes], bytes]) -> None:
+def test_spoilt_chunks_are_left_alone(damage: Callable[[bytes], bytes]) -> None:
     reader, _ = read_in_chunks()
     assert reader.passthrough is not None
     event = sse(says("word"))
     assert reader.passthrough.feed(event) == 4
-    assert reader.passthrough.feed(spoil(event)) == 0
+    assert reader.passthrough.feed(damage(event)) == 0
 
 
 @pytest.mark.parametrize("padding", ["x", "xx", "xxxx", "z"])
@@ -194,9 +194,9 @@ def test_chunks_with_changing_padding(padding: str) -> None:
     assert [fast.feed(sse(payload)) for payload in padded[2:]] == [5] * 7
     rest = sse(says("!", obfuscation=padding), finishes(obfuscation="y"), DONE)
     whole = read(sse(begins(), *padded) + rest)
-    told = reader.feed(rest) + reader.close()
-    assert told == whole[-len(told) :]
-    assert (Extra("chunk", {"obfuscation": padding}) in told) == (padding != "xxxx")
+    emitted = reader.feed(rest) + reader.close()
+    assert emitted == whole[-len(emitted) :]
+    assert (Extra("chunk", {"obfuscation": padding}) in emitted) == (padding != "xxxx")
 
 
 def test_text_with_a_line_end_to_some_is_not_forwarded_as_it_came() -> None:

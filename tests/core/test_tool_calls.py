@@ -340,7 +340,7 @@ def test_a_piece_without_an_owner_is_refused(wire: bytes, code: str) -> None:
 
 
 # Seen at gateways that turn other APIs into this one. Two calls where the model made one would run the tool twice.
-SAID_AGAIN: dict[str, bytes] = {
+SENT_AGAIN: dict[str, bytes] = {
     "whole, after its pieces": stream(
         piece(0, "a", "tide", ""), args('{"x"'), args(":1}"), piece(0, "a", "tide", '{"x":1}')
     ),
@@ -358,8 +358,8 @@ SAID_AGAIN: dict[str, bytes] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wire", SAID_AGAIN.values(), ids=SAID_AGAIN)
-def test_one_call_said_twice_is_one_call_or_refused(wire: bytes) -> None:
+@pytest.mark.parametrize("wire", SENT_AGAIN.values(), ids=SENT_AGAIN)
+def test_one_call_sent_twice_is_one_call_or_refused(wire: bytes) -> None:
     answer = completion(wire)
     assert answer.ending == "failed" or tool_calls(answer) == ONE
 
@@ -395,8 +395,8 @@ def test_choices_do_not_share_their_calls() -> None:
 
 def test_arguments_come_piece_by_piece() -> None:
     wire = stream(piece(0, "a", "tide", ""), args('{"x"'), args(":1}"))
-    told = [event for event in read(wire) if isinstance(event, ToolCallStart | ToolCallDelta)]
-    assert told == [ToolCallStart(0, 0, "a", "tide"), ToolCallDelta(0, 0, '{"x"'), ToolCallDelta(0, 0, ":1}")]
+    emitted = [event for event in read(wire) if isinstance(event, ToolCallStart | ToolCallDelta)]
+    assert emitted == [ToolCallStart(0, 0, "a", "tide"), ToolCallDelta(0, 0, '{"x"'), ToolCallDelta(0, 0, ":1}")]
 
 
 def test_text_and_calls_stand_side_by_side() -> None:
@@ -471,6 +471,6 @@ def test_halves_of_a_character_in_arguments_are_joined() -> None:
 
 
 @pytest.mark.parametrize("id", ["a", None])
-def test_a_call_that_is_said_again_with_other_spaces_is_no_second_one(id: str | None) -> None:
+def test_a_call_that_is_repeated_with_other_spaces_is_no_second_one(id: str | None) -> None:
     answer = completion(stream(piece(0, "a", "tide", '{"x":1}'), piece(0, id, "tide", '{"x": 1}')))
     assert [(call.id, call.arguments) for call in answer.choices[0].tool_calls] == [("a", '{"x":1}')]

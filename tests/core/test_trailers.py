@@ -8,7 +8,7 @@ from penstock.core.usage import Tokens
 from tests.invariants import SlowReader
 from tests.streams import DONE, Json, begins, bill, by_event, chunk, counts, delta, finishes, fold, read, says, sse
 
-STEADY = [begins(), *(says(f"word{number} ") for number in range(4))]
+REGULAR = [begins(), *(says(f"word{number} ") for number in range(4))]
 FINISH, BILL = finishes(), bill(**counts(3, 12))
 
 
@@ -31,15 +31,15 @@ USUAL: dict[str, list[Json | str]] = {
 
 
 @pytest.mark.parametrize("ending", USUAL.values(), ids=USUAL)
-def test_the_usual_ending_is_held_and_told_at_once(ending: list[Json | str]) -> None:
-    wire = sse(*STEADY, *ending)
+def test_the_usual_ending_is_buffered_and_reported_at_once(ending: list[Json | str]) -> None:
+    wire = sse(*REGULAR, *ending)
     expected = read(wire, reader=SlowReader())
-    for pieces in (by_event(wire)[:-1], [*by_event(sse(*STEADY))[:-1], sse(*ending)]):
+    for pieces in (by_event(wire)[:-1], [*by_event(sse(*REGULAR))[:-1], sse(*ending)]):
         reader = reader_of(*pieces)
         assert reader.trailer is not None
         assert reader.trailer.done
         assert reader.done
-        assert reader.frames == len(STEADY) + len(ending)
+        assert reader.frames == len(REGULAR) + len(ending)
         assert read(*pieces) == expected
 
 
@@ -47,7 +47,7 @@ def test_the_usual_ending_is_held_and_told_at_once(ending: list[Json | str]) -> 
 @pytest.mark.parametrize("ending", USUAL.values(), ids=USUAL)
 def test_it_goes_on_as_it_came(ending: list[Json | str], include_usage: bool) -> None:
     reader, writer = StreamReader(), StreamWriter(include_usage=include_usage)
-    *spoken, _ = by_event(sse(*STEADY))
+    *spoken, _ = by_event(sse(*REGULAR))
     for piece in spoken:
         writer.write(reader.feed(piece))
     for piece in by_event(sse(*ending))[:-1]:
@@ -58,11 +58,11 @@ def test_it_goes_on_as_it_came(ending: list[Json | str], include_usage: bool) ->
     if include_usage and not usage:  # whoever asks for usage gets the field in every chunk, so it is written anew
         finish = delta({}, finish="stop", usage=None)
     assert sent == sse(finish, *(usage if include_usage else []), DONE)
-    told = fold(read(sse(*STEADY) + sent))
+    emitted = fold(read(sse(*REGULAR) + sent))
     whole = fold(events)
-    assert told.ending == whole.ending == "completed"
-    assert told.choices[0].finish_reason == whole.choices[0].finish_reason
-    assert told.usage == (whole.usage if include_usage else None)
+    assert emitted.ending == whole.ending == "completed"
+    assert emitted.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert emitted.usage == (whole.usage if include_usage else None)
 
 
 REPORTS: dict[str, Json] = {
@@ -77,16 +77,16 @@ REPORTS: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_what_the_usage_comes_to_is_known_before_it_is_told(report: Json) -> None:
-    wire = sse(*STEADY, FINISH, bill(**report), DONE)
+def test_what_the_usage_comes_to_is_known_before_it_is_reported(report: Json) -> None:
+    wire = sse(*REGULAR, FINISH, bill(**report), DONE)
     reader = reader_of(*by_event(wire)[:-1])
-    trailer, told = reader.trailer, fold(read(wire, reader=SlowReader()))
+    trailer, emitted = reader.trailer, fold(read(wire, reader=SlowReader()))
     assert trailer is not None
-    assert told.usage is not None
-    assert not told.repairs
-    assert trailer.tokens == Tokens.of(told.usage)
-    assert trailer.finish_reason == told.choices[0].finish_reason
-    assert [event for event in reader.close() if isinstance(event, UsageReport)] == [UsageReport(told.usage)]
+    assert emitted.usage is not None
+    assert not emitted.repairs
+    assert trailer.tokens == Tokens.of(emitted.usage)
+    assert trailer.finish_reason == emitted.choices[0].finish_reason
+    assert [event for event in reader.close() if isinstance(event, UsageReport)] == [UsageReport(emitted.usage)]
 
 
 TOOLS = delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]})
@@ -139,30 +139,30 @@ ODD: dict[str, list[Json | str]] = {
 
 @pytest.mark.parametrize("ending", ODD.values(), ids=ODD)
 def test_any_other_ending_is_read_as_ever(ending: list[Json | str]) -> None:
-    wire = sse(*STEADY, *ending)
+    wire = sse(*REGULAR, *ending)
     expected = read(wire, reader=SlowReader())
     assert read(*by_event(wire)) == expected
-    steady = by_event(sse(*STEADY))[:-1]
-    tail = wire.removeprefix(b"".join(steady))
-    assert read(*steady, tail) == expected
+    regular = by_event(sse(*REGULAR))[:-1]
+    tail = wire.removeprefix(b"".join(regular))
+    assert read(*regular, tail) == expected
     for place in range(0, len(tail), 7):
-        assert read(*steady, tail[:place], tail[place:]) == expected
+        assert read(*regular, tail[:place], tail[place:]) == expected
 
 
 @pytest.mark.parametrize(
     "rest", [b": a comment\n\n", b"\n", b"event: x\n\n", b"data: [DONE]\n", b"data: [DONE]\r\n\r\n"]
 )
 def test_other_bytes_in_the_ending_are_read_as_ever(rest: bytes) -> None:
-    steady, finish = by_event(sse(*STEADY))[:-1], sse(FINISH)
+    regular, finish = by_event(sse(*REGULAR))[:-1], sse(FINISH)
     for pieces in ([finish, rest, sse(BILL, DONE)], [finish + rest, sse(BILL, DONE)], [finish, sse(BILL, DONE) + rest]):
-        assert read(*steady, *pieces) == read(b"".join([*steady, *pieces]), reader=SlowReader())
+        assert read(*regular, *pieces) == read(b"".join([*regular, *pieces]), reader=SlowReader())
 
 
 @pytest.mark.parametrize(
     "figures", [{"prompt_tokens": 3, "completion_tokens": 4}, {"input_tokens": 3, "output_tokens": 4}]
 )
 def test_usage_has_the_figures_that_clients_read(figures: dict[str, object]) -> None:
-    reader = reader_of(*by_event(sse(*STEADY, FINISH, bill(**figures), DONE))[:-1])
+    reader = reader_of(*by_event(sse(*REGULAR, FINISH, bill(**figures), DONE))[:-1])
     sent = StreamWriter(include_usage=True).write_end(reader.trailer, reader.close())
     assert b'"prompt_tokens":3,"completion_tokens":4,"total_tokens":7' in sent
 
@@ -170,14 +170,14 @@ def test_usage_has_the_figures_that_clients_read(figures: dict[str, object]) -> 
 @pytest.mark.parametrize("place", [b'{"', b',"', b"}\n\n"])
 def test_a_line_end_within_the_json_is_read_as_ever(place: bytes) -> None:
     """JSON takes a CR for a blank; whoever reads the stream does not, so that it may not go on as it came."""
-    steady = by_event(sse(*STEADY))[:-1]
+    regular = by_event(sse(*REGULAR))[:-1]
     for usual in ([sse(FINISH), sse(DONE)], [sse(FINISH), sse(BILL), sse(DONE)]):
         for number in range(len(usual) - 1):
             frames = list(usual)
             frames[number] = frames[number].replace(place, place[:1] + b"\r" + place[1:], 1)
-            reader = reader_of(*steady, *frames)
+            reader = reader_of(*regular, *frames)
             assert b"\r" not in StreamWriter().write_end(reader.trailer, reader.close())
-            assert read(*steady, *frames) == read(b"".join([*steady, *frames]), reader=SlowReader())
+            assert read(*regular, *frames) == read(b"".join([*regular, *frames]), reader=SlowReader())
 
 
 def test_two_choices_end_as_ever() -> None:
@@ -187,25 +187,25 @@ def test_two_choices_end_as_ever() -> None:
 
 def test_usage_that_came_before_is_merged_as_ever() -> None:
     early = says("x", usage=counts(3, 1) | {"prompt_tokens_details": {"cached_tokens": 2}})
-    wire = sse(begins(), early, *STEADY[1:], FINISH, BILL, DONE)
+    wire = sse(begins(), early, *REGULAR[1:], FINISH, BILL, DONE)
     assert read(*by_event(wire)) == read(wire, reader=SlowReader())
 
 
 @pytest.mark.parametrize("comment", [b"", b": a comment\n"])
-def test_what_is_held_is_known_in_every_lane(comment: bytes) -> None:
-    reader = reader_of(*by_event(sse(*STEADY))[:-1])
-    held = [reader.pending]
+def test_what_is_buffered_is_known_in_every_path(comment: bytes) -> None:
+    reader = reader_of(*by_event(sse(*REGULAR))[:-1])
+    buffered = [reader.pending]
     for event in (FINISH, BILL):
         assert reader.feed(comment + sse(event)) == []
-        held.append(reader.pending)
-    assert held == [0, 1, 2]
+        buffered.append(reader.pending)
+    assert buffered == [0, 1, 2]
 
 
 @pytest.mark.parametrize("nameless", [{"id": ""}, {"model": ""}, {"created": 0}])
 def test_what_a_nameless_stream_says_does_not_go_on_as_it_came(nameless: Json) -> None:
     reader = StreamReader()
-    for payload in (*STEADY, FINISH, BILL):
+    for payload in (*REGULAR, FINISH, BILL):
         assert isinstance(payload, dict)
         reader.feed(sse(payload | nameless))
-        assert not reader.untouched or payload is STEADY[0]
+        assert not reader.untouched or payload is REGULAR[0]
         assert reader.trailer is None

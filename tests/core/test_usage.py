@@ -228,7 +228,7 @@ def test_figures_that_do_not_fit_are_kept_and_flagged(
 
 
 @pytest.mark.parametrize("raw", [raw for raw, *_ in (*SPELLINGS.values(), *DOUBTS.values())], ids=[*SPELLINGS, *DOUBTS])
-def test_a_field_that_nobody_knows_changes_no_figure(raw: Json) -> None:
+def test_a_field_that_is_unknown_changes_no_figure(raw: Json) -> None:
     """It decides by which of the two ways the usage is read."""
     alone, beside = (sse(begins(), says("Hi"), finishes(), bill(**usage), DONE) for usage in (raw, raw | {"cost": 1}))
     assert bare(completion(alone).usage) == bare(completion(beside).usage)
@@ -265,7 +265,7 @@ def test_the_raw_objects_are_laid_over_each_other() -> None:
     }
 
 
-def test_usage_is_told_once_and_just_before_the_end() -> None:
+def test_usage_is_reported_once_and_just_before_the_end() -> None:
     events = read(
         sse(begins() | {"usage": counts(8, 0)}, says("Hi", usage=counts(8, 9)), finishes(), bill(**REAL), DONE)
     )
