@@ -78,7 +78,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """What a gateway recorded of a ticker and of a chat provider: a stream, a body, an error; a chat stream."""
     folder = tmp_path_factory.mktemp("recordings")
     with Upstream() as upstream:
-        tape = [
+        captured = [
             "[providers.tape]",
             f'base_url = "{upstream.url}"',
             'dialect = "ticker"',
@@ -89,7 +89,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         with TickerGateway(
             folder,
             upstream,
-            settings(upstream.url) + "\n".join(tape),
+            settings(upstream.url) + "\n".join(captured),
             arguments=("--record", str(folder / "captures")),
             environment={"PYTHONPATH": str(ROOT)},
         ) as gateway:
@@ -120,23 +120,23 @@ def test_a_recorder_names_the_dialect_of_the_provider(recordings: list[Path]) ->
 
 
 def test_a_recording_is_inspected_as_it_says(recordings: list[Path]) -> None:
-    told = [described(file) for file in recordings]
-    assert [(each["dialect"], each["dialect_found_by"]) for each in told] == [
+    reported = [described(file) for file in recordings]
+    assert [(each["dialect"], each["dialect_found_by"]) for each in reported] == [
         ("ticker", "capture"),
         ("ticker", "capture"),
         ("ticker", "capture"),
         ("openai_chat", "capture"),
     ]
-    assert [each["ending"] for each in told] == ["completed", "completed", "failed", "completed"]
-    for each in (told[0], told[1], told[3]):
+    assert [each["ending"] for each in reported] == ["completed", "completed", "failed", "completed"]
+    for each in (reported[0], reported[1], reported[3]):
         (choice,) = each["choices"]
         assert (choice["text"], choice["finish_reason"]) == ("Hello, world", "stop")
         assert choice["parts"] == [{"type": "text", "text": "Hello, world"}]
         usage = each["usage"]
         assert (usage["input"], usage["output"]) == (5, 3)
-    assert told[0].keys() == told[3].keys()
-    assert told[0]["choices"][0].keys() == told[3]["choices"][0].keys()
-    assert told[0]["choices"][0]["native_finish_reason"] == "done"
+    assert reported[0].keys() == reported[3].keys()
+    assert reported[0]["choices"][0].keys() == reported[3]["choices"][0].keys()
+    assert reported[0]["choices"][0]["native_finish_reason"] == "done"
 
 
 def test_bytes_and_requests_tell_the_dialect_of_version_1(tmp_path: Path) -> None:
@@ -149,16 +149,16 @@ def test_bytes_and_requests_tell_the_dialect_of_version_1(tmp_path: Path) -> Non
         (("-",), TICKER_STREAM, "events"),
         (("--dialect", "ticker", "-"), b"", "option"),
     ):
-        told = described(*arguments, stdin=stdin)
-        assert (told["dialect"], told["dialect_found_by"]) == ("ticker", found)
+        reported = described(*arguments, stdin=stdin)
+        assert (reported["dialect"], reported["dialect_found_by"]) == ("ticker", found)
     assert described("-", stdin=CHAT)["dialect"] == "openai_chat"
     assert described("--dialect", "openai_chat", "-", stdin=TICKER_STREAM)["ending"] == "failed"
 
 
-def test_parts_are_told_in_their_order() -> None:
-    told = described("-", stdin=MIXED)
-    assert [part["type"] for part in told["choices"][0]["parts"]] == ["text", "tool_call", "text"]
-    assert told["choices"][0]["text"] == "Hello, worldBye"
+def test_parts_are_reported_in_their_order() -> None:
+    reported = described("-", stdin=MIXED)
+    assert [part["type"] for part in reported["choices"][0]["parts"]] == ["text", "tool_call", "text"]
+    assert reported["choices"][0]["text"] == "Hello, worldBye"
     shown = run("inspect", "-", stdin=MIXED).stdout.decode()
     assert shown.startswith(
         'answer\n  Hello, world\n\ntool call weather (c1)\n  {"city":"Paris"}\n\nanswer\n  Bye\n\nending    completed\n'
@@ -166,7 +166,7 @@ def test_parts_are_told_in_their_order() -> None:
     assert "dialect   ticker, by its events\n" in shown
 
 
-def test_a_dialect_that_is_not_known_is_told(tmp_path: Path) -> None:
+def test_a_dialect_that_is_not_known_is_reported(tmp_path: Path) -> None:
     shown = run("inspect", keep(tmp_path / "a.capture", CHAT, dialect="telegraph")).stdout.decode()
     assert (
         "dialect   openai_chat, by its events; the capture says telegraph, which this Penstock does not know" in shown
@@ -255,7 +255,7 @@ def test_an_error_in_place_of_a_stream_is_in_the_words_of_its_dialect(tmp_path: 
     assert (failed.status, failed.json["broken"]["code"]) == (503, "internal_error")
 
 
-def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_said(tmp_path: Path) -> None:
+def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_reported(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", TICKER_STREAM)
     refused = run("replay", tmp_path, "--as", "groq", "--fault", "no-done", "--fault", "cut-after=1")
     assert refused.returncode == 1

@@ -52,11 +52,11 @@ ROUTES = {
 def started(folder: Path, **tables: Table) -> Iterator[TickerGateway]:
     with Upstream() as upstream:
         ticker = [f'base_url = "{upstream.url}"', 'dialect = "ticker"', 'path = "/ticker"', 'api_key = "canary-1234"']
-        tape = ["[providers.tape]", *ticker, "[providers.heard-tape]", *ticker, 'abort = "drain"']
+        captured = ["[providers.tape]", *ticker, "[providers.heard-tape]", *ticker, 'abort = "drain"']
         routes = [line for name, targets in ROUTES.items() for line in (f"[routes.{name}]", f"targets = {targets}")]
         strict = ["[routes.careful]", 'targets = ["tape/careful"]', "strict = true"]
         retries = {"max_attempts": 2}
-        configuration = settings(upstream.url, retries=retries, **tables) + "\n".join([*tape, *routes, *strict, ""])
+        configuration = settings(upstream.url, retries=retries, **tables) + "\n".join([*captured, *routes, *strict, ""])
         root = str(Path(__file__).resolve().parents[2])
         with TickerGateway(folder, upstream, configuration, environment={"PYTHONPATH": root}) as gateway:
             yield gateway
@@ -79,7 +79,7 @@ def ask(gateway: TickerGateway, model: str, headers: dict[str, str], *, live: bo
     return gateway.send(post(body(model, stream=live, **fields), headers), calls=1)
 
 
-def told(gateway: TickerGateway, path: str) -> str:
+def reported(gateway: TickerGateway, path: str) -> str:
     """What the admin listener says."""
     (url,) = {word for line in gateway.output for word in line.split() if word.endswith("/admin")}
     request = urllib.request.Request(url.removesuffix("/admin") + path, headers={"Authorization": f"Bearer {TOKEN}"})
@@ -162,8 +162,10 @@ def test_losses_are_in_the_metrics_and_the_admin_api(tmp_path: Path) -> None:
         ask(gateway, f"tape/{model}", {}, stop=["x"])
         response = ask(gateway, f"tape/{model}", {}, stop=["x"])
         gateway.book.entry(response.request_id)
-        assert json.loads(told(gateway, f"/admin/entries/{response.request_id}"))["losses"] == {"stop-dropped": 1}
-        (line,) = [line for line in told(gateway, "/metrics").splitlines() if line.startswith("penstock_losses_total")]
+        assert json.loads(reported(gateway, f"/admin/entries/{response.request_id}"))["losses"] == {"stop-dropped": 1}
+        (line,) = [
+            line for line in reported(gateway, "/metrics").splitlines() if line.startswith("penstock_losses_total")
+        ]
         assert line == 'penstock_losses_total{code="stop-dropped",provider="tape"} 2.0'
 
 
@@ -257,7 +259,7 @@ def test_attempts_of_strict_calls_are_limited_too(gateway: TickerGateway) -> Non
     assert (response.status, response.headers["x-penstock-attempts"]) == (503, "2")
 
 
-def test_a_target_that_failed_is_told_rather_than_one_that_was_skipped(gateway: TickerGateway) -> None:
+def test_a_target_that_failed_is_reported_rather_than_one_that_was_skipped(gateway: TickerGateway) -> None:
     gateway.upstream.play([status(503, JSON, b'{"error":{"message":"busy"}}')], "failing-a")
     response = ask(gateway, "failing", STRICT, stop=["x"])
     assert (response.status, response.error["code"]) == (503, "upstream_error")
@@ -321,7 +323,7 @@ def test_an_answer_that_loses_its_meaning_fails_the_attempt(gateway: TickerGatew
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_an_answer_that_loses_its_meaning_is_an_error_if_nobody_else_answers(
+def test_an_answer_that_loses_its_meaning_is_an_error_if_no_one_else_answers(
     gateway: TickerGateway, live: bool
 ) -> None:
     model = gateway.upstream.play(pictured(live=live))
@@ -352,7 +354,7 @@ def test_losses_do_not_count_against_a_provider(gateway: TickerGateway) -> None:
     assert ask(gateway, f"tape/{model}", {}).status == 200
 
 
-def test_a_provider_that_is_heard_out_without_its_client_may_lose_something(gateway: TickerGateway) -> None:
+def test_a_provider_that_is_read_to_its_end_without_its_client_may_lose_something(gateway: TickerGateway) -> None:
     gate = Gate()
     rest = [chunk(frames(*PICTURE)), sleep(0.05), chunk(frames(OVER)), last_chunk()]
     model = gateway.upstream.play([head(), chunk(frames(OPEN, *HELLO)), gate, *rest])

@@ -240,8 +240,8 @@ def write_fields(request: Request, losses: list[Loss]) -> dict[str, object]:
                 case ToolCall(id, name, arguments):
                     lines.append({"by": "model", "call": {"ref": id, "tool": name, "with": arguments}})
                 case ToolResult(call_id, parts):
-                    said = "".join(part.text for part in parts if isinstance(part, TextPart))
-                    lines.append({"by": "tool", "ref": call_id, "say": said})
+                    sent_text = "".join(part.text for part in parts if isinstance(part, TextPart))
+                    lines.append({"by": "tool", "ref": call_id, "say": sent_text})
                 case ReasoningPart():
                     losses.append(Loss("reasoning-dropped"))
                 case _:
