@@ -14,7 +14,11 @@ from tests.streams import DONE, begins, finishes, says, sse
 
 HELLO, REST = sse(begins(), says("Hello")), sse(finishes(), DONE)
 # What each lane reads: text in whole frames; the same in whole HTTP chunks; and text with something beside it.
-LANES = {"slow": sse(says(" word", padding="")) + b": a comment\n\n", "fast": sse(says(" word")) * 2, "no parser": b""}
+VARIANTS = {
+    "slow": sse(says(" word", padding="")) + b": a comment\n\n",
+    "fast": sse(says(" word")) * 2,
+    "no parser": b"",
+}
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -95,9 +99,9 @@ class Relayed:
         self.connection.aligned_chunks = (data,)
         self.relay.on_data(data)
 
-    def in_lane(self, lane: str, seconds: float) -> None:
-        if lane != "no parser":
-            self.after(seconds, LANES[lane])
+    def in_variant(self, variant: str, seconds: float) -> None:
+        if variant != "no parser":
+            self.after(seconds, VARIANTS[variant])
             return
         if self.connection.on_chunk is None:
             self.after(0.0, sse(says(" word")))

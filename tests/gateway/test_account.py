@@ -130,7 +130,7 @@ def test_tokens_are_limited_in_every_minute_and_given_back() -> None:
     assert (account.tokens, account.requests, account.minute) == (0, 0, {})
 
 
-def test_a_call_that_no_minute_has_room_for_is_told_so() -> None:
+def test_a_call_that_no_minute_has_room_for_is_reported() -> None:
     denial = denied(ask(Account(), key(tokens_per_minute=100), "a", tokens=101))
     assert denial.retry_after_s is None
     assert "never" in denial.message
@@ -190,7 +190,7 @@ def test_what_is_booked_late_makes_the_account_stale(late: int, stale: bool) -> 
     assert (account.spent, account.stale) == ({"2026-11": 9}, stale)
 
 
-def test_a_clock_that_is_set_back_locks_nobody_out() -> None:
+def test_a_clock_that_is_set_back_locks_no_one_out() -> None:
     account, limited = Account(), key(requests_per_minute=1)
     granted(ask(account, limited, "a"))
     grant = granted(ask(account, limited, "b", now=NOW - 86_400_000))

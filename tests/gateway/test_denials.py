@@ -39,9 +39,9 @@ class Denying(LocalAccounts):
     ],
 )
 def test_a_denial_has_the_status_of_its_code(limit: Limit, code: ErrorCode, status: int, error_type: str) -> None:
-    told: list[Failure | None] = []
+    reported: list[Failure | None] = []
     call = Call("req_1", "main/m", True, 0.0, key=KEY)
-    Reservations(Denying(limit, code), BytesPerToken()).reserve(call, TokenDemand(1), (), 60.0, told.append)
-    (failure,) = told
+    Reservations(Denying(limit, code), BytesPerToken()).reserve(call, TokenDemand(1), (), 60.0, reported.append)
+    (failure,) = reported
     assert failure is not None
     assert (failure.code, failure.status, failure.error_type, failure.retry_after) == (code, status, error_type, "5")

@@ -101,16 +101,16 @@ class Listener(Client):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard = b""
+        self.received = b""
 
     def write(self, data: bytes, /) -> None:
-        self.heard += data
+        self.received += data
 
     def end(self, data: bytes) -> None:
-        self.heard += data
+        self.received += data
 
     def _write_chunk(self, data: bytes) -> None:
-        self.heard += data.split(b"\r\n")[1]
+        self.received += data.split(b"\r\n")[1]
 
 
 def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
@@ -131,7 +131,7 @@ def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
         return made.call
 
     try:
-        return loop.run_until_complete(run()), listener.heard
+        return loop.run_until_complete(run()), listener.received
     finally:
         loop.close()
 
@@ -141,6 +141,6 @@ def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
 def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], chunked: bool) -> None:
     """Wherever a body ends: a client that stops at the finish reason must not take a truncated answer for a success."""
     for at in range(sum(map(len, lines)) + 1):
-        call, heard = cut(lines, at, chunked=chunked)
-        finished = b'"finish_reason":"' in heard.replace(b" ", b"")
+        call, received = cut(lines, at, chunked=chunked)
+        finished = b'"finish_reason":"' in received.replace(b" ", b"")
         assert finished == (call.ending == "completed"), f"the body ends at byte {at}"

@@ -206,7 +206,7 @@ SIZES: dict[str, tuple[dict[str, Any], float]] = {
 
 @pytest.mark.parametrize(("fields", "limit_s"), SIZES.values(), ids=SIZES)
 @prompt
-def test_nobody_waits_for_an_estimate(fields: dict[str, Any], limit_s: float) -> None:
+def test_no_one_waits_for_an_estimate(fields: dict[str, Any], limit_s: float) -> None:
     in_time(min(_seconds(lambda: estimate_input(fields)) for _ in range(10)), limit_s)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.gateway.billing.accounting import entry_of
 from penstock.gateway.relay.event_gaps import BOUNDS, MAX_STALLS
-from tests.gateway.support import LANES, Clock, Relayed
+from tests.gateway.support import VARIANTS, Clock, Relayed
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def relayed(loop: Clock, drive: Callable[[Relayed], None]) -> Relayed:
         loop.close()
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_every_lane_counts_the_same(lane: str, loop: Clock) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_path_counts_the_same(variant: str, loop: Clock) -> None:
     gaps_s = [0.004, 0.004, 0.03, 1.5, 0.7, 3.0, 90.0]
 
     def drive(made: Relayed) -> None:
         for gap_s in gaps_s:
-            made.in_lane(lane, gap_s)
+            made.in_variant(variant, gap_s)
 
     made = relayed(loop, drive)
     gaps = made.attempt.gaps
@@ -44,7 +44,7 @@ def test_every_lane_counts_the_same(lane: str, loop: Clock) -> None:
     expected = [sum(lower < gap_s <= upper for gap_s in gaps_s) for lower, upper in pairwise((*BOUNDS, inf))]
     assert gaps.counts[1:] == expected
     assert 1 <= at_once <= 3  # the end, and what the template is learned of
-    assert made.client.chunks == (len(gaps_s) if lane == "no parser" else 0)
+    assert made.client.chunks == (len(gaps_s) if variant == "no parser" else 0)
     assert gaps.total_s == pytest.approx(sum(gaps_s))
     attempt = entry_of(made.call, lambda *_: 0).attempts[0]
     assert attempt.longest_gap_ms == 90_000
@@ -54,7 +54,7 @@ def test_every_lane_counts_the_same(lane: str, loop: Clock) -> None:
 def test_so_many_stalls_are_kept_and_no_more(loop: Clock) -> None:
     def drive(made: Relayed) -> None:
         for _ in range(MAX_STALLS + 9):
-            made.in_lane("no parser", 1.25)
+            made.in_variant("no parser", 1.25)
 
     made = relayed(loop, drive)
     assert len(made.attempt.gaps.stalls) == MAX_STALLS
@@ -63,11 +63,11 @@ def test_so_many_stalls_are_kept_and_no_more(loop: Clock) -> None:
 
 def test_what_a_slow_client_holds_up_is_no_gap(loop: Clock) -> None:
     def drive(made: Relayed) -> None:
-        made.after(0.5, LANES["fast"])
+        made.after(0.5, VARIANTS["fast"])
         made.relay.pause()
         loop.now += 40.0
         made.relay.resume()
-        made.after(0.25, LANES["fast"])
+        made.after(0.25, VARIANTS["fast"])
 
     made = relayed(loop, drive)
     assert made.attempt.gaps.total_s == pytest.approx(0.75)

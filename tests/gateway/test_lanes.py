@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Completion, StreamReader, StreamWriter
 from tests.corpus import CORPUS, captures
-from tests.invariants import SlowReader, said
+from tests.invariants import SlowReader, sent_text
 from tests.streams import DONE, begins, by_event, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
 def same(first: Completion, second: Completion) -> bool:
     usages = [completion.usage.counts() if completion.usage else None for completion in (first, second)]
     finishes = [[choice.finish_reason for choice in completion.choices] for completion in (first, second)]
-    return said(first) == said(second) and usages[0] == usages[1] and finishes[0] == finishes[1]
+    return sent_text(first) == sent_text(second) and usages[0] == usages[1] and finishes[0] == finishes[1]
 
 
 def check(wire: bytes) -> int:
@@ -53,18 +53,18 @@ def check(wire: bytes) -> int:
 
 
 @pytest.mark.parametrize("wire", OURS.values(), ids=OURS)
-def test_both_lanes_give_the_same_completion(wire: bytes) -> None:
+def test_both_paths_give_the_same_completion(wire: bytes) -> None:
     check(wire)
 
 
-def test_healthy_text_takes_the_fast_lane() -> None:
+def test_healthy_text_takes_the_fast_path() -> None:
     assert check(OURS["003_11f14e5984ba4222"]) == 5  # its beginning, and four words
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CAPTURES, reason=f"there is no corpus in {CORPUS}; PENSTOCK_CORPUS may name another")
 @pytest.mark.parametrize("vendor", VENDORS or ["nobody"])
-def test_both_lanes_give_the_same_completion_of_recorded_streams(vendor: str) -> None:
+def test_both_paths_give_the_same_completion_of_recorded_streams(vendor: str) -> None:
     for capture in CAPTURES:
         if capture.vendor == vendor:
             check(capture.data)

@@ -99,13 +99,13 @@ class Kept:
         plans = Plans(config, "streamed", recorded=False)["both"]
         assert plans is not None
         self.plans: Sequence[Plan] = plans
-        self.told: list[Failure | None] = []
+        self.reported: list[Failure | None] = []
 
     def call(self, id: str = "req_1", key: Key | None = None) -> Call:
         return Call(id, "both", stream=True, started=self.loop.time(), key=key, at_ms=int(time.time() * 1000))
 
     def admit(self, call: Call, demand: TokenDemand | None = None) -> bool:
-        return self.ledger.admit(call, demand or TokenDemand(7, 50), self.plans, self.told.append)
+        return self.ledger.admit(call, demand or TokenDemand(7, 50), self.plans, self.reported.append)
 
     async def later(self, seconds: float) -> None:
         """Let time pass, and what is due by then happen."""
@@ -158,23 +158,23 @@ def test_a_call_without_a_stored_key_is_admitted_at_once(kept: Runner) -> None:
         assert it.ledger.ready
         assert it.admit(call, TokenDemand(7, 50, {"a": "b"}, "u-sk-acme", "flex"))
         assert (call.input_estimate, call.cap, call.user, call.tags) == (7, 50, "u-sk-acme", {"a": "b"})
-        assert (call.tier.asked, call.reserved, it.told) == ("flex", None, [])
+        assert (call.tier.asked, call.reserved, it.reported) == ("flex", None, [])
 
     kept(test)
 
 
-def test_a_call_of_a_stored_key_is_admitted_when_something_is_held(kept: Runner) -> None:
+def test_a_call_of_a_stored_key_is_admitted_when_something_is_reserved(kept: Runner) -> None:
     def test(it: Kept) -> None:
         call = it.call(key=KEY)
         assert not it.admit(call, TokenDemand(7, 50, {"a": "b"}))
-        assert (it.told, call.tags) == ([None], {"team": "search", "a": "b"})
+        assert (it.reported, call.tags) == ([None], {"team": "search", "a": "b"})
         assert call.reserved == int(7 * 1.25) + 32 + 500 == it.accounts.reserved(KEY)
 
     kept(test)
 
 
 @pytest.mark.parametrize("missing", ["room", "writer", "its thread"])
-def test_where_nothing_can_be_kept_nobody_is_admitted(kept: Runner, missing: str) -> None:
+def test_where_nothing_can_be_kept_no_one_is_admitted(kept: Runner, missing: str) -> None:
     def test(it: Kept) -> None:
         if missing == "room":
             it.journal.has_room = False
@@ -184,7 +184,7 @@ def test_where_nothing_can_be_kept_nobody_is_admitted(kept: Runner, missing: str
             it.writer.alive = False
         assert not it.ledger.ready
         assert not it.admit(it.call())
-        (failure,) = it.told
+        (failure,) = it.reported
         assert failure is not None
         assert (failure.code, failure.status, failure.retry_after) == ("ledger_unavailable", 503, "2")
 
@@ -192,16 +192,16 @@ def test_where_nothing_can_be_kept_nobody_is_admitted(kept: Runner, missing: str
 
 
 @pytest.mark.parametrize(
-    ("accounts", "writer", "told"),
+    ("accounts", "writer", "reported"),
     [("", "", ""), ("redis", "", "redis"), ("", "full", "ledger"), ("a", "b", "a,ledger")],
 )
-def test_what_is_out_of_order_is_told(kept: Runner, accounts: str, writer: str, told: str) -> None:
+def test_what_is_out_of_order_is_reported(kept: Runner, accounts: str, writer: str, reported: str) -> None:
     def test(it: Kept) -> None:
         it.accounts.degraded, it.writer.trouble = accounts, writer
-        assert it.ledger.degraded == told
+        assert it.ledger.degraded == reported
         call = it.call()
         assert it.admit(call)
-        assert call.headers.get("x-penstock-degraded", "") == told
+        assert call.headers.get("x-penstock-degraded", "") == reported
 
     kept(test)
 
@@ -271,7 +271,7 @@ def test_tokens_are_learned_from_answers_that_were_completed(kept: Runner) -> No
     kept(test)
 
 
-def test_what_a_running_call_has_said_is_what_is_reported_or_estimated(kept: Runner) -> None:
+def test_what_a_running_call_has_sent_is_what_is_reported_or_estimated(kept: Runner) -> None:
     def test(it: Kept) -> None:
         call = it.call()
         call.attempts.append(Attempt("acme", "a", events=9))

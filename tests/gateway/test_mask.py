@@ -101,10 +101,10 @@ def test_the_quick_test_misses_nothing_that_is_masked(
     for form in forms:
         text = form(text)
     hidden = Secrets((secret,))
-    for said in (before + text, before + text[:size], f"a {text} b"):
-        body = json.dumps(said)
-        if masked(body, (secret,)) != body or masked_json(said, (secret,)) != said:
-            assert hidden.may_be_in(body), said
+    for sent_text in (before + text, before + text[:size], f"a {text} b"):
+        body = json.dumps(sent_text)
+        if masked(body, (secret,)) != body or masked_json(sent_text, (secret,)) != sent_text:
+            assert hidden.may_be_in(body), sent_text
 
 
 def test_the_quick_test_rules_out_texts_without_a_secret() -> None:

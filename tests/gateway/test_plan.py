@@ -66,7 +66,7 @@ def test_each_target_of_a_route_has_its_plan(tmp_path: Path) -> None:
     assert (acme.record, acme.timeouts.drain_s, able.timeouts.drain_s) == ("", 7, 0)
 
 
-def test_a_route_has_its_own_patience(tmp_path: Path) -> None:
+def test_a_route_has_its_own_timeout(tmp_path: Path) -> None:
     plans = Plans(config(tmp_path), "streamed", recorded=False)
     ((slow,), (usual,)) = found(plans, "slow"), found(plans, "acme/a")
     assert (slow.timeouts.first_check_s, slow.timeouts.first_event_s, slow.timeouts.total_s) == (2, 2, 30)

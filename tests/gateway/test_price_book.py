@@ -250,6 +250,6 @@ def kept(folder: Path) -> Path:
 
 def test_a_table_that_was_compiled_is_read(tmp_path: Path) -> None:
     kept(tmp_path).write_bytes(encoded(TABLE))
-    said: list[str] = []
-    assert load({**os.environ, "PENSTOCK_CACHE": str(tmp_path)}, said.append) == TABLE
-    assert said == []
+    sent_text: list[str] = []
+    assert load({**os.environ, "PENSTOCK_CACHE": str(tmp_path)}, sent_text.append) == TABLE
+    assert sent_text == []

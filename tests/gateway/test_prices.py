@@ -43,9 +43,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def table(environment: dict[str, str]) -> PriceTable:
-    said: list[str] = []
-    table = load_table(environment, said.append)
-    assert said == []
+    sent_text: list[str] = []
+    table = load_table(environment, sent_text.append)
+    assert sent_text == []
     return table
 
 
@@ -405,14 +405,14 @@ def test_where_nothing_can_be_kept_there_are_prices_all_the_same(environment: di
     assert len(table.sellers) == len(sellers)
 
 
-def test_where_it_cannot_be_compiled_somebody_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+def test_where_it_cannot_be_compiled_there_is_a_warning(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "pydantic.py").write_text("raise ImportError('no pydantic today')", encoding="utf-8")
-    said: list[str] = []
+    sent_text: list[str] = []
     broken = {**environment, "PENSTOCK_CACHE": str(tmp_path), "PYTHONPATH": str(tmp_path)}
-    assert load_table(broken, said.append) == PriceTable()
-    (told,) = said
-    assert told.startswith("there are no prices: ")
-    assert told.endswith("no pydantic today")
+    assert load_table(broken, sent_text.append) == PriceTable()
+    (reported,) = sent_text
+    assert reported.startswith("there are no prices: ")
+    assert reported.endswith("no pydantic today")
 
 
 def test_a_gateway_never_imports_what_compiles_them(environment: dict[str, str]) -> None:

@@ -71,6 +71,6 @@ def test_what_is_no_request_is_refused(read: Callable[[bytes], object], body: by
 
 
 @pytest.mark.parametrize("beside", ['"a\\/b": 1', '"x": 1, "x": 2'])
-def test_numbers_may_have_any_length_where_nobody_reads_them(beside: str) -> None:
+def test_numbers_may_have_any_length_where_no_one_reads_them(beside: str) -> None:
     body = f'{{"model": "m", "input": [{"9" * 5_000}, 1.{"3" * 5_000}], {beside}}}'
     assert refusal(parse_embeddings, body.encode()) is None

@@ -24,8 +24,8 @@ PRICE = PricedModel(
     Price(Rates(input=1_000, output=10_000, cache_write=1_000, reasoning=10_000, audio_output=10_000)), "test"
 )
 INPUT = 100
-HELD_INPUT = 100 * 1.25 + 32
-USUAL = HELD_INPUT + 10 * 4_096
+RESERVED_INPUT = 100 * 1.25 + 32
+USUAL = RESERVED_INPUT + 10 * 4_096
 
 
 def key(budget: int | None = None) -> Key:
@@ -83,12 +83,12 @@ class Budgeted:
         self.reservations = Reservations(self.accounts, BytesPerToken())
         self.call = Call("req_1", "main/m", True, 0.0, key=key(budget), at_ms=NOW, input_estimate=INPUT, cap=output)
         self.price = price
-        self.told: list[Failure | None] = []
+        self.reported: list[Failure | None] = []
         self.running = Running()
 
     def reserve(self, total_s: float = 60.0) -> "Budgeted":
         demand = TokenDemand(INPUT, self.call.cap)
-        self.reservations.reserve(self.call, demand, [self.price], total_s, self.told.append)
+        self.reservations.reserve(self.call, demand, [self.price], total_s, self.reported.append)
         return self
 
     def begin(self) -> "Budgeted":
@@ -112,30 +112,30 @@ class Budgeted:
         self.call.control.check(lambda look: look())
 
 
-def test_what_is_held_is_enough_for_the_output_that_the_client_allows() -> None:
+def test_what_is_reserved_is_enough_for_the_output_that_the_client_allows() -> None:
     (demand,) = Budgeted(10**9, output=50).reserve().accounts.asked
-    assert demand.cost == demand.least_cost == HELD_INPUT + 10 * 50
+    assert demand.cost == demand.least_cost == RESERVED_INPUT + 10 * 50
     assert demand.tokens == demand.least_tokens == INPUT + 50
     assert (demand.now, demand.until) == (NOW, NOW + 660_000)
 
 
-def test_without_a_cap_the_usual_output_is_held_or_less() -> None:
+def test_without_a_cap_the_usual_output_is_reserved_or_less() -> None:
     (demand,) = Budgeted(10**9).reserve().accounts.asked
-    assert (demand.cost, demand.least_cost) == (USUAL, HELD_INPUT + 10 * 16)
+    assert (demand.cost, demand.least_cost) == (USUAL, RESERVED_INPUT + 10 * 16)
     assert (demand.tokens, demand.least_tokens) == (INPUT + 4_096, INPUT + 16)
 
 
 @pytest.mark.parametrize(
     ("rates", "service_tiers", "asked", "cost"),
     [
-        (Rates(1_000, 10_000, reasoning=30_000), (), "", HELD_INPUT + 30 * 50),
-        (Rates(1_000, 10_000, cache_write=3_000), (), "", 3 * HELD_INPUT + 10 * 50),
-        (Rates(1_000, 10_000, cache_write=3_000, cache_write_1h=4_000), (), "", 4 * HELD_INPUT + 10 * 50),
-        (Rates(1_000, 10_000), (("flex", Price(Rates(1_000, 20_000))),), "flex", HELD_INPUT + 20 * 50),
-        (Rates(1_000, 10_000), (("flex", Price(Rates(1_000, 20_000))),), "", HELD_INPUT + 10 * 50),
+        (Rates(1_000, 10_000, reasoning=30_000), (), "", RESERVED_INPUT + 30 * 50),
+        (Rates(1_000, 10_000, cache_write=3_000), (), "", 3 * RESERVED_INPUT + 10 * 50),
+        (Rates(1_000, 10_000, cache_write=3_000, cache_write_1h=4_000), (), "", 4 * RESERVED_INPUT + 10 * 50),
+        (Rates(1_000, 10_000), (("flex", Price(Rates(1_000, 20_000))),), "flex", RESERVED_INPUT + 20 * 50),
+        (Rates(1_000, 10_000), (("flex", Price(Rates(1_000, 20_000))),), "", RESERVED_INPUT + 10 * 50),
     ],
 )
-def test_the_dearest_of_what_it_may_cost_is_held(
+def test_the_dearest_of_what_it_may_cost_is_reserved(
     rates: Rates, service_tiers: tuple[tuple[str, Price], ...], asked: str, cost: int
 ) -> None:
     made = Budgeted(10**9, output=50, price=PricedModel(Price(rates, service_tiers=service_tiers), "test"))
@@ -143,11 +143,11 @@ def test_the_dearest_of_what_it_may_cost_is_held(
     assert [demand.cost for demand in made.reserve().accounts.asked] == [cost]
 
 
-def test_what_is_granted_is_held_and_the_client_is_told_its_limits() -> None:
+def test_what_is_granted_is_reserved_and_the_client_gets_its_limits() -> None:
     made = Budgeted(10**9, output=50)
     made.accounts.answer = Grant(Gauge(10, 9, 59.5), Gauge(1_000, 850, 90.25), 627)
     made.reserve()
-    assert (made.told, made.call.reserved) == ([None], 627)
+    assert (made.reported, made.call.reserved) == ([None], 627)
     assert made.call.headers == {
         "x-ratelimit-limit-requests": "10",
         "x-ratelimit-remaining-requests": "9",
@@ -177,7 +177,7 @@ def test_a_denial_says_when_to_try_again(wait: float | None, retry_after: str, p
     limit: Limit = "requests"
     code: ErrorCode = "rate_limit_exceeded"
     made.accounts.answer = Denial(limit=limit, code=code, message="no", retry_after_s=wait, requests=Gauge(3, 0, 1.0))
-    (failure,) = made.reserve().told
+    (failure,) = made.reserve().reported
     assert failure is not None
     assert (failure.code, failure.message, failure.status) == (code, "no", 429)
     assert (failure.retry_after, failure.client_may_retry) == (retry_after, passing)
@@ -185,11 +185,11 @@ def test_a_denial_says_when_to_try_again(wait: float | None, retry_after: str, p
     assert made.call.headers["x-ratelimit-remaining-requests"] == "0"
 
 
-def test_nothing_stays_held_for_a_client_that_has_left_meanwhile() -> None:
+def test_nothing_stays_reserved_for_a_client_that_has_left_meanwhile() -> None:
     made = Budgeted(10**9)
     made.call.over = True
     made.reserve()
-    assert (made.told, made.call.reserved) == ([], None)
+    assert (made.reported, made.call.reserved) == ([], None)
     assert made.accounts.reserved(key(10**9)) == 0
 
 
@@ -222,16 +222,16 @@ def test_an_answer_that_keeps_to_its_cap_is_left_alone() -> None:
     assert made.accounts.extended == []
 
 
-def test_an_answer_beyond_its_cap_has_more_held_for_it() -> None:
+def test_an_answer_beyond_its_cap_has_more_reserved_for_it() -> None:
     made = Budgeted(10**9, output=100).reserve().begin()
-    assert made.call.reserved == HELD_INPUT + 1_000
+    assert made.call.reserved == RESERVED_INPUT + 1_000
     made.say(158 * 4)
-    assert made.accounts.extended == [(HELD_INPUT + 1_000 + 10 * 4_096, INPUT + 158)]
-    assert made.call.reserved == HELD_INPUT + 1_000 + 10 * 4_096
+    assert made.accounts.extended == [(RESERVED_INPUT + 1_000 + 10 * 4_096, INPUT + 158)]
+    assert made.call.reserved == RESERVED_INPUT + 1_000 + 10 * 4_096
     assert (made.running.stopped, made.running.paused) == ([], [False])
 
 
-def test_more_is_held_before_the_last_quarter_is_used() -> None:
+def test_more_is_reserved_before_the_last_quarter_is_used() -> None:
     made = Budgeted(10**9).reserve().begin()
     assert made.limit == 4_096 - 1_024  # a token has one character at least
     made.say(4 * 3_071)
@@ -277,10 +277,10 @@ def test_a_stream_waits_for_accounts_that_take_long() -> None:
 
 def test_accounts_that_cannot_tell_are_asked_again_soon() -> None:
     made = Budgeted(10**9).reserve().begin()
-    held = made.call.reserved
-    made.accounts.answer = Grant(cost=held or 0)
+    cost_reserved = made.call.reserved
+    made.accounts.answer = Grant(cost=cost_reserved or 0)
     made.say(4 * 3_072)
-    assert (made.call.reserved, made.call.used_up, made.limit) == (held, False, 4 * 3_072 + 16)
+    assert (made.call.reserved, made.call.used_up, made.limit) == (cost_reserved, False, 4 * 3_072 + 16)
     made.say(4 * 3_072 + 16)
     assert len(made.accounts.extended) == 2
 
@@ -292,9 +292,9 @@ def test_an_answer_of_the_accounts_is_of_no_use_to_a_call_that_is_over() -> None
     made.say(4 * 3_072)
     assert made.call.control is not None
     made.call.control.running = None
-    held = made.call.reserved
+    cost_reserved = made.call.reserved
     waiting.pop()()
-    assert (made.call.reserved, made.call.extending) == (held, False)
+    assert (made.call.reserved, made.call.extending) == (cost_reserved, False)
 
 
 def test_sound_counts_against_the_budget() -> None:

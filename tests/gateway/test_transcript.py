@@ -8,10 +8,10 @@ from penstock.core.events import Event, Extra, ReasoningDelta, RefusalDelta, Tex
 from penstock.gateway.calls.call import Attempt
 from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.transcript import MAX_CHARS, TRIM_EVERY, Transcript, count_chars
-from tests.gateway.support import LANES, Clock, Relayed
+from tests.gateway.support import VARIANTS, Clock, Relayed
 from tests.streams import delta, says, sse
 
-SAID: list[Event] = [
+SENT_TEXT: list[Event] = [
     ReasoningDelta(0, "hm"),
     TextDelta(0, "one "),
     TextDelta(1, "eins "),
@@ -29,17 +29,17 @@ SAID: list[Event] = [
 ]
 
 
-def told(transcript: Transcript | None) -> list[tuple[str, str, int]]:
+def reported(transcript: Transcript | None) -> list[tuple[str, str, int]]:
     assert transcript is not None
     return [(piece.text, piece.kind, piece.choice) for piece in transcript.parts()]
 
 
-@pytest.mark.parametrize("size", [1, 2, len(SAID)])
+@pytest.mark.parametrize("size", [1, 2, len(SENT_TEXT)])
 def test_what_choices_say_is_kept_apart_and_in_order(size: int) -> None:
     transcript = Transcript()
-    heard = [transcript.append(SAID[start : start + size]) for start in range(0, len(SAID), size)]
-    assert sum(heard) == count_chars(SAID)
-    assert told(transcript) == [
+    received = [transcript.append(SENT_TEXT[start : start + size]) for start in range(0, len(SENT_TEXT), size)]
+    assert sum(received) == count_chars(SENT_TEXT)
+    assert reported(transcript) == [
         ("hm", "reasoning", 0),
         ("one two", "text", 0),
         ("eins zwei", "text", 1),
@@ -48,20 +48,20 @@ def test_what_choices_say_is_kept_apart_and_in_order(size: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("lane", LANES)
-def test_every_lane_is_taken_down(lane: str) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_path_is_taken_down(variant: str) -> None:
     loop = Clock()
 
     async def run() -> None:
         made = Relayed(loop, keep=True)
         for _ in range(3 * TRIM_EVERY // 5):
-            made.in_lane(lane, 0.001)
-        said = made.attempt.output_chars
-        kept = "".join(piece[0] for piece in told(made.control.transcript))
-        words = (said - len("Hello")) // len(" word")
+            made.in_variant(variant, 0.001)
+        sent_text = made.attempt.output_chars
+        kept = "".join(piece[0] for piece in reported(made.control.transcript))
+        words = (sent_text - len("Hello")) // len(" word")
         assert kept == "Hello" + " word" * words
-        assert len(kept) == said
-        if lane == "no parser":
+        assert len(kept) == sent_text
+        if variant == "no parser":
             assert made.client.chunks >= 3 * TRIM_EVERY // 5 - 4  # it is made anew at each turn, and no more often
         made.end()
         assert made.control.transcript is None
@@ -81,8 +81,8 @@ def test_the_last_words_are_kept() -> None:
         attempt.output_chars += control.count_text([TextDelta(0, word)])
         if attempt.output_chars >= control.check_at:
             control.check(lambda _: None)
-            assert sum(len(text) for text, _, _ in told(control.transcript)) <= MAX_CHARS
-    kept = "".join(text for text, _, _ in told(control.transcript))
+            assert sum(len(text) for text, _, _ in reported(control.transcript)) <= MAX_CHARS
+    kept = "".join(text for text, _, _ in reported(control.transcript))
     assert MAX_CHARS <= len(kept) <= MAX_CHARS + TRIM_EVERY
     assert "".join(words).endswith(kept)
 
@@ -91,7 +91,7 @@ def test_one_word_that_is_too_long_is_cut() -> None:
     transcript = Transcript()
     transcript.append([TextDelta(0, "a" * 10), TextDelta(0, "b" * (3 * MAX_CHARS) + "c")])
     transcript.trim()
-    assert told(transcript) == [("b" * (MAX_CHARS - 1) + "c", "text", 0)]
+    assert reported(transcript) == [("b" * (MAX_CHARS - 1) + "c", "text", 0)]
 
 
 def test_a_stream_that_changes_its_mind_with_every_word_is_kept_small() -> None:
@@ -127,14 +127,14 @@ def test_nothing_is_kept_unless_it_is_wanted() -> None:
     assert control.count_text([TextDelta(0, "x")]) == 1
     assert control.transcript is None
     control.keep_transcript()
-    heard = control.transcript
+    received = control.transcript
     control.count_text([TextDelta(0, "x")])
     control.drop_transcript()
     assert control.transcript is None
-    assert told(heard) == []
+    assert reported(received) == []
 
 
-def test_lanes_that_take_turns_write_in_order() -> None:
+def test_paths_that_take_turns_write_in_order() -> None:
     loop = Clock()
     word = sse(says(" word"))
 
@@ -145,9 +145,11 @@ def test_lanes_that_take_turns_write_in_order() -> None:
                 made.after(0.001, word)
             made.after(0.001, sse(delta({"reasoning": "hm"})))
             made.after(0.001, sse(says(" back")))
-        kept = "".join(text for text, _, _ in told(made.control.transcript))
+        kept = "".join(text for text, _, _ in reported(made.control.transcript))
         assert kept == "Hello" + " wordhm back" * 5
-        assert all(("hm" in text) == (kind == "reasoning") for text, kind, _ in told(made.control.transcript) if text)
+        assert all(
+            ("hm" in text) == (kind == "reasoning") for text, kind, _ in reported(made.control.transcript) if text
+        )
         assert made.client.chunks >= 2
         made.end()
 

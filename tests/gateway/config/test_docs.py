@@ -91,5 +91,5 @@ def test_the_schema_knows_bounds_and_words() -> None:
 
 
 def test_the_keys_that_need_a_restart_are_named() -> None:
-    (told,) = re.findall(r"^Some settings are read only at start: (.*?)\. If", PAGE, re.MULTILINE | re.DOTALL)
-    assert tuple(re.findall(r"`([a-z_.]+)`", told)) == NEED_RESTART
+    (reported,) = re.findall(r"^Some settings are read only at start: (.*?)\. If", PAGE, re.MULTILINE | re.DOTALL)
+    assert tuple(re.findall(r"`([a-z_.]+)`", reported)) == NEED_RESTART

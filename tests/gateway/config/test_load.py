@@ -59,9 +59,11 @@ def test_all_else_has_its_default() -> None:
 def test_without_any_provider_it_says_what_to_do() -> None:
     config = load(None, {})
     assert not remote(config)
-    (told,) = messages(config)
-    assert told.startswith("there is no provider but the model on this machine: set the key of one, such as OPENAI_API")
-    assert told.endswith("or write [providers.NAME]")
+    (reported,) = messages(config)
+    assert reported.startswith(
+        "there is no provider but the model on this machine: set the key of one, such as OPENAI_API"
+    )
+    assert reported.endswith("or write [providers.NAME]")
 
 
 def test_white_space_around_a_key_does_not_count() -> None:
@@ -138,7 +140,7 @@ def test_it_may_have_another_name_and_there_may_be_several(path: Path) -> None:
     assert [target.name for target in config.routes["any"].targets] == ["groq/a", "desk/qwen"]
 
 
-def test_a_file_that_is_not_there_is_told_and_no_reason_to_stop(path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_and_no_reason_to_stop(path: Path) -> None:
     config = read(path, '[providers.local]\nmodel = "missing.gguf"')
     assert messages(config) == ["2: providers.local.model: there is no such file, so it cannot answer"]
 
@@ -178,7 +180,7 @@ def test_a_provider_may_be_left_out(path: Path) -> None:
     assert not read(path, "[providers.groq]\nenabled = false\n[providers.local]\nenabled = false").providers
 
 
-def test_one_that_nobody_needs_may_lack_its_key(path: Path) -> None:
+def test_one_that_no_one_needs_may_lack_its_key(path: Path) -> None:
     text = '[routes.fast]\ntargets = ["groq/a"]\n' + ACME + 'api_key = "${ACME_KEY}"\n[providers.xai]\nmodels = ["a"]'
     config = read(path, text)
     assert remote(config) == ["groq"]
@@ -271,7 +273,7 @@ def test_only_routes_means_only_routes(path: Path) -> None:
     assert config.models() == ("fast",)
 
 
-def test_only_routes_without_routes_is_told(path: Path) -> None:
+def test_only_routes_without_routes_is_reported(path: Path) -> None:
     config = read(path, "[server]\nonly_routes = true")
     assert messages(config) == ["2: server.only_routes: there are no routes, so nothing can be called"]
 
@@ -281,7 +283,7 @@ def test_models_are_routes_first(path: Path) -> None:
     assert read(path, text).models() == ("groq/b", "groq/a", "local/smollm2")
 
 
-def test_a_route_that_hides_a_model_is_told(path: Path) -> None:
+def test_a_route_that_hides_a_model_is_reported(path: Path) -> None:
     text = '[routes."groq/a"]\ntargets = ["groq/b"]\n[routes."meta/a"]\ntargets = ["groq/b"]'
     config = read(path, text)
     assert messages(config) == [
@@ -329,7 +331,7 @@ def test_host_port_and_workers_go_over_the_file(path: Path) -> None:
     assert load(None, GROQ, port=9).server.listen == "127.0.0.1:9"
 
 
-def test_a_key_that_stands_there_twice_is_told(path: Path) -> None:
+def test_a_key_that_is_there_twice_is_reported(path: Path) -> None:
     config = read(path, '[server]\nkeys = ["a-good-key", "another-key",\n"a-good-key"]')
     assert messages(config) == ["3: server.keys[2]: is listed twice"]
 

@@ -26,8 +26,8 @@ def corpus() -> dict[str, tuple[str, list[str]]]:
     cases = {}
     for case in re.split(r"^== ", MISTAKES.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         name, *lines = case.splitlines()
-        said = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
-        cases[name] = ("\n".join(lines).partition("\n-- ")[0], said)
+        sent_text = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
+        cases[name] = ("\n".join(lines).partition("\n-- ")[0], sent_text)
     return cases
 
 
@@ -43,27 +43,27 @@ def problems(path: Path) -> list[str]:
     """What is said of a file, without its name."""
     with pytest.raises(ConfigError) as caught:
         load(path, ENV)
-    told = str(caught.value)
-    assert told == "\n".join(map(str, caught.value.problems))
-    assert CANARY not in told
+    reported = str(caught.value)
+    assert reported == "\n".join(map(str, caught.value.problems))
+    assert CANARY not in reported
     assert CANARY not in repr(caught.value.problems)
-    lines = told.split("\n")
+    lines = reported.split("\n")
     assert all(line.startswith(f"{path}:") for line in lines)
     return [line.removeprefix(f"{path}:") for line in lines]
 
 
 def test_there_are_enough_mistakes() -> None:
     assert len(CASES) > 100
-    assert all(said for _, said in CASES.values())
+    assert all(sent_text for _, sent_text in CASES.values())
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
-def test_is_told(text: str, expected: list[str], path: Path) -> None:
+def test_is_reported(text: str, expected: list[str], path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     assert problems(path) == expected
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file(path: Path) -> None:
     path.write_text("[routes.a]\ntargets = []\n[timeouts]\ngap_s = 0\n[server]\nworker = 1\nlisten = 'x'\n")
     assert [problem.split(":")[0] for problem in problems(path)] == ["2", "4", "6", "7"]
 
@@ -106,7 +106,7 @@ UNREADABLE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("name", "message"), UNREADABLE.values(), ids=UNREADABLE)
-def test_a_file_that_cannot_be_read_is_told_apart(name: str, message: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_distinguished(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableConfigError) as caught:
         load(tmp_path / name, ENV)

@@ -189,13 +189,13 @@ def test_only_routes_has_patterns(path: Path) -> None:
     assert targets(config, "acme/big") is None
 
 
-def test_a_pattern_that_hides_a_providers_models_is_told(path: Path) -> None:
+def test_a_pattern_that_hides_a_providers_models_is_reported(path: Path) -> None:
     config = read(path, '[routes."acme/*"]\ntargets = ["rival/*"]\n')
-    told = [warning.message for warning in config.warnings]
-    assert told == ["hides the models of the provider 'acme' that match, which are called by the same names"]
+    reported = [warning.message for warning in config.warnings]
+    assert reported == ["hides the models of the provider 'acme' that match, which are called by the same names"]
 
 
-def test_other_wildcards_are_told_to_be_literal(path: Path) -> None:
+def test_other_wildcards_are_reported_as_literal(path: Path) -> None:
     config = read(path, '[routes."gpt-4?"]\ntargets = ["acme/big"]\n')
     assert [warning.message for warning in config.warnings] == [
         "? and [ ] are literal characters; only * matches any text"

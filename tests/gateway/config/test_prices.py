@@ -78,7 +78,7 @@ def test_capitals_make_no_difference(name: str, tmp_path: Path) -> None:
     assert list(prices(tmp_path, f'{own}[prices."{name}"]\ninput = 1\noutput = 1\n')) == [name]
 
 
-def test_whose_prices_count_can_be_said(tmp_path: Path) -> None:
+def test_whose_prices_count_can_be_set(tmp_path: Path) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[providers.acme]\nbase_url = "https://a.example"\nprices_as = "openai"\n', encoding="utf-8")
     assert load(file, ENV).providers["acme"].prices_as == "openai"
