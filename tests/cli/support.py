@@ -15,11 +15,11 @@ CAPTURES = sorted((ROOT / "tests" / "captures").iterdir())
 SEEDS = sorted((ROOT / "tests" / "seeds").glob("*.txt"))
 GROQ, RESELLER, OPENAI_2025, OPENAI_2026 = map(str, SEEDS)
 
-SAID = sse(begins(), says("Hi."))
-HEALTHY = SAID + sse(finishes("stop"), DONE)
-CUT = SAID
+SENT_TEXT = sse(begins(), says("Hi."))
+HEALTHY = SENT_TEXT + sse(finishes("stop"), DONE)
+CUT = SENT_TEXT
 ERROR: Json = {"message": "Overloaded,\ntry: later", "code": 529}
-FAILED = SAID + sse({"error": ERROR})
+FAILED = SENT_TEXT + sse({"error": ERROR})
 UNSEPARATED = HEALTHY.replace(b"\n\n", b"\n")
 GZIPPED = b"\x1f\x8b\x08\x00\x00"
 

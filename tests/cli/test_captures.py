@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump
-from tests.cli.support import CAPTURES, CUT, HEALTHY, RESELLER, SAID, SEEDS, invoke, run
+from tests.cli.support import CAPTURES, CUT, HEALTHY, RESELLER, SEEDS, SENT_TEXT, invoke, run
 from tests.streams import DONE, begins, bill, by_event, counts, finishes, says, sse
 
 HEADER = CaptureHeader(
@@ -30,7 +30,7 @@ def capture_of(wire: bytes, *times: float, how: How | None = "complete", header:
     return dump(Capture(header, reads, CaptureEnd(reads[-1].at_s if reads else None, how) if how else None))
 
 
-TOLD = """\
+REPORTED = """\
 answer
   Hi there
 
@@ -51,9 +51,9 @@ repairs   none
 
 
 @pytest.mark.slow
-def test_a_capture_is_told_with_its_times() -> None:
+def test_a_capture_is_reported_with_its_times() -> None:
     finished = run("inspect", stdin=capture_of(ANSWER, *TIMES))
-    assert finished.stdout.decode() == TOLD
+    assert finished.stdout.decode() == REPORTED
     assert (finished.stderr, finished.returncode) == (b"", 0)
 
 
@@ -62,9 +62,9 @@ def described(stdin: bytes) -> Any:
 
 
 def test_json_has_the_same() -> None:
-    told = described(capture_of(ANSWER, *TIMES))["capture"]
-    timeline = told["times"].pop("timeline")
-    assert told == {
+    reported = described(capture_of(ANSWER, *TIMES))["capture"]
+    timeline = reported["times"].pop("timeline")
+    assert reported == {
         "at": "2026-02-03T10:20:30.123456Z",
         "call": "req_1",
         "attempt": 1,
@@ -120,7 +120,7 @@ ENDINGS: dict[str, tuple[How, str, str, str]] = {
 
 
 @pytest.mark.parametrize(("how", "ending", "words", "recording"), ENDINGS.values(), ids=ENDINGS)
-def test_why_a_stream_stops_is_told(how: How, ending: str, words: str, recording: str) -> None:
+def test_why_a_stream_stops_is_reported(how: How, ending: str, words: str, recording: str) -> None:
     file = capture_of(CUT, 0.1, 0.2, how=how)
     result = invoke("inspect", "-", stdin=file)
     assert f"ending    {words}" in result.output
@@ -138,14 +138,14 @@ def test_a_capture_that_was_cut_off_says_so() -> None:
     assert "reads     4, cut off: after line 22 there is no end\n" in output
 
 
-def test_a_capture_without_an_answer_is_told() -> None:
+def test_a_capture_without_an_answer_is_reported() -> None:
     file = dump(Capture(CaptureHeader(provider="groq", model="llama"), (), CaptureEnd(60.0, "timed-out")))
     output = invoke("inspect", "-", stdin=file).output
     assert "recorded  groq/llama, no answer began\n" in output
     assert "times     total 60.00 s\n" in output
 
 
-def test_a_capture_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_capture_that_is_wrong_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "a.capture"
     file.write_bytes(capture_of(HEALTHY, 0.1).replace(b"Hi.", b"Hi!!"))
     for command in ("inspect", "lint"):
@@ -172,7 +172,7 @@ def test_lint_names_the_lines_of_the_file(tmp_path: Path) -> None:
 
 def test_lint_tells_a_cut_stream_at_the_end_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "a.capture"
-    file.write_bytes(capture_of(SAID, 0.1))
+    file.write_bytes(capture_of(SENT_TEXT, 0.1))
     result = invoke("lint", str(file))
     last = len(file.read_bytes().splitlines())
     assert result.stdout == f"{file}:{last}: truncated no finish reason for choice 0 [error]\n"

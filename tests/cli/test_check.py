@@ -80,9 +80,9 @@ def test_a_file_may_be_named(folder: Path) -> None:
 
 def test_without_a_file_the_environment_is_shown() -> None:
     assert check().stdout.startswith("environment: ok\n\nprovider  base URL")
-    told = check(env={}).stdout
-    assert "[providers.NAME] [warning]\nenvironment: ok, 1 warning\n" in told
-    assert told.endswith("\nlocal     on this machine: smollm2  none\n")
+    reported = check(env={}).stdout
+    assert "[providers.NAME] [warning]\nenvironment: ok, 1 warning\n" in reported
+    assert reported.endswith("\nlocal     on this machine: smollm2  none\n")
 
 
 def test_mistakes_have_a_line_each(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_mistakes_have_a_line_each(folder: Path) -> None:
     assert (result.stderr, result.exit_code) == ("penstock.toml: 3 errors\n", 1)
 
 
-def test_a_file_that_cannot_be_read_is_told_apart(folder: Path) -> None:
+def test_a_file_that_cannot_be_read_is_distinguished(folder: Path) -> None:
     missing, directory = check("--config", "missing"), check("--config", ".")
     assert (missing.stdout, missing.exit_code, directory.exit_code) == ("", 2, 2)
     assert missing.stderr == "penstock: missing: no such file; check the path\n"
@@ -110,10 +110,15 @@ def test_json_says_the_same(folder: Path) -> None:
     result = check("--json")
     assert result.exit_code == 0
     assert result.stdout.count("\n") == 1
-    told = json.loads(result.stdout)
-    assert (told["file"], told["ok"], told["errors"], told["listen"]) == ("penstock.toml", True, [], "127.0.0.1:8080")
-    assert [(warning["line"], warning["key"]) for warning in told["warnings"]] == [(11, "providers.later.api_key")]
-    acme, groq, local, ollama = told["providers"]
+    reported = json.loads(result.stdout)
+    assert (reported["file"], reported["ok"], reported["errors"], reported["listen"]) == (
+        "penstock.toml",
+        True,
+        [],
+        "127.0.0.1:8080",
+    )
+    assert [(warning["line"], warning["key"]) for warning in reported["warnings"]] == [(11, "providers.later.api_key")]
+    acme, groq, local, ollama = reported["providers"]
     assert acme == {
         "name": "acme",
         "base_url": "http://127.0.0.1:9000/v1",
@@ -126,7 +131,7 @@ def test_json_says_the_same(folder: Path) -> None:
     }
     assert (groq["key"], ollama["key"]) == ("GROQ_API_KEY", None)
     assert (local["base_url"], local["model"], local["key"]) == (None, "smollm2", None)
-    assert told["routes"][1] == {
+    assert reported["routes"][1] == {
         "name": "shared",
         "targets": [{"target": "groq/a", "weight": 3}, {"target": "ollama/b", "weight": 0.5}],
     }
@@ -137,9 +142,9 @@ def test_json_says_what_is_wrong(text: str | None, status: int, folder: Path) ->
     if text is not None:
         (folder / "a.toml").write_text(text)
     result = check("--json", "--config", "a.toml")
-    told = json.loads(result.stdout)
-    assert (told["ok"], told["file"], result.exit_code) == (False, "a.toml", status)
-    (error,) = told["errors"]
+    reported = json.loads(result.stdout)
+    assert (reported["ok"], reported["file"], result.exit_code) == (False, "a.toml", status)
+    (error,) = reported["errors"]
     assert set(error) == {"file", "line", "key", "message"}
 
 
@@ -190,7 +195,7 @@ def penstock(environment: dict[str, str], *arguments: str) -> subprocess.Complet
 
 
 @pytest.mark.slow
-def test_packages_that_are_not_installed_are_told(folder: Path, bare: dict[str, str]) -> None:
+def test_packages_that_are_not_installed_are_reported(folder: Path, bare: dict[str, str]) -> None:
     (folder / "penstock.toml").write_text(NEEDY)
     found = penstock(bare, "check")
     assert (found.returncode, found.stdout) == (1, MISSING)
@@ -205,7 +210,7 @@ def test_packages_that_nothing_needs_are_not_missed(folder: Path, bare: dict[str
 
 
 @pytest.mark.slow
-def test_a_model_here_that_cannot_run_is_told(folder: Path, bare: dict[str, str]) -> None:
+def test_a_model_here_that_cannot_run_is_reported(folder: Path, bare: dict[str, str]) -> None:
     (folder / "penstock.toml").write_text("[providers.local]\nslots = 2\n")
     found = penstock(bare, "check")
     assert found.returncode == 0

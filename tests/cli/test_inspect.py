@@ -19,7 +19,7 @@ from tests.cli.support import (
     OPENAI_2026,
     RESELLER,
     ROOT,
-    SAID,
+    SENT_TEXT,
     invoke,
     run,
 )
@@ -70,7 +70,7 @@ CALLING = sse(
 TWO = sse(begins(0), begins(1), says("one", index=0), says("two", index=1), finishes("stop", index=0))
 
 
-def told(stdin: bytes) -> str:
+def reported(stdin: bytes) -> str:
     return invoke("inspect", "-", stdin=stdin).output
 
 
@@ -81,7 +81,7 @@ def described(stdin: bytes) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_seed_is_told_in_plain_text() -> None:
+def test_a_seed_is_reported_in_plain_text() -> None:
     finished = run("inspect", RESELLER)
     assert finished.stdout.decode() == PLAIN
     assert (finished.stderr, finished.returncode) == (b"", 0)
@@ -191,14 +191,14 @@ CASES: dict[str, tuple[bytes, list[str]]] = {
         FAILED,
         [
             "ending    failed\n",
-            f"fault     provider-error, line 5, byte {len(SAID + b'data: {')}\n",
+            f"fault     provider-error, line 5, byte {len(SENT_TEXT + b'data: {')}\n",
             "          The provider reports an error: Overloaded,\n          try: later\n",
             'details   {"code":529}\n',
         ],
     ),
     "a page": (b"<html><title>502 Bad Gateway</title></html>", ["html-page, line 1", "should be: 502 Bad Gateway\n"]),
     "cached and reasoning tokens": (
-        SAID
+        SENT_TEXT
         + sse(
             finishes(),
             bill(
@@ -218,7 +218,7 @@ CASES: dict[str, tuple[bytes, list[str]]] = {
 
 @pytest.mark.parametrize(("wire", "lines"), CASES.values(), ids=CASES)
 def test_tells(wire: bytes, lines: list[str]) -> None:
-    output = told(wire)
+    output = reported(wire)
     for line in lines:
         assert line in output
 
@@ -252,7 +252,7 @@ def test_a_binary_file_is_described_all_the_same() -> None:
     assert answer["fault"]["code"] == "binary"
 
 
-def test_files_that_cannot_be_opened_are_told_and_passed_over(tmp_path: Path) -> None:
+def test_files_that_cannot_be_opened_are_reported_and_passed_over(tmp_path: Path) -> None:
     result = invoke("inspect", "--json", str(tmp_path / "missing"), str(tmp_path), GROQ)
     assert result.exit_code == 2
     assert json.loads(result.stdout)["file"] == GROQ
@@ -263,7 +263,7 @@ def test_files_that_cannot_be_opened_are_told_and_passed_over(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_reported(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(HEALTHY)
     secret.chmod(0)
@@ -294,11 +294,11 @@ def test_no_stream_can_speak_to_the_terminal(options: tuple[str, ...]) -> None:
     for stream in (wire, wire + error, error, text, b"<p>" + text, b"data: " + text, text + b": x\n"):
         output = invoke("inspect", *options, "-", stdin=stream).output
         assert not set(output) & set("\x1b\x07\x9b\x00\x7f")
-    assert r"\x1b[2J\x1b]0;gotcha\x07\x9b31m\x00\x7f\u202e[bold]no[/bold]" in told(wire)
+    assert r"\x1b[2J\x1b]0;gotcha\x07\x9b31m\x00\x7f\u202e[bold]no[/bold]" in reported(wire)
 
 
 def test_what_the_stream_says_cannot_pass_for_what_we_say() -> None:
-    output = told(sse(begins(), says("Hi.\n\nending    failed"), finishes(), DONE))
+    output = reported(sse(begins(), says("Hi.\n\nending    failed"), finishes(), DONE))
     assert [line for line in output.splitlines() if line.startswith("ending")] == ["ending    completed"]
 
 
@@ -310,7 +310,7 @@ def test_half_a_character_does_not_break_json() -> None:
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name)
-def test_every_capture_can_be_told(capture: Path) -> None:
+def test_every_capture_can_be_reported(capture: Path) -> None:
     result, machine = invoke("inspect", str(capture)), invoke("inspect", "--json", str(capture))
     answer = json.loads(machine.stdout)
     assert result.exit_code == machine.exit_code
@@ -324,40 +324,40 @@ def test_findings_go_with_json() -> None:
     refused = invoke("inspect", "--findings", str(seed))
     assert refused.exit_code == 2
     assert "--json" in refused.output
-    told = json.loads(invoke("inspect", "--json", "--findings", str(seed)).stdout)
-    assert told["text"].encode("latin-1") == seed.read_bytes()
-    assert sum(repair["count"] for repair in told["repairs"]) == len(told["findings"]) == 12
+    reported = json.loads(invoke("inspect", "--json", "--findings", str(seed)).stdout)
+    assert reported["text"].encode("latin-1") == seed.read_bytes()
+    assert sum(repair["count"] for repair in reported["repairs"]) == len(reported["findings"]) == 12
     assert "findings" not in json.loads(invoke("inspect", "--json", str(seed)).stdout)
 
 
-HABITS = sse(
+DEVIATIONS = sse(
     begins(), says("Hello"), delta({"role": "assistant", "content": "!"}, created=1_700_000_009), finishes(), DONE
 )
 
 
-def test_harmless_habits_are_notices_apart_from_repairs() -> None:
-    alone = invoke("inspect", "-", stdin=HABITS).stdout.splitlines()
+def test_harmless_deviations_are_notices_apart_from_repairs() -> None:
+    alone = invoke("inspect", "-", stdin=DEVIATIONS).stdout.splitlines()
     assert alone[-4] == "repairs   none"
     assert alone[-3] == "notices   2 of 2 kinds"
     assert [line.split()[:2] for line in alone[-2:]] == [["created-changed", "×1"], ["role-repeated", "×1"]]
-    beside = invoke("inspect", "-", stdin=HABITS.replace(b"data: [DONE]\n\n", b"")).stdout.splitlines()
+    beside = invoke("inspect", "-", stdin=DEVIATIONS.replace(b"data: [DONE]\n\n", b"")).stdout.splitlines()
     assert [line.split()[0] for line in beside[-5:]] == [
         "repairs", "no-done", "notices", "created-changed", "role-repeated",
     ]  # fmt: skip
 
 
 def test_json_keeps_notices_among_the_repairs_and_tells_their_level() -> None:
-    told: Any = described(HABITS.replace(b"data: [DONE]\n\n", b""))
-    levels = {repair["code"]: repair["level"] for repair in told["repairs"]}
+    reported: Any = described(DEVIATIONS.replace(b"data: [DONE]\n\n", b""))
+    levels = {repair["code"]: repair["level"] for repair in reported["repairs"]}
     assert levels == {"created-changed": "notice", "role-repeated": "notice", "no-done": "repair"}
-    found = json.loads(invoke("inspect", "--json", "--findings", "-", stdin=HABITS).stdout)["findings"]
+    found = json.loads(invoke("inspect", "--json", "--findings", "-", stdin=DEVIATIONS).stdout)["findings"]
     assert [(finding["code"], finding["level"]) for finding in found] == [
         ("created-changed", "notice"),
         ("role-repeated", "notice"),
     ]
 
 
-def test_usage_is_told_in_normal_form() -> None:
+def test_usage_is_reported_in_normal_form() -> None:
     """Reasoning that a provider counts beside the output is a part of what was generated."""
     wire = (ROOT / "tests" / "captures" / "usage-reasoning-apart.sse").read_bytes()
     usage: Any = described(wire)["usage"]

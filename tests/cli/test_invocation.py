@@ -45,7 +45,7 @@ def test_by_its_path_where_the_shell_finds_another(tmp_path: Path) -> None:
     assert shown(str(SCRIPT), tmp_path, f"{tmp_path}:/usr/bin")[0] == str(SCRIPT)
 
 
-def test_as_a_module_it_is_told_by_the_script_beside_it(tmp_path: Path) -> None:
+def test_as_a_module_it_is_reported_by_the_script_beside_it(tmp_path: Path) -> None:
     module = Path(__file__).parents[2] / "src" / "penstock" / "__main__.py"
     assert shown(str(module), tmp_path, "/usr/bin")[0] == str(SCRIPT)
 
@@ -64,11 +64,11 @@ def test_what_the_banner_says_opens_the_page(tmp_path: Path, by_name: bool) -> N
     ) as gateway:
         try:
             assert gateway.stderr is not None
-            told = ""
-            while "then: " not in told:
-                told = gateway.stderr.readline()
-                assert told, "it has ended"
-            found = re.search(r"then: (.*)\)$", told)
+            reported = ""
+            while "then: " not in reported:
+                reported = gateway.stderr.readline()
+                assert reported, "it has ended"
+            found = re.search(r"then: (.*)\)$", reported)
             assert found
             assert found[1].startswith("penstock open" if by_name else str(SCRIPT))
             typed = subprocess.run(

@@ -32,7 +32,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def told(*arguments: str) -> Any:
+def reported(*arguments: str) -> Any:
     result = invoke("keys", *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -64,10 +64,10 @@ CLOSED = "Until now the gateway needed no key. From now on every client has to s
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_the_first_key_closes_the_gateway_and_says_so(options: list[str]) -> None:
-    said = invoke("keys", "create", "--name", "ci", *options).stderr
-    assert said.startswith(CLOSED)
-    assert 'curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8080/v1/models' in said
-    assert "export OPENAI_API_KEY=$KEY" in said
+    sent_text = invoke("keys", "create", "--name", "ci", *options).stderr
+    assert sent_text.startswith(CLOSED)
+    assert 'curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8080/v1/models' in sent_text
+    assert "export OPENAI_API_KEY=$KEY" in sent_text
     assert invoke("keys", "create", "--name", "another", *options).stderr == ""
 
 
@@ -77,7 +77,7 @@ def test_the_first_key_closes_nothing_where_a_key_was_needed_already(tmp_path: P
     assert invoke("keys", "revoke", "ci").stderr == ""  # the one in the file still opens
 
 
-def test_the_way_to_call_is_told_where_the_gateway_listens(tmp_path: Path) -> None:
+def test_the_way_to_call_is_reported_where_the_gateway_listens(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text('[server]\nlisten = "localhost:9000"\n')
     assert " http://localhost:9000/v1/models" in invoke("keys", "create").stderr
 
@@ -90,7 +90,7 @@ def test_a_gateway_that_listens_beyond_this_machine_was_never_open(tmp_path: Pat
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_revoking_the_last_key_leaves_the_gateway_closed_and_says_so(options: list[str]) -> None:
     for name in ("one", "two"):
-        told("create", "--name", name)
+        reported("create", "--name", name)
     assert invoke("keys", "revoke", "one", *options).stderr == ""
     last = invoke("keys", "revoke", "two", *options)
     assert last.stderr.startswith("That was the last key. The gateway stays closed: every call is a 401")
@@ -102,9 +102,9 @@ def test_revoking_the_last_key_leaves_the_gateway_closed_and_says_so(options: li
 def test_all_terms_are_kept_and_shown() -> None:
     terms = ["--budget", "$25", "--per", "week", "--rpm", "60", "--tpm", "9000", "--concurrent", "2"]
     terms += ["--model", "groq/*", "--model", "fast", "--expires", "2099-01-01", "--tag", "team=red", "--tag", "a=b=c"]
-    made = told("create", "--name", "all", *terms)
+    made = reported("create", "--name", "all", *terms)
     assert made["secret"].startswith(PREFIX)
-    shown = told("show", "all")
+    shown = reported("show", "all")
     assert made == {"secret": made["secret"], **shown}
     assert shown["hint"] == made["secret"][-4:]
     expected = {
@@ -122,7 +122,7 @@ def test_all_terms_are_kept_and_shown() -> None:
         "tags": {"team": "red", "a": "b=c"},
     }
     assert {name: shown[name] for name in expected} == expected
-    assert told("list") == {"keys": [shown]}
+    assert reported("list") == {"keys": [shown]}
     plain_row = invoke("keys", "list").output.splitlines()[1].split("\t")
     assert plain_row[:2] == [shown["id"], "all"]
     assert "$25.00/week" in plain_row
@@ -148,51 +148,51 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 @pytest.mark.parametrize(("options", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_terms_that_cannot_be_are_refused_in_one_line(options: list[str], words: str) -> None:
     assert words in refused("create", *options)
-    assert told("list") == {"keys": []}
+    assert reported("list") == {"keys": []}
 
 
 def test_a_name_is_unique_among_keys_that_live() -> None:
-    first = told("create", "--name", "ci")
+    first = reported("create", "--name", "ci")
     assert first["id"] in refused("create", "--name", "ci")
-    assert told("revoke", "ci")["state"] == "revoked"
-    second = told("create", "--name", "ci")
-    assert told("show", "ci")["id"] == second["id"]  # the one that lives
-    assert [key["id"] for key in told("list")["keys"]] == [second["id"]]
-    assert len(told("list", "--all")["keys"]) == 2
-    assert told("revoke", first["id"])["revoked"] is not None
+    assert reported("revoke", "ci")["state"] == "revoked"
+    second = reported("create", "--name", "ci")
+    assert reported("show", "ci")["id"] == second["id"]  # the one that lives
+    assert [key["id"] for key in reported("list")["keys"]] == [second["id"]]
+    assert len(reported("list", "--all")["keys"]) == 2
+    assert reported("revoke", first["id"])["revoked"] is not None
 
 
 def test_a_name_that_two_dead_keys_have_is_refused_with_their_ids() -> None:
     ids = []
     for _ in range(2):
-        ids.append(told("create", "--name", "ci")["id"])
-        told("revoke", "ci")
+        ids.append(reported("create", "--name", "ci")["id"])
+        reported("revoke", "ci")
     for action in ("show", "revoke", "rotate"):
         words = refused(action, "ci")
         assert all(id in words for id in ids)
 
 
 def test_a_rotated_key_is_the_same_key_with_another_secret() -> None:
-    made = told("create", "--name", "ci", "--budget", "3", "--rpm", "7", "--tag", "team=red", "--expires", "9d")
+    made = reported("create", "--name", "ci", "--budget", "3", "--rpm", "7", "--tag", "team=red", "--expires", "9d")
     assert (made["rotated"], made["previous_until"]) == (None, None)
     assert "rotated  never" in invoke("keys", "show", "ci").output
-    new = told("rotate", "ci", "--grace", "24h")
+    new = reported("rotate", "ci", "--grace", "24h")
     changed = {name for name in made if new[name] != made[name]}
     assert changed | {"hint"} == {"secret", "hint", "rotated", "previous_until"}  # two may end alike
     assert new["hint"] == new["secret"][-4:]
-    assert told("show", made["id"]) == {name: value for name, value in new.items() if name != "secret"}
+    assert reported("show", made["id"]) == {name: value for name, value in new.items() if name != "secret"}
     lines = invoke("keys", "show", "ci").output.splitlines()
     assert f"created  {made['created']}" in lines
     assert f"rotated  {new['rotated']}; the old secret until {new['previous_until']}" in lines
     (row,) = invoke("keys", "list", "--all").output.splitlines()[1:]
     assert row.split("\t")[:4] == [made["id"], "ci", f"…{new['hint']}", "active"]
-    third = told("rotate", "ci")
+    third = reported("rotate", "ci")
     assert third["previous_until"] == third["rotated"] != new["rotated"]
     assert f"{third['rotated']}; the old secret ended at once" in invoke("keys", "show", "ci").output
-    assert "is revoked or expired" in refused("rotate", told("revoke", "ci")["id"])
+    assert "is revoked or expired" in refused("rotate", reported("revoke", "ci")["id"])
 
 
-def test_what_is_not_there_is_told() -> None:
+def test_what_is_not_there_is_reported() -> None:
     for action in ("show", "revoke", "rotate"):
         assert "no key with that id or name" in refused(action, "nobody")
     Path("penstock.toml").write_text("[ledger]\nenabled = false\n")
@@ -207,7 +207,7 @@ def test_of_many_who_want_a_name_at_once_one_gets_it() -> None:
     runs = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
     made = [run.communicate(timeout=30)[0] for run in runs]
     assert sorted(bool(secret) for secret in made) == [False, False, False, True]
-    assert len(told("list", "--all")["keys"]) == 1
+    assert len(reported("list", "--all")["keys"]) == 1
 
 
 def test_money_and_times_are_read_exactly() -> None:
@@ -249,20 +249,20 @@ def into_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["plain", "json"])
-def test_a_key_that_was_made_and_could_not_be_shown_is_told(as_json: list[str]) -> None:
+def test_a_key_that_was_made_and_could_not_be_shown_is_reported(as_json: list[str]) -> None:
     ended = into_a_full_disk("create", "--name", "lost", *as_json)
-    (made,) = told("list")["keys"]
+    (made,) = reported("list")["keys"]
     assert ended.returncode == 2
     assert f"The key {made['id']} (lost) was created, but could not be shown." in ended.stderr
     assert f"penstock keys revoke {made['id']}" in ended.stderr
     assert "No space left on device" in ended.stderr
     assert PREFIX not in ended.stderr
-    assert told("revoke", made["id"])["state"] == "revoked"
+    assert reported("revoke", made["id"])["state"] == "revoked"
 
 
 @pytest.mark.slow
-def test_a_key_that_was_rotated_and_could_not_be_shown_is_told() -> None:
-    made = told("create", "--name", "lost")
+def test_a_key_that_was_rotated_and_could_not_be_shown_is_reported() -> None:
+    made = reported("create", "--name", "lost")
     ended = into_a_full_disk("rotate", "lost")
     assert ended.returncode == 2
     assert f"The key {made['id']} (lost) was rotated, but could not be shown." in ended.stderr
@@ -273,8 +273,8 @@ def test_a_key_that_was_rotated_and_could_not_be_shown_is_told() -> None:
 
 @pytest.mark.slow
 def test_without_an_output_nothing_is_changed() -> None:
-    secret = told("create", "--name", "kept")["secret"]
-    before = told("show", "kept")
+    secret = reported("create", "--name", "kept")["secret"]
+    before = reported("show", "kept")
     for arguments in ("create --name other", "rotate kept"):
         ended = subprocess.run(
             ["/bin/sh", "-c", f'"$0" -m penstock keys {arguments} >&-', sys.executable],
@@ -286,8 +286,8 @@ def test_without_an_output_nothing_is_changed() -> None:
         assert ended.returncode == 1
         assert "nothing was changed" in ended.stderr
         assert secret not in ended.stderr
-    assert told("show", "kept") == before
-    assert len(told("list", "--all")["keys"]) == 1
+    assert reported("show", "kept") == before
+    assert len(reported("list", "--all")["keys"]) == 1
 
 
 # Listening beyond this machine
@@ -319,7 +319,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
     assert not usable(NOW_MS + 31 * DAY_MS)
     with pytest.raises(ConfigError):
         load(file, {})
-    told("create", "--name", "b")  # works while the configuration does not
+    reported("create", "--name", "b")  # works while the configuration does not
     assert invoke("model", "show").exit_code != 2
     assert invoke("check").exit_code == 0
     book.close()

@@ -180,7 +180,7 @@ def test_no_model_is_suggested_that_the_key_is_not_for(gateway: Gateway) -> None
     assert "GET /v1/models" in ask(gateway, key, "lake-11").error["message"]
 
 
-def test_requests_per_minute_are_limited_and_told(gateway: Gateway) -> None:
+def test_requests_per_minute_are_limited_and_reported(gateway: Gateway) -> None:
     key = keys(gateway, "create", "--rpm", "3", "--tpm", "100000")
     until(gateway, key, 200)
     with sdk(gateway, key) as client:
@@ -214,7 +214,7 @@ def test_calls_at_a_time_are_limited(gateway: Gateway) -> None:
         complete(client)
 
 
-def test_a_budget_holds_and_is_told(gateway: Gateway) -> None:
+def test_a_budget_holds_and_is_reported(gateway: Gateway) -> None:
     answer = status(200, JSON, plain(usage=counts(5, 20)))
     model = f"main/{gateway.upstream.play([answer])}"
     key = keys(gateway, "create", "--name", "poor", "--budget", "0.05")
@@ -245,10 +245,10 @@ def test_whole_streams_pass_with_a_stored_key(gateway: Gateway) -> None:
         assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == TEXT
 
 
-def test_nobody_is_let_in_while_the_keys_are_unknown(tmp_path: Path) -> None:
+def test_no_one_is_let_in_while_the_keys_are_unknown(tmp_path: Path) -> None:
     """A book that cannot be reached may have keys: that none is known does not mean that none is needed."""
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
     with Upstream() as upstream:
         ledger = {"postgres": f"postgresql://127.0.0.1:{port}/nowhere"}
         configuration = settings(upstream.url, 0, server={"keys": []}, ledger=ledger)

@@ -55,7 +55,7 @@ def test_options_choose() -> None:
     ]
 
 
-def test_no_calls_are_said_to_be_none() -> None:
+def test_no_calls_are_reported_as_none() -> None:
     assert invoke("ledger", "--model", "none").stderr == "No calls.\n"
 
 
@@ -96,7 +96,7 @@ def test_one_call_as_json_is_the_same_as_in_the_list() -> None:
     assert invoke("ledger", "show", "call_a", "--json").stdout.splitlines() == [listed]
 
 
-def test_a_call_that_is_not_there_is_said() -> None:
+def test_a_call_that_is_not_there_is_reported() -> None:
     result = invoke("ledger", "show", "call_x")
     assert result.exit_code == 1
     assert "there is no call call_x in the ledger; a running call is not in it yet" in result.stderr

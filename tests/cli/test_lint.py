@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.cli.support import CUT, FAILED, GROQ, GZIPPED, HEALTHY, OPENAI_2026, RESELLER, SAID, UNSEPARATED, invoke
+from tests.cli.support import CUT, FAILED, GROQ, GZIPPED, HEALTHY, OPENAI_2026, RESELLER, SENT_TEXT, UNSEPARATED, invoke
 from tests.streams import DONE, finishes, sse
 
 TEXT = f"""\
@@ -19,7 +19,7 @@ TEXT = f"""\
 
 
 # A habit of providers, and nothing that matters.
-HABITS = HEALTHY + sse(DONE)
+DEVIATIONS = HEALTHY + sse(DONE)
 
 
 def findings(stdin: bytes, *options: str) -> list[dict[str, object]]:
@@ -40,7 +40,7 @@ def test_a_clean_file_prints_nothing() -> None:
 
 CASES: dict[str, tuple[bytes, str]] = {
     "a detail": (
-        SAID + sse(finishes("eos"), DONE),
+        SENT_TEXT + sse(finishes("eos"), DONE),
         "-:5: finish-mapped The finish reason is a value of another API, or null written as a word: eos [warning]\n",
     ),
     "truncated": (CUT, "-:4: truncated no finish reason for choice 0 [error]\n"),
@@ -65,7 +65,7 @@ def test_findings_stand_in_the_order_of_the_bytes() -> None:
 
 STATUSES: dict[str, tuple[bytes, int, int]] = {
     "clean": (HEALTHY, 0, 0),
-    "harmless habits": (HABITS, 0, 0),
+    "harmless habits": (DEVIATIONS, 0, 0),
     "repaired": (UNSEPARATED, 0, 1),
     "truncated": (CUT, 1, 1),
     "failed": (FAILED, 1, 1),
@@ -119,7 +119,7 @@ def test_json_is_one_array_of_findings() -> None:
 
 def test_github_gets_workflow_commands(tmp_path: Path) -> None:
     odd = tmp_path / "a,b:100%.sse"
-    odd.write_bytes(SAID + sse({"error": "50% of\nit, gone: sorry"}))
+    odd.write_bytes(SENT_TEXT + sse({"error": "50% of\nit, gone: sorry"}))
     name = str(odd).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
     assert invoke("lint", "--format", "github", str(odd)).stdout == (
         f"::error file={name},line=5,title=provider-error::The provider reports an error: 50%25 of%0Ait, gone: sorry\n"
@@ -147,15 +147,15 @@ def test_no_stream_can_forge_a_finding() -> None:
     assert len(invoke("lint", "--format", "github", "-", stdin=forged).stdout.splitlines()) == 1
 
 
-def test_harmless_habits_are_notices_in_every_format() -> None:
+def test_harmless_deviations_are_notices_in_every_format() -> None:
     def report(form: str) -> str:
-        return invoke("lint", "--strict", "--format", form, "-", stdin=HABITS).stdout
+        return invoke("lint", "--strict", "--format", form, "-", stdin=DEVIATIONS).stdout
 
     line = HEALTHY.count(b"\n") + 1
     assert report("text") == f"-:{line}: done-repeated `[DONE]` is sent more than once [notice]\n"
-    assert [finding["severity"] for finding in findings(HABITS, "--strict")] == ["notice"]
+    assert [finding["severity"] for finding in findings(DEVIATIONS, "--strict")] == ["notice"]
     assert report("github").startswith("::notice file=-,line=")
     (suite,) = ElementTree.fromstring(report("junit"))
     assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
     assert (suite.findtext("testcase/system-out") or "").startswith("notice, line ")
-    assert invoke("lint", "-", stdin=HABITS).stderr == "1 file, 0 errors, 0 warnings, 1 notice\n"
+    assert invoke("lint", "-", stdin=DEVIATIONS).stderr == "1 file, 0 errors, 0 warnings, 1 notice\n"

@@ -68,13 +68,13 @@ def test_help_fits_on_a_screen(name: str) -> None:
         (["serve", "--prt", "1"], "'--port'"),
     ],
 )
-def test_a_mistyped_word_is_told_what_was_meant(arguments: list[str], meant: str) -> None:
+def test_a_mistyped_word_gets_a_suggestion(arguments: list[str], meant: str) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert f"Did you mean {meant}?" in result.stderr
 
 
-def test_a_word_like_nothing_is_told_where_to_look() -> None:
+def test_a_word_like_nothing_points_to_the_help() -> None:
     result = invoke("zzz")
     assert result.exit_code == 2
     assert "No such command 'zzz'.\n" in result.stderr

@@ -58,17 +58,19 @@ def test_show_compares_what_is_there_with_its_hash(cache: dict[str, str]) -> Non
     path = path_of(SMOLLM2, cache)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"GGUF, but not this one")
-    told = json.loads(run("show", "--json", env=cache).stdout)["models"]
-    assert [(model["model"], model["available"], model["bytes"]) for model in told] == [("local/smollm2", False, 22)]
-    assert told[0]["reason"] == "its weights are damaged; fetch them again: penstock model pull"
+    reported = json.loads(run("show", "--json", env=cache).stdout)["models"]
+    assert [(model["model"], model["available"], model["bytes"]) for model in reported] == [
+        ("local/smollm2", False, 22)
+    ]
+    assert reported[0]["reason"] == "its weights are damaged; fetch them again: penstock model pull"
 
 
 def test_show_knows_the_file_of_ones_own(cache: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "own.gguf").touch()
     (tmp_path / "penstock.toml").write_text('[providers.local]\nmodel = "own.gguf"\nslots = 2\n')
-    told = run("show", env=cache).stdout
-    assert f"file     {tmp_path}/own.gguf  (0 MB)" in told
-    assert "room     2 calls at a time" in told
+    reported = run("show", env=cache).stdout
+    assert f"file     {tmp_path}/own.gguf  (0 MB)" in reported
+    assert "room     2 calls at a time" in reported
     (tmp_path / "penstock.toml").write_text("[providers.local]\nenabled = false\n")
     nothing = run("show", env=cache)
     assert (nothing.stdout, nothing.exit_code) == ("There is no local model.\n", 0)
@@ -90,12 +92,12 @@ def there(cache: dict[str, str]) -> dict[str, str]:
 
 
 def test_it_says_what_answers_and_how_to_ask(cache: dict[str, str]) -> None:
-    told = banner(load(None, {}), 8080, there(cache))
-    assert told.startswith("penstock listens on http://127.0.0.1:8080/v1\n")
-    assert "a toy" in told
-    assert "docs/configuration.md" in told
-    assert all(len(line) <= 80 for line in re.sub(r"\x1b\[\d*m", "", told).splitlines())
-    (line,) = re.findall(r"curl -N (\S+) -d '(.*?)'", told, re.DOTALL)
+    reported = banner(load(None, {}), 8080, there(cache))
+    assert reported.startswith("penstock listens on http://127.0.0.1:8080/v1\n")
+    assert "a toy" in reported
+    assert "docs/configuration.md" in reported
+    assert all(len(line) <= 80 for line in re.sub(r"\x1b\[\d*m", "", reported).splitlines())
+    (line,) = re.findall(r"curl -N (\S+) -d '(.*?)'", reported, re.DOTALL)
     assert line[0] == "http://127.0.0.1:8080/v1/chat/completions"
     assert json.loads(line[1])["model"] == "local/smollm2"
 
@@ -103,14 +105,14 @@ def test_it_says_what_answers_and_how_to_ask(cache: dict[str, str]) -> None:
 def test_a_key_that_clients_need_is_in_the_line(cache: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "penstock.toml"
     path.write_text('[server]\nlisten = "0.0.0.0:80"\nkeys = ["${TEAM_KEY}"]\n')
-    told = banner(load(path, {"TEAM_KEY": "canary-of-a-client"}), 80, there(cache))
-    assert 'curl -N http://127.0.0.1:80/v1/chat/completions -H "authorization: Bearer $TEAM_KEY" -d' in told
-    assert "canary" not in told
+    reported = banner(load(path, {"TEAM_KEY": "canary-of-a-client"}), 80, there(cache))
+    assert 'curl -N http://127.0.0.1:80/v1/chat/completions -H "authorization: Bearer $TEAM_KEY" -d' in reported
+    assert "canary" not in reported
 
 
 def test_beside_providers_it_is_one_line(cache: dict[str, str]) -> None:
-    told = banner(load(None, GROQ), 8080, cache)
-    assert told == (
+    reported = banner(load(None, GROQ), 8080, cache)
+    assert reported == (
         "penstock listens on http://127.0.0.1:8080/v1   (providers: groq, local; configuration: environment)"
     )
 
@@ -159,5 +161,5 @@ def test_progress_is_plain_lines_in_a_pipe() -> None:
 
 @pytest.mark.slow
 def test_help_names_it() -> None:
-    told = subprocess.run(shell("--help"), capture_output=True, text=True, timeout=30, check=True).stdout
-    assert re.search(r"^  model +Fetch the local model", told, re.MULTILINE)
+    reported = subprocess.run(shell("--help"), capture_output=True, text=True, timeout=30, check=True).stdout
+    assert re.search(r"^  model +Fetch the local model", reported, re.MULTILINE)

@@ -214,9 +214,9 @@ def test_many_defects_in_one_event_take_no_time() -> None:
     assert len(found) + left_off >= 300
 
 
-def test_where_a_stream_is_too_large_to_keep_its_events_are_told(tmp_path: Path) -> None:
+def test_where_a_stream_is_too_large_to_keep_its_events_are_reported(tmp_path: Path) -> None:
     words = sse(*[says("x" * 10_000) for _ in range(520)])
     head = sse(begins(), says("a")).replace(b"\n\n", b"\n", 1)
     (tmp_path / "large.sse").write_bytes(head + words + sse(finishes(), "[DONE]"))
-    told = json.loads(invoke("inspect", "--json", str(tmp_path / "large.sse")).stdout)
-    assert [(repair["line"], repair["length"]) for repair in told["repairs"]] == [(2, None)]
+    reported = json.loads(invoke("inspect", "--json", str(tmp_path / "large.sse")).stdout)
+    assert [(repair["line"], repair["length"]) for repair in reported["repairs"]] == [(2, None)]

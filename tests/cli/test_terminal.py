@@ -73,7 +73,7 @@ def test_a_stream_can_style_nothing(tmp_path: Path) -> None:
     assert r"\x1b[2J\x1b]0;gotcha\x07 [bold red]loud[/bold red] [/nonsense] :smiley:" in output
 
 
-def test_a_terminal_with_nothing_piped_in_is_told_the_usage() -> None:
+def test_a_terminal_with_nothing_piped_in_shows_the_usage() -> None:
     output = shown()
     assert "Usage: " in output
     assert "Give a file with a stream, or pipe one in." in output

@@ -82,7 +82,7 @@ def test_options_choose(options: list[str], calls: int) -> None:
     assert json.loads(invoke("usage", "--by", "", "--json", *options).stdout)["calls"] == calls
 
 
-def test_no_calls_are_said_to_be_none() -> None:
+def test_no_calls_are_reported_as_none() -> None:
     assert invoke("usage", "--model", "nothing").stdout == "No calls.\n"
 
 
@@ -97,13 +97,13 @@ def test_no_calls_are_said_to_be_none() -> None:
         (["--config", "missing.toml"], "missing.toml"),
     ],
 )
-def test_mistakes_are_said(options: list[str], reason: str) -> None:
+def test_mistakes_are_reported(options: list[str], reason: str) -> None:
     result = invoke("usage", *options)
     assert result.exit_code != 0
     assert reason in result.stderr
 
 
-def test_where_no_ledger_is_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_ledger_is_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_STATE", str(tmp_path / "nowhere"))
     result = invoke("usage")
     assert (result.exit_code, "no gateway has kept a ledger here yet" in result.stderr) == (1, True)
@@ -157,9 +157,9 @@ def test_moments(text: str, expected: int) -> None:
 def test_a_gateway_for_other_machines_may_have_its_keys_in_the_ledger(tmp_path: Path, command: str) -> None:
     file = tmp_path / "penstock.toml"
     file.write_text('[server]\nlisten = "0.0.0.0:8080"\n')
-    told = invoke(command, "--config", str(file))
-    assert told.exit_code == 0, told.output
-    assert "smart" in told.stdout
+    reported = invoke(command, "--config", str(file))
+    assert reported.exit_code == 0, reported.output
+    assert "smart" in reported.stdout
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_a_gateway_for_other_machines_may_have_its_keys_in_the_ledger(tmp_path: 
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(arguments: list[str], words: str) -> None:
-    told = invoke(*arguments)
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert words in told.stderr
+    reported = invoke(*arguments)
+    assert (reported.exit_code, reported.stdout) == (2, "")
+    assert words in reported.stderr
 
 
 def test_a_ledger_without_anything_in_it_is_no_older_one(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"")
-    told = invoke("usage")
-    assert told.exit_code == 1
-    assert f"{tmp_path / 'ledger.db'} is empty: no gateway has kept a ledger here yet" in told.stderr
+    reported = invoke("usage")
+    assert reported.exit_code == 1
+    assert f"{tmp_path / 'ledger.db'} is empty: no gateway has kept a ledger here yet" in reported.stderr

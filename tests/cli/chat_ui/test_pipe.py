@@ -63,12 +63,12 @@ def test_json_tells_all(folder: Path, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(wire), last_chunk()])
     finished = chat(folder, "-m", f"main/{model}", "--json")
     assert (finished.stderr, finished.returncode, finished.stdout.count("\n")) == ("", 0, 1)
-    told = json.loads(finished.stdout)
-    timings = told.pop("timings")
+    reported = json.loads(finished.stdout)
+    timings = reported.pop("timings")
     assert 0 < timings["first_event_s"] <= timings["total_s"] < 5
-    assert told.pop("repairs") == {"missing-blank-line": 6}
-    assert told.pop("notices") == {}
-    assert told == {
+    assert reported.pop("repairs") == {"missing-blank-line": 6}
+    assert reported.pop("notices") == {}
+    assert reported == {
         "model": f"main/{model}",
         "target": f"main/{model}",
         "text": "Hi.",
@@ -104,9 +104,9 @@ def test_json_tells_what_it_costs(
     acme = f'[providers.acme]\nbase_url = "{upstream.url}"\n{more}\n'
     with (folder / "penstock.toml").open("a") as file:
         file.write(acme if provider == "acme" else f"{more}\n")
-    told = json.loads(chat(folder, "-m", f"{provider}/gpt-5", "--json").stdout)
-    assert told["ending"] == "completed"
-    assert (told["cost_usd"], told["price"]) == (cost, price)
+    reported = json.loads(chat(folder, "-m", f"{provider}/gpt-5", "--json").stdout)
+    assert reported["ending"] == "completed"
+    assert (reported["cost_usd"], reported["price"]) == (cost, price)
 
 
 ENDINGS: dict[str, tuple[str, Script, str, str, str]] = {
@@ -128,12 +128,12 @@ WORDS = {
 
 
 @pytest.mark.parametrize("case", ENDINGS)
-def test_every_other_ending_is_told_and_fails(folder: Path, upstream: Upstream, case: str) -> None:
+def test_every_other_ending_is_reported_and_fails(folder: Path, upstream: Upstream, case: str) -> None:
     provider, script, text, ending, code = ENDINGS[case]
     model = f"{provider}/{upstream.play(script)}"
     finished = chat(folder, "-m", model, "--json")
-    told = json.loads(finished.stdout)
-    assert (told["text"], told["ending"], told["error"]["code"]) == (text, ending, code)
+    reported = json.loads(finished.stdout)
+    assert (reported["text"], reported["ending"], reported["error"]["code"]) == (text, ending, code)
     assert WORDS[case] in finished.stderr
     assert (finished.stderr.count("\n"), finished.returncode) == (1, 1)
 
@@ -186,7 +186,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str, int, str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "stdin", "status", "words"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_with_what_to_do(
+def test_a_mistake_is_reported_with_what_to_do(
     folder: Path, arguments: tuple[str, ...], stdin: str, status: int, words: str
 ) -> None:
     finished = chat(folder, *arguments, stdin=stdin)
@@ -220,9 +220,9 @@ def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:
     listed = settings(upstream.url, 0) + f'[routes.a]\ntargets = ["main/{odd}"]\n'
     with Gateway(tmp_path, upstream, listed) as gateway:
         url = f"http://127.0.0.1:{gateway.port}/v1"
-        told = json.loads(chat(tmp_path, "--url", f"{url}/", "--json", PENSTOCK_KEY=CLIENT_KEY).stdout)
-        assert (told["model"], told["target"], told["text"]) == ("a", f"main/{odd}", TEXT)
-        assert (told["repairs"], told["notices"]) == ({}, {"bom": 1})
+        reported = json.loads(chat(tmp_path, "--url", f"{url}/", "--json", PENSTOCK_KEY=CLIENT_KEY).stdout)
+        assert (reported["model"], reported["target"], reported["text"]) == ("a", f"main/{odd}", TEXT)
+        assert (reported["repairs"], reported["notices"]) == ({}, {"bom": 1})
         assert chat(tmp_path, "--url", url, "--key", CLIENT_KEY, OPENAI_API_KEY="other").stdout == f"{TEXT}\n"
         assert chat(tmp_path, "--url", url, "-m", "a", OPENAI_API_KEY=CLIENT_KEY).stdout == f"{TEXT}\n"
         for arguments in ((), ("-m", "a")):

@@ -127,9 +127,9 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(folder: Path, upstream: Ups
         assert " · cancelled\n" in shown
         assert "using main/first" in terminal.ask("/model main/first")
         assert TEXT in terminal.ask("And now?")
-        question, said, _ = asked(upstream, "first")[-1]
+        question, sent_text, _ = asked(upstream, "first")[-1]
         assert question == user("Hi?")
-        assert said["content"].startswith("Hello, world, world")
+        assert sent_text["content"].startswith("Hello, world, world")
         terminal.type("half a line")
         terminal.until("half a line")
         terminal.interrupt()
@@ -157,7 +157,7 @@ def test_the_quiet_line_tells_what_an_answer_costs(folder: Path) -> None:
         assert "\n5 in, 3 out · free · first " in terminal.ask("Hi?", "\n\n> ")
 
 
-def test_what_is_odd_is_told_in_the_quiet_line(folder: Path, upstream: Upstream) -> None:
+def test_what_is_odd_is_reported_in_the_quiet_line(folder: Path, upstream: Upstream) -> None:
     """Repairs, reasoning, tool calls, a finish for lack of room, endings, and what to do next."""
     thinks = sse(begins(), delta({"reasoning_content": "Hm, let me see."}), says("So."))
     models = {
