@@ -67,7 +67,7 @@ class Worker:
         await asyncio.to_thread(append, self.ledger, ids, cost)
         self.accounts.booked([(self.key.id, id) for id in ids])
 
-    async def lane(self, until: float, cost: int) -> tuple[int, float]:
+    async def variant(self, until: float, cost: int) -> tuple[int, float]:
         done, slowest = 0, 0.0
         while time.monotonic() < until:
             began = time.monotonic()
@@ -82,22 +82,22 @@ class Worker:
                 await asyncio.sleep(0.01)
         return done, slowest
 
-    async def do(self, said: dict[str, Any]) -> dict[str, object]:
-        match said["do"]:
+    async def do(self, sent_text: dict[str, Any]) -> dict[str, object]:
+        match sent_text["do"]:
             case "reserve":
                 began = time.monotonic()
-                answers = await asyncio.gather(*(self.reserve(said["cost"]) for _ in range(said["count"])))
+                answers = await asyncio.gather(*(self.reserve(sent_text["cost"]) for _ in range(sent_text["count"])))
                 fresh = [id for id, answer in answers if isinstance(answer, Grant)]
                 self.granted += fresh
                 slowest = time.monotonic() - began
                 return {"granted": len(fresh), "slowest": slowest, "degraded": self.accounts.degraded}
             case "finish":
-                await self.finish(self.granted, said["cost"])
+                await self.finish(self.granted, sent_text["cost"])
                 self.granted.clear()
             case "work":
-                until = time.monotonic() + said["seconds"]
-                lanes = await asyncio.gather(*(self.lane(until, said["cost"]) for _ in range(4)))
-                done, slowest = sum(lane[0] for lane in lanes), max(lane[1] for lane in lanes)
+                until = time.monotonic() + sent_text["seconds"]
+                variants = await asyncio.gather(*(self.variant(until, sent_text["cost"]) for _ in range(4)))
+                done, slowest = sum(variant[0] for variant in variants), max(variant[1] for variant in variants)
                 return {"done": done, "slowest": slowest, "outages": sorted(self.outages)}
             case _:
                 id, answer = await self.reserve(0)

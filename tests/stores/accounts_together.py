@@ -19,7 +19,7 @@ def key(**limits: Any) -> Key:
     return Key(id=KEY, name="a key", digest=b"", hint="1234", created_ms=0, **limits)
 
 
-class Shelf:
+class MemoryStore:
     """What all participants share."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Shelf:
         return msgspec.msgpack.decode(found[1], type=Account) if found else None
 
 
-class Door:
+class StoreLink:
     """One participant's way to the shelf. It may be shut, or swallow the next answers."""
 
     name = "shelf"
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(self, memory: MemoryStore) -> None:
+        self.memory = memory
         self.shut = False
         self.swallowing = False
 
@@ -46,17 +46,17 @@ class Door:
     def load(self, key_id: str) -> StoredValue:
         self.pause()
         self._pass()
-        return self.shelf.lies.get(key_id)
+        return self.memory.lies.get(key_id)
 
     def swap(self, key_id: str, expected: bytes | None, version: bytes, data: bytes) -> tuple[bool, StoredValue]:
         self.pause()
         if self.shut and not self.swallowing:
             raise StorageError("shut")
-        found = self.shelf.lies.get(key_id)
+        found = self.memory.lies.get(key_id)
         if (found[0] if found else None) != expected:
             self._pass()
             return False, found
-        self.shelf.lies[key_id] = version, data
+        self.memory.lies[key_id] = version, data
         self._pass()
         return True, None
 
@@ -95,6 +95,6 @@ class Ledger:
         return sum(cost for cost, _ in self.entries.values())
 
 
-def participant(shelf: Shelf, ledger: Ledger, share: float = 0.25) -> tuple[SharedAccountClient, Door]:
-    door = Door(shelf)
-    return SharedAccountClient(door, ledger.ask, share, ledger.clock), door
+def join_store(memory: MemoryStore, ledger: Ledger, share: float = 0.25) -> tuple[SharedAccountClient, StoreLink]:
+    link = StoreLink(memory)
+    return SharedAccountClient(link, ledger.ask, share, ledger.clock), link

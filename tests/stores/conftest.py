@@ -32,9 +32,9 @@ class Peer:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, cwd=ROOT, text=True)
 
-    def tell(self, **said: object) -> None:
+    def tell(self, **sent_text: object) -> None:
         assert self.process.stdin
-        self.process.stdin.write(json.dumps(said) + "\n")
+        self.process.stdin.write(json.dumps(sent_text) + "\n")
         self.process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
@@ -43,8 +43,8 @@ class Peer:
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
 
-    def do(self, **said: object) -> dict[str, Any]:
-        self.tell(**said)
+    def do(self, **sent_text: object) -> dict[str, Any]:
+        self.tell(**sent_text)
         return self.answer()
 
     def calm(self) -> None:

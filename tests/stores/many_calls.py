@@ -71,25 +71,25 @@ def _entry(chance: random.Random, number: int, at_ms: int, asked: tuple[str, str
                 )
             )
             provider, target = SPARE
-        spoke = ending not in ("failed", "timed_out")
+        wrote_text = ending not in ("failed", "timed_out")
         tokens = Tokens(
-            input=chance.randrange(50, 4_000), output=events if spoke else 0, cached=chance.choice((0, 0, 512))
+            input=chance.randrange(50, 4_000), output=events if wrote_text else 0, cached=chance.choice((0, 0, 512))
         )
         attempts.append(
             AttemptEntry(
                 provider=provider,
                 model=target,
                 outcome=ending,
-                status=200 if spoke else 500,
+                status=200 if wrote_text else 500,
                 measure="estimated" if chance.random() < 0.05 else "reported",
                 tokens=tokens,
                 cost=None if provider == "local" else 60 * tokens.input + 300 * tokens.output,
                 price="genai-prices 0.2.1",
                 began_ms=95 * len(attempts),
-                first_event_ms=first_ms if spoke else None,
+                first_event_ms=first_ms if wrote_text else None,
                 duration_ms=first_ms + 12 * events,
-                events=events if spoke else 0,
-                longest_gap_ms=int(chance.lognormvariate(4.0, 0.8)) if spoke else 0,
+                events=events if wrote_text else 0,
+                longest_gap_ms=int(chance.lognormvariate(4.0, 0.8)) if wrote_text else 0,
             )
         )
     repairs = {code: chance.randrange(1, 4) for code, share in REPAIRS if chance.random() < share} if attempts else {}

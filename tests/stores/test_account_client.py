@@ -7,7 +7,7 @@ from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
 from penstock.gateway.limits.period import period_at
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
-from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key, participant
+from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, join_store, key
 
 LIMITED = key(budget=1000)
 LASTS = NOW + 3_600_000
@@ -24,12 +24,12 @@ def ask(process: SharedAccountClient, id: str, cost: int, limited: Key = LIMITED
 
 
 def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
-    shelf, ledger = Shelf(), Ledger()
-    process, door = participant(shelf, ledger)
-    other, _ = participant(shelf, ledger)
+    memory, ledger = MemoryStore(), Ledger()
+    process, link = join_store(memory, ledger)
+    other, _ = join_store(memory, ledger)
     ask(other, "others", 500)
     ask(process, "mine", 100)
-    door.shut = True
+    link.shut = True
     assert [type(ask(process, str(number), 25)) for number in range(5)] == [Grant] * 4 + [Denial]
     assert process.degraded == "shelf"
     denial = ask(process, "5", 25)
@@ -39,39 +39,39 @@ def test_alone_no_more_than_a_share_of_what_was_left_is_taken() -> None:
     assert isinstance(ask(process, "6", 40), Grant), "what calls give back: 20, and a quarter of 80"
     assert isinstance(ask(process, "7", 1), Denial)
     assert isinstance(process.apply(KEY, [Extend(LIMITED, "6", 41, 0, NOW)])[0], Denial)
-    door.shut = False
+    link.shut = False
     process.recover()
-    account = shelf.account()
+    account = memory.account()
     assert account
-    held = {id: hold.cost for id, hold in account.holds.items()}
-    assert held == {"others": 500, "mine": 20, "0": 5, "1": 25, "2": 25, "3": 25, "6": 40}
+    reserved = {id: hold.cost for id, hold in account.holds.items()}
+    assert reserved == {"others": 500, "mine": 20, "0": 5, "1": 25, "2": 25, "3": 25, "6": 40}
     assert process.degraded == ""
 
 
 def test_each_outage_begins_with_the_last_that_was_seen() -> None:
-    shelf, ledger = Shelf(), Ledger()
-    process, door = participant(shelf, ledger)
-    other, _ = participant(shelf, ledger)
+    memory, ledger = MemoryStore(), Ledger()
+    process, link = join_store(memory, ledger)
+    other, _ = join_store(memory, ledger)
     ask(process, "a", 100)
-    door.shut = True
+    link.shut = True
     ask(process, "b", 100)
-    door.shut = False
+    link.shut = False
     process.recover()
     ask(other, "c", 400)
     ask(process, "d", 0)
-    door.shut = True
+    link.shut = True
     assert isinstance(ask(process, "e", 101), Denial), "a quarter of 400"
     assert isinstance(ask(process, "e", 100), Grant)
 
 
 def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls() -> None:
-    shelf, ledger, asked = Shelf(), Ledger(), list[int]()
+    memory, ledger, asked = MemoryStore(), Ledger(), list[int]()
 
     def ask_ledger(_: Key, since: int, __: int) -> Spent:
         asked.append(since)
         return Spent(total=0, recent=frozenset())
 
-    process = SharedAccountClient(Door(shelf), ask_ledger, 0.25, ledger.clock)
+    process = SharedAccountClient(StoreLink(memory), ask_ledger, 0.25, ledger.clock)
     december = period_at("month", NOW).until
     assert december
     ledger.now = december - 1
@@ -79,58 +79,58 @@ def test_a_new_period_is_seeded_of_its_own_and_the_old_one_still_gets_its_calls(
     ledger.now = december
     process.apply(KEY, [Reserve(LIMITED, Reservation("new", 1000, 0, ledger.now, LASTS + december))])
     process.apply(KEY, [Settle("old", 900, 0, december), Booked("old", december)])
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert (account.spent, account.owed) == ({MONTH: 900, "2026-12": 0}, {"2026-12": 1000})
     assert asked == [period_at("month", NOW).since, december]
 
 
-def test_what_ended_while_alone_is_held_no_longer() -> None:
+def test_what_ended_while_alone_is_reserved_no_longer() -> None:
     unlimited = key()
-    shelf, ledger = Shelf(), Ledger()
-    process, door = participant(shelf, ledger)
+    memory, ledger = MemoryStore(), Ledger()
+    process, link = join_store(memory, ledger)
     process.apply(KEY, [reserve("released", 10, unlimited), reserve("booked", 10, unlimited)])
-    door.shut = True
+    link.shut = True
     process.apply(KEY, [Release("released", NOW), Settle("booked", 5, 0, NOW), Booked("booked", NOW)])
-    door.shut = False
+    link.shut = False
     process.recover()
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert (account.holds, account.open) == ({}, 0)
 
 
-def test_a_call_that_was_denied_alone_is_not_held_though_the_storage_had_granted_it() -> None:
-    shelf, ledger = Shelf(), Ledger()
-    process, door = participant(shelf, ledger)
+def test_a_call_that_was_denied_alone_is_not_reserved_though_the_storage_had_granted_it() -> None:
+    memory, ledger = MemoryStore(), Ledger()
+    process, link = join_store(memory, ledger)
     ask(process, "a", 1)
-    door.swallowing = True
+    link.swallowing = True
     assert isinstance(ask(process, "b", 900), Denial)
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert set(account.holds) == {"a", "b"}
-    door.shut = door.swallowing = False
+    link.shut = link.swallowing = False
     process.recover()
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert set(account.holds) == {"a"}
 
 
 def test_what_another_let_go_of_too_early_is_put_back() -> None:
-    shelf, ledger = Shelf(), Ledger()
-    process, _ = participant(shelf, ledger)
-    ahead, _ = participant(shelf, Ledger())
+    memory, ledger = MemoryStore(), Ledger()
+    process, _ = join_store(memory, ledger)
+    ahead, _ = join_store(memory, Ledger())
     ask(process, "a", 10)
     ahead.apply(KEY, [Reserve(LIMITED, Reservation("b", 10, 0, LASTS + 1, LASTS + 2))])
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert set(account.holds) == {"b"}, "its clock is an hour ahead"
     process.apply(KEY, [Settle("a", 7, 0, NOW), Booked("a", NOW)])
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert account.spent == {MONTH: 7}
 
 
-def test_without_the_ledger_nobody_can_tell_what_is_left_of_a_budget() -> None:
+def test_without_the_ledger_no_one_can_tell_what_is_left_of_a_budget() -> None:
     ledger, fails = Ledger(), [True]
 
     def ask_ledger(asked: Key, since: int, recent: int) -> Spent:
@@ -138,7 +138,7 @@ def test_without_the_ledger_nobody_can_tell_what_is_left_of_a_budget() -> None:
             raise BookError("locked")
         return ledger.ask(asked, since, recent)
 
-    process = SharedAccountClient(Door(Shelf()), ask_ledger, 0.25, ledger.clock)
+    process = SharedAccountClient(StoreLink(MemoryStore()), ask_ledger, 0.25, ledger.clock)
     denial = ask(process, "a", 1)
     assert isinstance(denial, Denial)
     assert (denial.limit, denial.code, denial.retry_after_s) == ("ledger", "ledger_unavailable", 5)
@@ -155,37 +155,37 @@ def test_without_the_ledger_nobody_can_tell_what_is_left_of_a_budget() -> None:
 def test_a_storage_that_was_never_there_does_not_let_a_budget_be_spent_twice() -> None:
     ledger = Ledger()
     ledger.append("before", 800)
-    process, door = participant(Shelf(), ledger)
-    door.shut = True
+    process, link = join_store(MemoryStore(), ledger)
+    link.shut = True
     assert isinstance(ask(process, "a", 51), Denial)
     assert isinstance(ask(process, "a", 50), Grant)
 
 
 def test_what_another_version_wrote_is_seeded_anew() -> None:
-    shelf, ledger = Shelf(), Ledger()
+    memory, ledger = MemoryStore(), Ledger()
     ledger.append("before", 800)
-    shelf.lies[KEY] = b"version.", b"\xff\x00"
-    process, _ = participant(shelf, ledger)
+    memory.lies[KEY] = b"version.", b"\xff\x00"
+    process, _ = join_store(memory, ledger)
     assert isinstance(ask(process, "a", 201), Denial)
     assert isinstance(ask(process, "a", 200), Grant)
 
 
-def test_an_account_that_nobody_needs_is_not_made() -> None:
-    shelf, ledger = Shelf(), Ledger()
-    process, _ = participant(shelf, ledger)
+def test_an_account_that_no_one_needs_is_not_made() -> None:
+    memory, ledger = MemoryStore(), Ledger()
+    process, _ = join_store(memory, ledger)
     assert process.apply(KEY, [Settle("a", 1, 0, NOW), Booked("a", NOW)]) == [None, None]
-    assert shelf.account() is None
+    assert memory.account() is None
 
 
-def test_calls_that_take_long_are_put_back_without_being_heard_of() -> None:
-    shelf, ledger = Shelf(), Ledger()
-    process, door = participant(shelf, ledger)
+def test_calls_that_take_long_are_put_back_without_any_message() -> None:
+    memory, ledger = MemoryStore(), Ledger()
+    process, link = join_store(memory, ledger)
     ask(process, "a", 10)
-    shelf.lies.clear()
+    memory.lies.clear()
     process.refresh()
-    account = shelf.account()
+    account = memory.account()
     assert account
     assert set(account.holds) == {"a"}
-    door.shut = True
+    link.shut = True
     process.refresh()
     assert process.degraded == "shelf"

@@ -11,7 +11,7 @@ from penstock.gateway.limits.account import Account
 from penstock.gateway.limits.admission import Reservation
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Operation, Reserve, Settle
-from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key
+from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, key
 
 pytestmark = pytest.mark.slow
 
@@ -50,11 +50,11 @@ class Actor:
         self._stands.release()
 
 
-class SlowDoor(Door):
+class SlowLink(StoreLink):
     """Something else may happen before anything is done."""
 
-    def __init__(self, shelf: Shelf, pause: Callable[[], None]) -> None:
-        super().__init__(shelf)
+    def __init__(self, memory: MemoryStore, pause: Callable[[], None]) -> None:
+        super().__init__(memory)
         self._pause = pause
 
     def pause(self) -> None:
@@ -65,20 +65,20 @@ class World:
     """Two processes, one of which has a call to book, and what is to happen at once."""
 
     def __init__(self, swallowing: bool) -> None:
-        self.shelf, self.ledger = Shelf(), Ledger()
+        self.memory, self.ledger = MemoryStore(), Ledger()
         self.actors: list[Actor] = []
-        self.doors: list[Door] = []
+        self.links: list[StoreLink] = []
         first, second = self.process(), self.process()
         first.apply(KEY, [reserve("a"), Settle("a", 70, 0, NOW), reserve("open")])
         second.apply(KEY, [reserve("other")])
         self.first, self.second = first, second
         if swallowing:
-            self.doors[0].swallowing = True
+            self.links[0].swallowing = True
         self.actors += [Actor(self.books), Actor(self.asks), Actor(self.flushes)]
 
     def process(self) -> SharedAccountClient:
-        self.doors.append(SlowDoor(self.shelf, self.pause))
-        return SharedAccountClient(self.doors[-1], self.ask, 0.25, self.ledger.clock)
+        self.links.append(SlowLink(self.memory, self.pause))
+        return SharedAccountClient(self.links[-1], self.ask, 0.25, self.ledger.clock)
 
     def pause(self) -> None:
         for actor in self.actors:
@@ -99,7 +99,7 @@ class World:
         self.second.apply(KEY, [reserve("b")])
 
     def flushes(self, _: Actor) -> None:
-        self.shelf.lies.clear()
+        self.memory.lies.clear()
 
     def run(self, choices: list[int]) -> list[int]:
         """Go on as chosen, then with whoever is first; says how many there were to choose from each time."""
@@ -113,12 +113,12 @@ class World:
     def account(self) -> Account:
         """The account, once all have been heard."""
         self.actors.clear()
-        for door, process in zip(self.doors, (self.first, self.second), strict=True):
-            door.shut = door.swallowing = False
+        for link, process in zip(self.links, (self.first, self.second), strict=True):
+            link.shut = link.swallowing = False
             if process.degraded:
                 process.recover()
             process.refresh()
-        account = self.shelf.account()
+        account = self.memory.account()
         assert account
         return account
 

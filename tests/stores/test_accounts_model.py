@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from penstock.gateway.limits.admission import Denial, Grant, Reservation
 from penstock.stores.accounts.client import SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Operation, Release, Reserve, Settle
-from tests.stores.accounts_together import KEY, MONTH, Door, Ledger, Shelf, key, participant
+from tests.stores.accounts_together import KEY, MONTH, Ledger, MemoryStore, StoreLink, join_store, key
 
 BUDGET = 1000
 PROCESSES = 3
@@ -24,7 +24,7 @@ class Running:
     """A call, as its process knows it."""
 
     id: str
-    held: int
+    reserved: int
     until: int
     settled: bool = False
 
@@ -34,7 +34,7 @@ class Process:
     """A participant, and its calls that are not booked yet: under way or settled, and in the ledger."""
 
     accounts: SharedAccountClient
-    door: Door
+    link: StoreLink
     calls: dict[str, Running] = field(default_factory=dict)
     unbooked: list[str] = field(default_factory=list)
     alone: set[str] = field(default_factory=set)
@@ -46,21 +46,21 @@ class Calm(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shelf, self.ledger = Shelf(), Ledger()
+        self.memory, self.ledger = MemoryStore(), Ledger()
         self.processes = [self.started() for _ in range(PROCESSES)]
         self.number = 0
 
     def started(self) -> Process:
-        return Process(*participant(self.shelf, self.ledger))
+        return Process(*join_store(self.memory, self.ledger))
 
     def do(self, process: Process, operation: Operation) -> object:
         """Once, and then once more: that must not matter."""
         answer = process.accounts.apply(KEY, [operation])[0]
-        before = self.shelf.account()
+        before = self.memory.account()
         process.accounts.apply(KEY, [operation])
         if process.accounts.degraded:
             process.alone.add(operation.id)
-        again = self.shelf.account()
+        again = self.memory.account()
         if before and again and not isinstance(operation, Booked) and not process.accounts.degraded:
             before.stale = again.stale = False
             assert before == again, f"{operation} came twice"
@@ -93,18 +93,18 @@ class Calm(RuleBasedStateMachine):
         process = self.processes[who]
         call = self.pick(process, number, settled=False)
         if call:
-            answer = self.do(process, Extend(LIMITED, call.id, call.held + more, 20, self.ledger.now))
+            answer = self.do(process, Extend(LIMITED, call.id, call.reserved + more, 20, self.ledger.now))
             if isinstance(answer, Grant):
-                assert answer.cost <= call.held + more
-                call.held = max(call.held, answer.cost)
+                assert answer.cost <= call.reserved + more
+                call.reserved = max(call.reserved, answer.cost)
 
     @rule(who=WHO, number=PICK, of=st.integers(0, 100))
     def settle(self, who: int, number: int, of: int) -> None:
         process = self.processes[who]
         call = self.pick(process, number, settled=False)
         if call:
-            call.settled, call.held = True, call.held * of // 100
-            self.do(process, Settle(call.id, call.held, 5, self.ledger.now))
+            call.settled, call.reserved = True, call.reserved * of // 100
+            self.do(process, Settle(call.id, call.reserved, 5, self.ledger.now))
 
     @rule(who=WHO, number=PICK)
     def release(self, who: int, number: int) -> None:
@@ -119,7 +119,7 @@ class Calm(RuleBasedStateMachine):
         process = self.processes[who]
         call = self.pick(process, number, settled=True)
         if call:
-            self.ledger.append(call.id, call.held)
+            self.ledger.append(call.id, call.reserved)
             del process.calls[call.id]
             process.unbooked.append(call.id)
 
@@ -130,14 +130,14 @@ class Calm(RuleBasedStateMachine):
             self.do(process, Booked(process.unbooked.pop(0), self.ledger.now))
 
     def exposed(self) -> int:
-        return self.ledger.total + sum(call.held for each in self.processes for call in each.calls.values())
+        return self.ledger.total + sum(call.reserved for each in self.processes for call in each.calls.values())
 
     def under_way(self) -> int:
         return sum(not call.settled for process in self.processes for call in process.calls.values())
 
     @invariant()
     def sums_are_right(self) -> None:
-        account = self.shelf.account()
+        account = self.memory.account()
         if account:
             waiting = [id for process in self.processes for id in process.unbooked]
             running = [id for process in self.processes for id in process.calls]
@@ -157,17 +157,17 @@ class Storm(Calm):
 
     @rule()
     def flush(self) -> None:
-        self.shelf.lies.clear()
+        self.memory.lies.clear()
 
     @rule(who=WHO, swallowing=st.booleans())
     def shut(self, who: int, swallowing: bool) -> None:
-        door = self.processes[who].door
-        door.shut, door.swallowing = door.shut or not swallowing, swallowing
+        link = self.processes[who].link
+        link.shut, link.swallowing = link.shut or not swallowing, swallowing
 
     @rule(who=WHO)
     def recover(self, who: int) -> None:
         process = self.processes[who]
-        process.door.shut = process.door.swallowing = False
+        process.link.shut = process.link.swallowing = False
         if process.accounts.degraded:
             process.accounts.recover()
             process.alone.clear()
@@ -180,7 +180,7 @@ class Storm(Calm):
         """
         process = self.processes[who]
         self.ghosts |= process.alone
-        self.orphans |= {call.id: call.held for call in process.calls.values()}
+        self.orphans |= {call.id: call.reserved for call in process.calls.values()}
         self.orphans |= {id: self.ledger.entries[id][0] for id in process.unbooked}
         self.processes[who] = self.started()
 
@@ -188,8 +188,8 @@ class Storm(Calm):
     @rule(who=WHO, of=st.integers(0, 100))
     def adopt(self, who: int, of: int) -> None:
         """Another process books an orphan, as what is known of it."""
-        id, held = self.orphans.popitem()
-        self.ledger.append(id, held * of // 100)
+        id, reserved = self.orphans.popitem()
+        self.ledger.append(id, reserved * of // 100)
         self.do(self.processes[who], Settle(id, self.ledger.entries[id][0], 5, self.ledger.now))
         self.do(self.processes[who], Booked(id, self.ledger.now))
 
@@ -217,12 +217,12 @@ class Storm(Calm):
             process.accounts.refresh()
             now = self.ledger.now
             process.accounts.apply(KEY, [Reserve(LIMITED, Reservation("x", BUDGET * 9, 0, now, now))])
-        account = self.shelf.account()
+        account = self.memory.account()
         assert account
         late = [id for id in {*self.orphans, *self.ghosts} if id in self.ledger.entries]
-        mine = {id: call.held for process in self.processes for id, call in process.calls.items()}
+        mine = {id: call.reserved for process in self.processes for id, call in process.calls.items()}
         assert set(mine) <= set(account.holds) <= {*mine, *self.orphans, *self.ghosts}
-        assert all(account.holds[id].cost == held for id, held in mine.items())
+        assert all(account.holds[id].cost == reserved for id, reserved in mine.items())
         # An orphan that is in the ledger, and that nobody has booked since, may be in the sum, held, or yet unseen.
         unseen = sum(self.ledger.entries[id][0] for id in late)
         assert self.ledger.total - unseen <= account.spent[MONTH] <= self.ledger.total
@@ -234,7 +234,7 @@ class Storm(Calm):
         for who, process in enumerate(self.processes):
             for call in list(process.calls.values()):
                 if call.settled:
-                    self.ledger.append(call.id, call.held)
+                    self.ledger.append(call.id, call.reserved)
                     self.do(process, Booked(call.id, self.ledger.now))
                 else:
                     self.do(process, Release(call.id, self.ledger.now))
@@ -243,7 +243,7 @@ class Storm(Calm):
         self.ledger.now += 2 * 3_600_000
         self.ghosts.clear()
         self.settle_down()
-        account = self.shelf.account()
+        account = self.memory.account()
         assert account
         assert (account.spent[MONTH], account.holds, account.open) == (self.ledger.total, {}, 0)
 

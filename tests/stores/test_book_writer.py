@@ -29,7 +29,7 @@ def test_one_that_dies_of_an_error_is_not_alive() -> None:
     def no_book() -> Book:
         raise BookError("there is none")
 
-    def fail(_told: str) -> None:
+    def fail(_reported: str) -> None:
         raise OSError("nobody can be told")
 
     async def run() -> None:

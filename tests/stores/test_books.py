@@ -44,7 +44,7 @@ def test_a_reader_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BookError, match="cannot be made: Not a directory; set folder in"):
         open_book(LedgerSettings(folder=str(tmp_path / "file" / "a")), {})

@@ -9,15 +9,15 @@ from penstock.errors import BookError
 from penstock.stores.state_lock import claim
 
 
-def test_a_second_gateway_is_told_of_the_first(tmp_path: Path) -> None:
-    held = claim(tmp_path / "state")
+def test_a_second_gateway_learns_of_the_first(tmp_path: Path) -> None:
+    claimed = claim(tmp_path / "state")
     with pytest.raises(BookError, match=rf"process {os.getpid()}\).*PENSTOCK_STATE"):
         claim(tmp_path / "state")
-    os.close(held)
+    os.close(claimed)
     os.close(claim(tmp_path / "state"))
 
 
-def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BookError, match="cannot be used"):
         claim(tmp_path / "file" / "state")

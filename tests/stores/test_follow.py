@@ -29,10 +29,10 @@ def test_a_database_that_is_away_is_waited_for(postgres: PostgresServer, tmp_pat
             assert process.stderr is not None
             assert json.loads(process.stdout.readline())["id"] == "a"
             postgres.stop()
-            told = process.stderr.readline()
-            assert told.startswith("penstock: PostgreSQL at 127.0.0.1:")
-            assert told.endswith("; waiting\n")
-            assert PASSWORD not in told
+            reported = process.stderr.readline()
+            assert reported.startswith("penstock: PostgreSQL at 127.0.0.1:")
+            assert reported.endswith("; waiting\n")
+            assert PASSWORD not in reported
             postgres.start()
             book.append([entry("b")])
             assert json.loads(process.stdout.readline())["id"] == "b"

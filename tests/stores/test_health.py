@@ -60,22 +60,22 @@ def test_percentiles_are_right_within_a_tenth(book: Book) -> None:
     book.append([call(number, number, attempt(first=time)) for number, time in enumerate(times)])
     (row,) = book.health(0, 3_000, 3_000)
     times.sort()
-    for told, part in ((row.first_event_ms.p50, 0.5), (row.first_event_ms.p95, 0.95)):
+    for reported, part in ((row.first_event_ms.p50, 0.5), (row.first_event_ms.p95, 0.95)):
         exact = times[math.ceil(part * len(times)) - 1]
-        assert told is not None
-        assert abs(told - exact) <= 0.1 * exact + 1
+        assert reported is not None
+        assert abs(reported - exact) <= 0.1 * exact + 1
     assert row.buckets[0].first_event_ms == row.first_event_ms
 
 
-def test_what_was_seen_once_is_told_as_it_was(book: Book) -> None:
+def test_what_was_seen_once_is_reported_as_it_was(book: Book) -> None:
     book.append([call(1, 0, attempt(first=298, longest_gap_ms=27))])
     (row,) = book.health(0, 1, 1)
     assert (row.first_event_ms.p50, row.first_event_ms.p95) == (298, 298)
     assert (row.longest_gap_ms.p50, row.longest_gap_ms.p95) == (27, 27)
     book.append([call(2, 0, attempt(first=302)), call(3, 0, attempt(first=305))])  # in the same bin
     (row,) = book.health(0, 1, 1)
-    told = row.first_event_ms.p50 or 0, row.first_event_ms.p95 or 0
-    assert 298 <= told[0] <= told[1] <= 305
+    reported = row.first_event_ms.p50 or 0, row.first_event_ms.p95 or 0
+    assert 298 <= reported[0] <= reported[1] <= 305
 
 
 def test_times_beyond_reason_are_in_the_last_bin(book: Book) -> None:
@@ -85,5 +85,5 @@ def test_times_beyond_reason_are_in_the_last_bin(book: Book) -> None:
     assert book.health(5, 6, 1) == []
 
 
-def near(told: int | None, exact: int) -> bool:
-    return told is not None and abs(told - exact) <= 0.25 * exact + 1
+def near(reported: int | None, exact: int) -> bool:
+    return reported is not None and abs(reported - exact) <= 0.25 * exact + 1

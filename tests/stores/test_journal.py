@@ -188,7 +188,7 @@ def test_a_torn_record_ends_the_journal(tmp_path: Path) -> None:
     assert [found.id for found in only(tmp_path).settled] == ["call-0", "call-1"]
 
 
-def test_a_disk_without_room_is_told(tmp_path: Path) -> None:
+def test_a_disk_without_room_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BookError, match="no journal can be kept"):
         Journal(tmp_path, 2**60)
     assert not list(tmp_path.iterdir())

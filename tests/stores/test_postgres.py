@@ -36,14 +36,14 @@ def test_a_restart_between_two_appends_is_not_noticed(postgres: PostgresServer, 
     book.close()
 
 
-def test_while_it_is_away_it_is_said_and_then_the_same_can_be_appended(postgres: PostgresServer, url: str) -> None:
+def test_while_it_is_away_it_is_reported_and_then_the_same_can_be_appended(postgres: PostgresServer, url: str) -> None:
     book = PostgresBook.open(Secret(url))
     book.append([entry("a")])
     postgres.stop()
     for _ in range(2):
         with pytest.raises(BookError, match=r"PostgreSQL at 127.0.0.1:\d+/test_\d+: does not answer") as caught:
             book.append([entry("a"), entry("b")])
-        assert PASSWORD not in told(caught.value)
+        assert PASSWORD not in reported(caught.value)
     postgres.start()
     book.append([entry("a"), entry("b")])
     assert ids(book) == ["a", "b"]
@@ -67,18 +67,18 @@ def test_a_connection_that_is_cut_in_a_transaction_is_made_anew(postgres: Postgr
     book.close()
 
 
-def test_who_is_locked_out_is_told_and_goes_on_later(url: str) -> None:
+def test_who_is_locked_out_gets_an_error_and_goes_on_later(url: str) -> None:
     book = PostgresBook.open(Secret(url), timeout_s=0.3)
     holder = PostgresBook.open(Secret(url))
-    held, release = threading.Event(), threading.Event()
+    locked, release = threading.Event(), threading.Event()
 
     def hold(_transaction: object) -> None:
-        held.set()
+        locked.set()
         release.wait(10)
 
     thread = threading.Thread(target=lambda: holder.database.write(hold))
     thread.start()
-    held.wait(10)
+    locked.wait(10)
     with pytest.raises(BookError, match="statement timeout"):
         book.append([FULL])
     release.set()
@@ -102,10 +102,10 @@ def test_who_is_locked_out_is_told_and_goes_on_later(url: str) -> None:
         ("postgresql://[hunter2", "its URL cannot be read"),
     ],
 )
-def test_no_password_is_in_what_is_told(postgres: PostgresServer, url: str, reason: str) -> None:
+def test_no_password_is_in_what_is_reported(postgres: PostgresServer, url: str, reason: str) -> None:
     with pytest.raises(BookError, match=reason) as caught:
         PostgresBook.open(Secret(url.format(port=postgres.port)))
-    assert "hunter2" not in told(caught.value)
+    assert "hunter2" not in reported(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -134,6 +134,6 @@ def test_without_its_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         PostgresBook.open(Secret("postgresql://localhost/x"))
 
 
-def told(error: BaseException) -> str:
+def reported(error: BaseException) -> str:
     """All that a traceback would show."""
     return "".join(traceback.format_exception(error))

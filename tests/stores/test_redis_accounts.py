@@ -119,7 +119,7 @@ def test_a_redis_that_was_never_there_is_awaited(tmp_path: Path, peers: Peers, b
         server.kill()
 
 
-def test_no_password_is_ever_said(tmp_path: Path) -> None:
+def test_no_password_is_ever_printed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         RedisAccounts(Secret("radish://:hunter2@localhost/0"))
     assert "hunter2" not in str(raised.value)
@@ -148,8 +148,10 @@ try:
 except ConfigError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
-    assert said.stdout == "ledger.redis: needs the Python package redis, which is not installed: pip install redis\n"
+    sent_text = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert (
+        sent_text.stdout == "ledger.redis: needs the Python package redis, which is not installed: pip install redis\n"
+    )
 
 
 def test_tls_is_asked_for_by_the_url() -> None:

@@ -10,13 +10,13 @@ from penstock.gateway.billing.book import Spent
 from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.admission import Answer, Denial, Grant, Reservation
 from penstock.stores.accounts.shared_accounts import SharedAccounts
-from tests.stores.accounts_together import KEY, MONTH, NOW, Door, Ledger, Shelf, key
+from tests.stores.accounts_together import KEY, MONTH, NOW, Ledger, MemoryStore, StoreLink, key
 
 WAIT_S = 10.0
 LIMITED = key(budget=1000, requests_per_minute=10)
 
 
-class ClosingDoor(Door):
+class ClosingLink(StoreLink):
     """Notes that it was closed."""
 
     closed = False
@@ -28,9 +28,9 @@ class ClosingDoor(Door):
 class Shared:
     """Accounts on a storage in memory, as the loop sees them."""
 
-    def __init__(self, shelf: Shelf, ask: Callable[[Key, int, int], Spent] | None = None) -> None:
-        self.ledger, self.door = Ledger(), ClosingDoor(shelf)
-        self.accounts = SharedAccounts(self.door, ask or self.ledger.ask, 0.25, self.ledger.clock, retry_s=0.01)
+    def __init__(self, memory: MemoryStore, ask: Callable[[Key, int, int], Spent] | None = None) -> None:
+        self.ledger, self.link = Ledger(), ClosingLink(memory)
+        self.accounts = SharedAccounts(self.link, ask or self.ledger.ask, 0.25, self.ledger.clock, retry_s=0.01)
         self.changes: list[tuple[str, bool]] = []
         self.accounts.on_change = lambda name, answers: self.changes.append((name, answers))
 
@@ -51,20 +51,20 @@ class Shared:
             await asyncio.sleep(0.002)
 
 
-def run(test: Callable[[Shared], Awaitable[None]], ask: Callable[[Key, int, int], Spent] | None = None) -> Shelf:
-    shelf = Shelf()
+def run(test: Callable[[Shared], Awaitable[None]], ask: Callable[[Key, int, int], Spent] | None = None) -> MemoryStore:
+    memory = MemoryStore()
 
     async def inside() -> None:
-        shared = Shared(shelf, ask)
+        shared = Shared(memory, ask)
         try:
             await test(shared)
         finally:
             shared.accounts.close()
-        assert shared.door.closed
+        assert shared.link.closed
         assert "penstock-accounts" not in {thread.name for thread in threading.enumerate()}
 
     asyncio.run(inside())
-    return shelf
+    return memory
 
 
 def test_a_budget_is_shared_and_what_is_left_of_it_is_known() -> None:
@@ -107,10 +107,10 @@ def test_what_is_booked_is_spent() -> None:
     assert (account.spent[MONTH], list(account.holds)) == (200, ["b"])
 
 
-def test_an_outage_is_told_and_so_is_its_end() -> None:
+def test_an_outage_is_reported_and_so_is_its_end() -> None:
     async def test(shared: Shared) -> None:
         await shared.reserve("a", 100)
-        shared.door.shut = True
+        shared.link.shut = True
         alone = await shared.reserve("b", 200)
         assert isinstance(alone, Grant), "a share of what was left is enough"
         assert isinstance(await shared.reserve("c", 200), Denial), "it is not enough for two"
@@ -118,7 +118,7 @@ def test_an_outage_is_told_and_so_is_its_end() -> None:
         assert shared.accounts.degraded == "shelf"
         await asyncio.sleep(0.05)  # some probes find it shut
         assert shared.changes == [("shelf", False)]
-        shared.door.shut = False
+        shared.link.shut = False
         await shared.until(lambda: len(shared.changes) == 2)
         assert (shared.changes[1], shared.accounts.degraded) == (("shelf", True), "")
         assert isinstance(await shared.reserve("c", 200), Grant)

@@ -25,7 +25,7 @@ def ids(book: SqliteBook) -> list[str]:
     return [found.id for _, found in book.following(Filter(), 0, limit=1000)]
 
 
-def test_a_full_disk_is_said_and_booking_goes_on_once_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_booking_goes_on_once_there_is_room(tmp_path: Path) -> None:
     book = SqliteBook.open(tmp_path / "ledger.db")
     book.append([FULL])
     pages = book.database.fetch("PRAGMA page_count")[0][0]
@@ -41,7 +41,7 @@ def test_a_full_disk_is_said_and_booking_goes_on_once_there_is_room(tmp_path: Pa
     book.close()
 
 
-def test_a_locked_file_is_said_after_the_time_out_and_then_it_goes_on(tmp_path: Path) -> None:
+def test_a_locked_file_is_reported_after_the_time_out_and_then_it_goes_on(tmp_path: Path) -> None:
     book = SqliteBook.open(tmp_path / "ledger.db", timeout_s=0.1)
     other = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -123,7 +123,7 @@ def test_what_is_no_database_is_left_alone(tmp_path: Path, readonly: bool) -> No
     assert path.read_text() == "Dear diary, " * 1000
 
 
-def test_a_damaged_file_is_said_to_be_so(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     book = SqliteBook.open(path)
     book.append(BATCH)
@@ -144,7 +144,7 @@ def read(path: Path) -> None:
         book.close()
 
 
-def test_a_folder_or_a_missing_one_is_said(tmp_path: Path) -> None:
+def test_a_folder_or_a_missing_one_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BookError, match="cannot be opened: "):
         SqliteBook.open(tmp_path)
     with pytest.raises(BookError, match="cannot be opened: No such file or directory"):
@@ -155,12 +155,12 @@ def test_a_folder_or_a_missing_one_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_somebody_elses_is_said_to_be_so(tmp_path: Path) -> None:
+def test_a_file_of_another_program_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     SqliteBook.open(path).close()
     path.chmod(0o444)
     folder = os.open(tmp_path, os.O_RDONLY)
-    with TemporaryFile() as told:
+    with TemporaryFile() as reported:
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
@@ -170,12 +170,12 @@ def test_a_file_that_is_somebody_elses_is_said_to_be_so(tmp_path: Path) -> None:
                 try:
                     SqliteBook.open(Path("ledger.db")).close()
                 except BookError as error:
-                    told.write(str(error).encode())
-                    told.flush()
+                    reported.write(str(error).encode())
+                    reported.flush()
             os._exit(0)
         os.waitpid(child, 0)
-        told.seek(0)
-        assert told.read() == b"ledger.db cannot be opened: Permission denied"
+        reported.seek(0)
+        assert reported.read() == b"ledger.db cannot be opened: Permission denied"
     os.close(folder)
 
 

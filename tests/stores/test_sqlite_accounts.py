@@ -30,7 +30,7 @@ def account(folder: Path) -> Account:
     return msgspec.msgpack.decode(found[1], type=Account)
 
 
-def test_nobody_is_turned_away_who_begins_with_the_others(tmp_path: Path) -> None:
+def test_no_one_is_turned_away_who_begins_with_the_others(tmp_path: Path) -> None:
     """SQLite waits for those who write, but not for those who open the file at the same moment."""
     for number in range(40):
         folder = tmp_path / str(number)
@@ -49,7 +49,7 @@ def test_nobody_is_turned_away_who_begins_with_the_others(tmp_path: Path) -> Non
 
 
 @prompt
-def test_nobody_is_turned_away_while_another_is_kept_waiting_in_its_midst(tmp_path: Path) -> None:
+def test_no_one_is_turned_away_while_another_is_kept_waiting_in_its_midst(tmp_path: Path) -> None:
     """As happens on a busy machine: the system lets a process wait that holds the lock, and all others with it."""
     folder = Path(mkdtemp(dir=tmp_path))
     with ExitStack() as stack:
@@ -69,7 +69,7 @@ def test_nobody_is_turned_away_while_another_is_kept_waiting_in_its_midst(tmp_pa
         assert [done.result() for done in tried] == [(True, None)] * 2
 
 
-def test_who_is_kept_from_it_for_long_is_told(tmp_path: Path) -> None:
+def test_who_is_kept_from_it_for_long_gets_an_error(tmp_path: Path) -> None:
     storage = SqliteAccounts(tmp_path, timeout_s=0.1)
     assert storage.load("key_1") is None
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
@@ -114,8 +114,8 @@ def test_others_go_on_when_a_process_is_killed(tmp_path: Path, peers: Peers, boo
     left = {id: hold for id, hold in found.holds.items() if id.startswith("p0-")}
     assert found.holds == left, "what the victim held is held until it expires"
     assert sum(hold.cost == 100 for hold in left.values()) == 3
-    held = sum(hold.cost for id, hold in left.items() if not hold.open)
-    assert found.spent["total"] <= books.total <= found.spent["total"] + held + 4 * 7
+    reserved = sum(hold.cost for id, hold in left.items() if not hold.open)
+    assert found.spent["total"] <= books.total <= found.spent["total"] + reserved + 4 * 7
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path, peers: Peers, books: Books) -> None:
@@ -139,7 +139,7 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, peers: Peers, books: Books) 
     assert (found.spent, found.owed) == ({"total": books.total}, {"total": 400})
 
 
-def test_a_file_that_cannot_be_opened_is_said_to_be_out_of_order(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_reported_as_out_of_order(tmp_path: Path) -> None:
     storage = SqliteAccounts(tmp_path / "nowhere")
     for fails in (storage.probe, lambda: storage.load("a"), lambda: storage.swap("a", None, b"1", b"")):
         with pytest.raises(StorageError, match="nowhere"):

@@ -55,10 +55,10 @@ def answers(book: Book) -> list[object]:
     """All that views ask for, over times that begin and end anywhere."""
     spans = ((0, _DAYS * DAY_MS), (7, 7 + _HALF_HOUR), (12_345_678, 2 * DAY_MS + 1), (DAY_MS, DAY_MS + 10), (9, 9))
     buckets = (60_000, _HALF_HOUR, 3 * 3_600_000, 43_200_000, 7 * DAY_MS)
-    told: list[object] = [book.health(*span, bucket) for span, bucket in product(spans, buckets)]
+    reported: list[object] = [book.health(*span, bucket) for span, bucket in product(spans, buckets)]
     times = [Filter(), *(Filter(since_ms=since, until_ms=until) for since, until in spans), Filter(until_ms=DAY_MS)]
-    told += [book.usage(wanted, by) for wanted, by in product(times, _GROUPS)]
-    return told + [pages(book, wanted) for wanted in _FILTERS]
+    reported += [book.usage(wanted, by) for wanted, by in product(times, _GROUPS)]
+    return reported + [pages(book, wanted) for wanted in _FILTERS]
 
 
 def pages(book: Book, wanted: Filter) -> list[str]:
@@ -71,7 +71,7 @@ def pages(book: Book, wanted: Filter) -> list[str]:
 
 
 @pytest.mark.slow
-def test_nothing_is_told_differently_however_far_it_is_summed_up(book: Book) -> None:
+def test_nothing_is_reported_differently_however_far_it_is_summed_up(book: Book) -> None:
     book.append(calls(600))
     expected = answers(book)
     for most in (1, 150, 300):
@@ -95,11 +95,11 @@ def test_what_comes_late_or_twice_counts_once(book: Book) -> None:
     assert (total.calls, total.cost) == (300, sum(call.priced for call in made))
     rows = book.health(0, _DAYS * DAY_MS, _HALF_HOUR)
     attempts = Counter((attempt.provider, attempt.outcome) for call in made for attempt in call.attempts)
-    told = Counter({(row.provider, word): 0 for row in rows for word in row.outcomes})
+    reported = Counter({(row.provider, word): 0 for row in rows for word in row.outcomes})
     for row in rows:
         for word, count in row.outcomes.items():
-            told[row.provider, word] += count
-    assert told == attempts
+            reported[row.provider, word] += count
+    assert reported == attempts
     repairs = Counter[str]()
     for call in made:
         repairs.update(call.repairs)
@@ -198,10 +198,10 @@ def test_names_as_long_as_they_may_be_are_summed_up(book: Book) -> None:
 
 @pytest.mark.slow
 def test_the_writer_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
-    place, said = SqlitePlace(tmp_path), list[str]()
+    place, sent_text = SqlitePlace(tmp_path), list[str]()
 
     async def run() -> None:
-        writer = BookWriter(place.open, lambda _booked: None, lambda _keys: None, said.append)
+        writer = BookWriter(place.open, lambda _booked: None, lambda _keys: None, sent_text.append)
         writer.start((), 10)
         writer.put(calls(2_100))
         try:
@@ -211,7 +211,7 @@ def test_the_writer_sums_up_once_enough_calls_wait(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert place_of(place) == 2_000
-    assert not said
+    assert not sent_text
 
 
 def wait(place: SqlitePlace) -> None:
