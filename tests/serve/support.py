@@ -27,7 +27,7 @@ class AdminClient:
         assert found, gateway.output
         self.place, self.port = found[1], int(found[2])
         self.token = token or (self.state / TOKEN_FILE).read_text().strip()
-        self.said = b""
+        self.sent_text = b""
         self.secrets: list[str] = []
 
     def send(
@@ -45,12 +45,12 @@ class AdminClient:
             connection.endheaders(data)
             response = connection.getresponse()
             raw = response.read()
-            told = json.loads(raw) if raw else None
-            if isinstance(told, dict) and "secret" in told:
-                self.secrets.append(told.pop("secret"))
-                raw = json.dumps(told).encode()
-            self.said += raw + str(response.headers).encode()
-            return response.status, told, {name.lower(): value for name, value in response.headers.items()}
+            reported = json.loads(raw) if raw else None
+            if isinstance(reported, dict) and "secret" in reported:
+                self.secrets.append(reported.pop("secret"))
+                raw = json.dumps(reported).encode()
+            self.sent_text += raw + str(response.headers).encode()
+            return response.status, reported, {name.lower(): value for name, value in response.headers.items()}
         finally:
             connection.close()
 
@@ -59,15 +59,15 @@ class AdminClient:
         return self.send(method, path, content, {"Authorization": f"Bearer {self.token}"})[:2]
 
     def get(self, path: str) -> Any:
-        status, told = self.ask("GET", path)
-        assert status == 200, told
-        return told
+        status, reported = self.ask("GET", path)
+        assert status == 200, reported
+        return reported
 
     def make(self, **terms: object) -> tuple[str, Any]:
         """Make a key: the secret, and what is told of it."""
-        status, told = self.ask("POST", "/admin/keys", terms)
-        assert status == 201, told
-        return self.secrets[-1], told
+        status, reported = self.ask("POST", "/admin/keys", terms)
+        assert status == 201, reported
+        return self.secrets[-1], reported
 
     def call(self, key: str, **fields: object) -> int:
         with self.gateway.client() as client:

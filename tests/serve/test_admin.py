@@ -56,7 +56,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminClient]:
             yield AdminClient(gateway)
 
 
-def test_metrics_are_told_to_whoever_has_the_token(served: AdminClient) -> None:
+def test_metrics_are_reported_with_the_token(served: AdminClient) -> None:
     place = f"http://{served.place}/metrics"
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
         urllib.request.urlopen(place, timeout=WAIT_S)
@@ -67,7 +67,7 @@ def test_metrics_are_told_to_whoever_has_the_token(served: AdminClient) -> None:
         assert b"# TYPE penstock_requests_total counter" in answer.read()
 
 
-def test_what_is_held_for_running_calls_is_told(served: AdminClient) -> None:
+def test_what_is_reserved_for_running_calls_is_reported(served: AdminClient) -> None:
     secret, key = served.make(name="holds", budget="5", period="day")
     served.until_known(secret)
     gate = Gate()
@@ -96,7 +96,7 @@ def test_the_page_explains_every_route_and_every_term() -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_nothing_is_told_without_the_token(method: str, path: str, served: AdminClient) -> None:
+def test_nothing_is_reported_without_the_token(method: str, path: str, served: AdminClient) -> None:
     secret, _ = served.make()
     wrong = {
         "nothing": {},
@@ -111,10 +111,10 @@ def test_nothing_is_told_without_the_token(method: str, path: str, served: Admin
     }
     for how, headers in wrong.items():
         query = f"?token={served.token}" if how == "in the query" else ""
-        status, told, said = served.send(method, path + query, {} if method == "POST" else None, headers)
-        assert (status, told["error"]["code"]) == (401, "invalid_admin_token"), how
-        assert said["www-authenticate"] == "Bearer"
-        assert said["x-request-id"] == told["error"]["request_id"]
+        status, reported, sent_text = served.send(method, path + query, {} if method == "POST" else None, headers)
+        assert (status, reported["error"]["code"]) == (401, "invalid_admin_token"), how
+        assert sent_text["www-authenticate"] == "Bearer"
+        assert sent_text["x-request-id"] == reported["error"]["request_id"]
     known = {"/admin/keys", "/admin/usage", "/admin/entries", "/admin/state"}
     status, _ = served.ask(method, path, {} if method == "POST" else None)
     assert status == (201 if method == "POST" and path in known else 200 if path in known else 404)
@@ -170,15 +170,17 @@ ORIGINS: dict[str, tuple[dict[str, str], int]] = {
 @pytest.mark.parametrize(("headers", "wanted"), ORIGINS.values(), ids=ORIGINS)
 def test_pages_of_others_are_refused(headers: dict[str, str], wanted: int, served: AdminClient) -> None:
     headers = {name: value.replace("PLACE", served.place) for name, value in headers.items()}
-    status, _, said = served.send("GET", "/admin/state", headers={**headers, "Authorization": f"Bearer {served.token}"})
+    status, _, sent_text = served.send(
+        "GET", "/admin/state", headers={**headers, "Authorization": f"Bearer {served.token}"}
+    )
     assert status == wanted
-    assert not [name for name in said if name.startswith("access-control-")]
-    assert said["cache-control"] == "no-store"
+    assert not [name for name in sent_text if name.startswith("access-control-")]
+    assert sent_text["cache-control"] == "no-store"
 
 
 def test_methods_and_bodies_are_bounded(served: AdminClient) -> None:
-    status, told = served.ask("DELETE", "/admin/keys")
-    assert (status, told["error"]["code"]) == (405, "method_not_allowed")
+    status, reported = served.ask("DELETE", "/admin/keys")
+    assert (status, reported["error"]["code"]) == (405, "method_not_allowed")
     assert served.ask("POST", "/admin/state", {})[0] == 405
     assert served.ask("POST", "/admin/keys", b"x" * 70_000)[0] == 413
     assert served.ask("POST", "/admin/keys", b"[" * 60_000)[0] == 400
@@ -205,10 +207,10 @@ def test_a_key_goes_round(served: AdminClient) -> None:
     shown = served.get("/admin/keys/round")
     assert {name for name in new if shown[name] != new[name]} <= may_differ - {"hint"}
     for _ in range(2):
-        status, told = served.ask("POST", "/admin/keys/round/revoke")
-        assert (status, told["id"], told["state"]) == (200, made["id"], "revoked")
-    status, told = served.ask("POST", f"/admin/keys/{new['id']}/rotate")
-    assert (status, told["error"]["code"]) == (409, "key_unusable")
+        status, reported = served.ask("POST", "/admin/keys/round/revoke")
+        assert (status, reported["id"], reported["state"]) == (200, made["id"], "revoked")
+    status, reported = served.ask("POST", f"/admin/keys/{new['id']}/rotate")
+    assert (status, reported["error"]["code"]) == (409, "key_unusable")
     living = [key["id"] for key in served.get("/admin/keys?limit=500")["keys"]]
     everything = [key["id"] for key in served.get("/admin/keys?all=1&limit=500")["keys"]]
     assert new["id"] not in living
@@ -255,8 +257,8 @@ BAD_TERMS: dict[str, tuple[object, str | None]] = {
 
 @pytest.mark.parametrize(("terms", "param"), BAD_TERMS.values(), ids=BAD_TERMS)
 def test_terms_that_cannot_be_are_refused(terms: object, param: str | None, served: AdminClient) -> None:
-    status, told = served.ask("POST", "/admin/keys", terms)
-    assert (status, told["error"]["code"], told["error"]["param"]) == (400, "invalid_key_terms", param)
+    status, reported = served.ask("POST", "/admin/keys", terms)
+    assert (status, reported["error"]["code"], reported["error"]["param"]) == (400, "invalid_key_terms", param)
     assert served.ask("POST", "/admin/keys/x/rotate", {"grace": "soon"})[0] == 400
 
 
@@ -293,7 +295,7 @@ def test_what_looks_like_sql_is_a_name_like_any_other(text: str, served: AdminCl
 # The ledger
 
 
-def test_usage_and_entries_are_told(served: AdminClient) -> None:
+def test_usage_and_entries_are_reported(served: AdminClient) -> None:
     secret, made = served.make(name="reader", budget=5)
     served.until_known(secret)
     for number in range(6):
@@ -328,24 +330,24 @@ def test_usage_and_entries_are_told(served: AdminClient) -> None:
     shown = served.get("/admin/keys/reader")
     assert (shown["spent"], shown["left"]) == ("0.021035", "4.978965")
     assert served.ask("GET", "/admin/entries?limit=501")[0] == 400
-    status, told = served.ask("GET", "/admin/entries?tag=step=0&tag=step=1")
-    assert (status, told["error"]["param"]) == (400, "tag")
+    status, reported = served.ask("GET", "/admin/entries?tag=step=0&tag=step=1")
+    assert (status, reported["error"]["param"]) == (400, "tag")
 
 
 @pytest.mark.slow
-def test_what_cost_most_is_told_where_not_all_can_be(tmp_path: Path) -> None:
+def test_what_cost_most_is_reported_where_not_all_can_be(tmp_path: Path) -> None:
     book = SqlitePlace(tmp_path).open()
     for number in range(600):
         attempts = (replace(FULL.attempts[1], cost=number),)
         book.append([replace(FULL, id=f"call_{number}", model=f"model-{number:03}", attempts=attempts)])
     asked = admin_routes.AdminRequest(name="", query=Query.parse("by=model"), body=b"", now_ms=0)
-    told: Any = admin_routes.usage(book, asked).body
+    reported: Any = admin_routes.usage(book, asked).body
     book.close()
-    assert told["truncated"] is True
-    assert [row["group"]["model"] for row in told["usage"]] == [f"model-{number}" for number in range(100, 600)]
+    assert reported["truncated"] is True
+    assert [row["group"]["model"] for row in reported["usage"]] == [f"model-{number}" for number in range(100, 600)]
 
 
-def test_the_state_is_told(served: AdminClient) -> None:
+def test_the_state_is_reported(served: AdminClient) -> None:
     state = served.get("/admin/state")
     assert state["listening"] == [f"127.0.0.1:{served.gateway.port}"]
     assert (state["admin"], state["pid"]) == (served.place, served.gateway.pid)
@@ -380,16 +382,16 @@ def test_no_secret_is_given_away(served: AdminClient) -> None:
         served.send(method, path, headers={"Authorization": f"Bearer {secret}"})
     paths = [path for path in served.state.rglob("*") if path.is_file() and path.name != TOKEN_FILE]
     files = b"".join(path.read_bytes().replace(b"\0", b"") for path in paths)
-    told = served.said + "".join(served.gateway.output).encode()
-    everything = files + told
+    reported = served.sent_text + "".join(served.gateway.output).encode()
+    everything = files + reported
     assert len(served.secrets) >= 3
     assert b"canary" in files
     for secret in served.secrets:
         digest = hashlib.sha256(secret.encode()).digest()
         assert secret[6:-6].encode() not in everything
         assert digest.hex().encode() in files  # all that is kept of it
-        assert digest.hex().encode() not in told
-        assert digest not in told
+        assert digest.hex().encode() not in reported
+        assert digest not in reported
     assert served.token.encode() not in everything
 
 
@@ -428,18 +430,18 @@ def test_it_listens_beside_the_server(tmp_path: Path) -> None:
 def opened(folder: Path, text: str) -> tuple[Any, list[str]]:
     folder.mkdir(exist_ok=True)
     (folder / "penstock.toml").write_text(text)
-    said: list[str] = []
+    sent_text: list[str] = []
     environment = {"PENSTOCK_STATE": str(folder / "state")}
-    return open_endpoint(load(folder / "penstock.toml", environment), environment, said.append), said
+    return open_endpoint(load(folder / "penstock.toml", environment), environment, sent_text.append), sent_text
 
 
 def test_a_port_that_is_taken_is_another_one_unless_it_was_asked_for(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        place, said = opened(tmp_path, f'[server]\nlisten = "127.0.0.1:{port - 1}"')
+        place, sent_text = opened(tmp_path, f'[server]\nlisten = "127.0.0.1:{port - 1}"')
         with place.socket:
             assert place.address.port not in (0, port)
-        assert said == []
+        assert sent_text == []
         with pytest.raises(ConfigError, match=r"admin\.listen: the admin API cannot listen there"):
             opened(tmp_path, f'[admin]\nlisten = "127.0.0.1:{port}"')
 
@@ -455,14 +457,14 @@ def test_the_token_is_kept_and_one_that_others_may_read_is_refused(tmp_path: Pat
     assert len(tokens) == 1
     assert os.listdir(tmp_path / "state") == [TOKEN_FILE]
     (tmp_path / "state" / TOKEN_FILE).chmod(0o644)
-    place, said = opened(tmp_path, text)
+    place, sent_text = opened(tmp_path, text)
     assert place is None
-    assert "is readable by other users" in said[0]
+    assert "is readable by other users" in sent_text[0]
     assert opened(tmp_path, "[admin]\nenabled = false") == (None, [])
 
 
 @pytest.mark.slow
-def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path) -> None:
+def test_a_token_can_be_changed_and_the_state_is_reported_to_the_end(tmp_path: Path) -> None:
     tokens = ["the-first-token-of-two", "the-second-token-of-two"]
     gate = Gate()
     with Upstream() as upstream:
@@ -490,14 +492,14 @@ def test_a_token_can_be_changed_and_the_state_is_told_to_the_end(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_without_a_ledger_the_state_is_told_and_nothing_else(tmp_path: Path) -> None:
+def test_without_a_ledger_the_state_is_reported_and_nothing_else(tmp_path: Path) -> None:
     with Upstream() as upstream:
         configuration = settings(upstream.url, 0, ledger={"enabled": False})
         with Gateway(tmp_path, upstream, configuration) as gateway:
             served = AdminClient(gateway)
             assert served.get("/admin/state")["ledger"] == {"enabled": False}
-            status, told = served.ask("GET", "/admin/keys")
-            assert (status, told["error"]["code"]) == (503, "ledger_unavailable")
+            status, reported = served.ask("GET", "/admin/keys")
+            assert (status, reported["error"]["code"]) == (503, "ledger_unavailable")
 
 
 @pytest.mark.slow

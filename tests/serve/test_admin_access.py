@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Door:
+class AdminListener:
     """The admin listener of a gateway, from outside."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -79,50 +79,50 @@ class Door:
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def admin_listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminListener]:
     with (
         Upstream() as upstream,
         Gateway(tmp_path_factory.mktemp("door"), upstream, settings(upstream.url, 0, server=_TERMINAL)) as gateway,
     ):
-        yield Door(gateway)
+        yield AdminListener(gateway)
 
 
 @pytest.fixture(scope="module")
-def cookie(door: Door) -> str:
-    return door.session()
+def cookie(admin_listener: AdminListener) -> str:
+    return admin_listener.session()
 
 
 # Links
 
 
-def test_the_link_of_the_start_opens_once(door: Door) -> None:
-    assert door.send("HEAD", door.first).status == 403  # who only looks does not use it up
-    assert door.send("GET", door.first, {"Sec-Purpose": "prefetch"}).status == 403
-    opened = door.send("GET", door.first)
+def test_the_link_of_the_start_opens_once(admin_listener: AdminListener) -> None:
+    assert admin_listener.send("HEAD", admin_listener.first).status == 403  # who only looks does not use it up
+    assert admin_listener.send("GET", admin_listener.first, {"Sec-Purpose": "prefetch"}).status == 403
+    opened = admin_listener.send("GET", admin_listener.first)
     assert (opened.status, opened.headers["location"], opened.headers["cache-control"]) == (303, "/", "no-store")
     name, *rules = opened.headers["set-cookie"].split("; ")
     assert name.startswith("penstock_session=")
     assert set(rules) == {"Path=/", f"Max-Age={SESSION_S}", "HttpOnly", "SameSite=Lax"}
     session = name
-    assert door.send("GET", "/admin/state", {"Cookie": session}).status == 200
-    again = door.send("GET", door.first)
+    assert admin_listener.send("GET", "/admin/state", {"Cookie": session}).status == 200
+    again = admin_listener.send("GET", admin_listener.first)
     assert again.status == 403
     assert "set-cookie" not in again.headers
     assert b"penstock open" in again.body
     # Whoever is in already is shown the page all the same, by a link that is worth nothing more.
-    assert door.send("GET", door.first, {"Cookie": session}).status == 303
+    assert admin_listener.send("GET", admin_listener.first, {"Cookie": session}).status == 303
 
 
-def test_a_wrong_link_opens_nothing(door: Door) -> None:
-    link = door.new_link()
+def test_a_wrong_link_opens_nothing(admin_listener: AdminListener) -> None:
+    link = admin_listener.new_link()
     last = "0" if link[-1] != "0" else "1"
     later = f"{int(time.time()) + 10_000_000:x}"
     forged = re.sub(r"link=[0-9a-f]+\.", f"link={later}.", link)
     for wrong in ("/open", "/open?link=", "/open?link=a.b.c", link[:-1], link[:-1] + last, forged, "/open?link=%00%ff"):
-        answer = door.send("GET", wrong)
+        answer = admin_listener.send("GET", wrong)
         assert answer.status == 403, wrong
         assert "set-cookie" not in answer.headers
-    assert door.send("GET", link).status == 303
+    assert admin_listener.send("GET", link).status == 303
 
 
 def test_links_and_sessions_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,12 +160,12 @@ def test_where_no_gateway_runs_open_says_so(tmp_path: Path) -> None:
         assert finished.stdout == ""
 
 
-def test_what_makes_links_is_its_owners_alone(door: Door) -> None:
-    note = door.state / ENDPOINT_FILE
+def test_what_makes_links_is_its_owners_alone(admin_listener: AdminListener) -> None:
+    note = admin_listener.state / ENDPOINT_FILE
     assert note.stat().st_mode & 0o777 == 0o600
     secret = note.read_text().split()[1]
-    assert secret not in "".join(door.gateway.output)
-    assert (door.state / TOKEN_FILE).read_text().strip() not in note.read_text()
+    assert secret not in "".join(admin_listener.gateway.output)
+    assert (admin_listener.state / TOKEN_FILE).read_text().strip() not in note.read_text()
 
 
 # Sessions
@@ -182,17 +182,19 @@ DIRECT = (
 
 
 @pytest.mark.parametrize(("method", "path"), DIRECT)
-def test_who_is_not_let_in_is_told_nothing(method: str, path: str, door: Door, cookie: str) -> None:
+def test_who_is_not_signed_in_learns_nothing(
+    method: str, path: str, admin_listener: AdminListener, cookie: str
+) -> None:
     for headers in ({}, {"Authorization": f"Bearer {CLIENT_KEY}"}, {"Cookie": f"{cookie}x"}):
-        assert door.send(method, path, headers, b"{}" if method == "POST" else b"").status == 401
+        assert admin_listener.send(method, path, headers, b"{}" if method == "POST" else b"").status == 401
     if method == "POST":
-        assert door.send(method, path, {"Cookie": cookie}, b"{}").status == 403
+        assert admin_listener.send(method, path, {"Cookie": cookie}, b"{}").status == 403
 
 
-def test_a_session_looks_and_our_own_page_changes(door: Door, cookie: str) -> None:
+def test_a_session_looks_and_our_own_page_changes(admin_listener: AdminListener, cookie: str) -> None:
     body = b'{"name": "made-by-the-page"}'
-    assert door.send("GET", "/admin/keys", {"Cookie": cookie}).status == 200
-    own = door.own(cookie)
+    assert admin_listener.send("GET", "/admin/keys", {"Cookie": cookie}).status == 200
+    own = admin_listener.own(cookie)
     refused = {
         "no proof": {"Cookie": cookie},
         "no header": {name: own[name] for name in ("Cookie", "Origin")},
@@ -203,10 +205,10 @@ def test_a_session_looks_and_our_own_page_changes(door: Door, cookie: str) -> No
         "a page of the same machine": own | {"Sec-Fetch-Site": "same-site"},
     }
     for how, headers in refused.items():
-        assert door.send("POST", "/admin/keys", headers, body).status == 403, how
-    assert door.send("POST", "/admin/keys", own, body).status == 201
-    token = (door.state / TOKEN_FILE).read_text().strip()
-    assert door.send("POST", "/admin/keys", {"Authorization": f"Bearer {token}"}, b"{}").status == 201
+        assert admin_listener.send("POST", "/admin/keys", headers, body).status == 403, how
+    assert admin_listener.send("POST", "/admin/keys", own, body).status == 201
+    token = (admin_listener.state / TOKEN_FILE).read_text().strip()
+    assert admin_listener.send("POST", "/admin/keys", {"Authorization": f"Bearer {token}"}, b"{}").status == 201
 
 
 VISITS: dict[str, tuple[dict[str, str], int]] = {
@@ -219,12 +221,14 @@ VISITS: dict[str, tuple[dict[str, str], int]] = {
 
 @pytest.mark.parametrize(("headers", "wanted"), VISITS.values(), ids=VISITS)
 def test_a_link_that_stands_elsewhere_leads_to_the_page(
-    headers: dict[str, str], wanted: int, door: Door, cookie: str
+    headers: dict[str, str], wanted: int, admin_listener: AdminListener, cookie: str
 ) -> None:
     visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-    assert door.send("GET", "/", {"Cookie": cookie} | visit | headers).status == wanted
-    assert door.send("GET", door.new_link(), visit | headers).status == (303 if wanted == 200 else 403)
-    assert door.send("GET", "/admin/state", {"Cookie": cookie} | visit | headers).status == 403
+    assert admin_listener.send("GET", "/", {"Cookie": cookie} | visit | headers).status == wanted
+    assert admin_listener.send("GET", admin_listener.new_link(), visit | headers).status == (
+        303 if wanted == 200 else 403
+    )
+    assert admin_listener.send("GET", "/admin/state", {"Cookie": cookie} | visit | headers).status == 403
 
 
 def test_it_may_have_a_name_behind_something_that_speaks_tls(tmp_path: Path) -> None:
@@ -234,16 +238,19 @@ def test_it_may_have_a_name_behind_something_that_speaks_tls(tmp_path: Path) -> 
             tmp_path, upstream, settings(upstream.url, 0, server=_TERMINAL, admin={"hosts": ["Gate.example"]})
         ) as gateway,
     ):
-        door = Door(gateway)
+        admin_listener = AdminListener(gateway)
         own = {"Host": "gate.example:8443", "Origin": "https://gate.example:8443", "X-Penstock-Page": "1"}
-        session = {"Cookie": door.session()}
-        assert door.send("POST", "/admin/keys", own | session, b'{"name": "made-by-the-page"}').status == 201
-        assert door.send("GET", "/app.js", own).status == 200
-        assert door.send("GET", "/", own | {"Origin": "https://gate.example"}).status == 403
-        assert door.send("GET", "/", own | {"Host": "other.example", "Origin": "https://other.example"}).status == 403
+        session = {"Cookie": admin_listener.session()}
+        assert admin_listener.send("POST", "/admin/keys", own | session, b'{"name": "made-by-the-page"}').status == 201
+        assert admin_listener.send("GET", "/app.js", own).status == 200
+        assert admin_listener.send("GET", "/", own | {"Origin": "https://gate.example"}).status == 403
+        assert (
+            admin_listener.send("GET", "/", own | {"Host": "other.example", "Origin": "https://other.example"}).status
+            == 403
+        )
 
 
-def test_nothing_but_a_session_is_one(door: Door, cookie: str) -> None:
+def test_nothing_but_a_session_is_one(admin_listener: AdminListener, cookie: str) -> None:
     name, _, value = cookie.partition("=")
     until, chance, seal = value.split(".")
     wrong = (
@@ -252,21 +259,21 @@ def test_nothing_but_a_session_is_one(door: Door, cookie: str) -> None:
         f"{name}=",
         f"{name}={CLIENT_KEY}",
         f"other={value}",
-        f"{name}={door.new_link().partition('=')[2]}",  # a link is no session
+        f"{name}={admin_listener.new_link().partition('=')[2]}",  # a link is no session
     )
     for given in wrong:
-        assert door.send("GET", "/admin/state", {"Cookie": given}).status == 401, given
-    assert door.send("GET", f"/admin/state?{cookie}").status == 401
+        assert admin_listener.send("GET", "/admin/state", {"Cookie": given}).status == 401, given
+    assert admin_listener.send("GET", f"/admin/state?{cookie}").status == 401
 
 
 # The page's files
 
 
-def test_the_page_is_hardened_and_known_by_its_tag(door: Door) -> None:
+def test_the_page_is_hardened_and_known_by_its_tag(admin_listener: AdminListener) -> None:
     for path, file in read_files().items():
         if path.endswith(".html"):
             continue
-        answer = door.send("GET", path)
+        answer = admin_listener.send("GET", path)
         assert (answer.status, answer.body) == (200, file.body)
         assert answer.headers["content-type"] == file.media_type
         assert answer.headers["cache-control"] == "no-cache"
@@ -275,22 +282,22 @@ def test_the_page_is_hardened_and_known_by_its_tag(door: Door) -> None:
         assert "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
-        same = door.send("GET", path, {"If-None-Match": f'"x", W/{answer.headers["etag"]}'})
+        same = admin_listener.send("GET", path, {"If-None-Match": f'"x", W/{answer.headers["etag"]}'})
         assert (same.status, same.body) == (304, b"")
         assert "content-length" not in same.headers
-        assert door.send("GET", path, {"If-None-Match": '"x"'}).status == 200
-        assert door.send("HEAD", path).body == b""
-        assert door.send("POST", path, {}, b"x").status == 405
+        assert admin_listener.send("GET", path, {"If-None-Match": '"x"'}).status == 200
+        assert admin_listener.send("HEAD", path).body == b""
+        assert admin_listener.send("POST", path, {}, b"x").status == 405
 
 
-def test_without_a_session_the_page_says_how_to_get_one(door: Door, cookie: str) -> None:
+def test_without_a_session_the_page_says_how_to_get_one(admin_listener: AdminListener, cookie: str) -> None:
     for path in ("/", "/index.html", "/link.html"):
-        answer = door.send("GET", path)
+        answer = admin_listener.send("GET", path)
         assert answer.status == 401
         assert b"penstock open" in answer.body
         assert answer.headers["cache-control"] == "no-store"
         assert "default-src 'none'" in answer.headers["content-security-policy"]
-        shown = door.send("GET", path, {"Cookie": cookie})
+        shown = admin_listener.send("GET", path, {"Cookie": cookie})
         assert b"penstock open" not in shown.body
         assert shown.status == 200
 
@@ -314,8 +321,8 @@ TRAVERSALS = (
 
 
 @pytest.mark.parametrize("path", TRAVERSALS)
-def test_nothing_else_is_a_file(path: str, door: Door) -> None:
-    answer = door.send("GET", path)
+def test_nothing_else_is_a_file(path: str, admin_listener: AdminListener) -> None:
+    answer = admin_listener.send("GET", path)
     assert answer.status in (400, 404), path
     assert b"import" not in answer.body
 
@@ -324,14 +331,14 @@ def test_every_worker_knows_links_and_sessions(tmp_path: Path) -> None:
     with Upstream() as upstream:
         gateway = Gateway(tmp_path, upstream, settings(upstream.url, 0, server=_TERMINAL), arguments=("--workers", "2"))
         with gateway:
-            door = Door(gateway)
-            cookie = door.session()
+            admin_listener = AdminListener(gateway)
+            cookie = admin_listener.session()
             pids: set[bytes] = set()
             deadline = time.monotonic() + 10
             while len(pids) < 2:
                 assert time.monotonic() < deadline
-                answer = door.send("GET", "/admin/state", {"Cookie": cookie})
+                answer = admin_listener.send("GET", "/admin/state", {"Cookie": cookie})
                 assert answer.status == 200
                 pids.add(re.findall(rb'"pid":(\d+)', answer.body)[0])
-            link = door.new_link()
-            assert [door.send("GET", link).status for _ in range(12)] == [303] + [403] * 11
+            link = admin_listener.new_link()
+            assert [admin_listener.send("GET", link).status for _ in range(12)] == [303] + [403] * 11

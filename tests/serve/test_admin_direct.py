@@ -45,7 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iter
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
 def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: AdminClient) -> None:
     data = seed.read_bytes()
-    status, told = served.ask("POST", "/admin/inspect", data)
+    status, reported = served.ask("POST", "/admin/inspect", data)
     assert status == 200
     printed = subprocess.run(
         [sys.executable, "-m", "penstock", "inspect", "--json", "-"],
@@ -55,8 +55,8 @@ def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: AdminClie
         check=False,
         timeout=20,
     )
-    findings, left_off, text = told.pop("findings"), told.pop("findings_left_off"), told.pop("text")
-    assert told == json.loads(printed.stdout)
+    findings, left_off, text = reported.pop("findings"), reported.pop("findings_left_off"), reported.pop("text")
+    assert reported == json.loads(printed.stdout)
     assert text.encode("latin-1") == data
     assert left_off == 0
     counts: dict[str, int] = {}
@@ -69,24 +69,24 @@ def test_a_stream_is_inspected_as_the_command_does(seed: Path, served: AdminClie
             before = data.removesuffix(b"\n")  # there is no line behind the last line end
         assert before.count(b"\n") + 1 == found["line"]
         assert b"\n" not in data[found["offset"] : found["offset"] + found["length"]]
-    assert counts == {repair["code"]: repair["count"] for repair in told["repairs"]}
+    assert counts == {repair["code"]: repair["count"] for repair in reported["repairs"]}
 
 
 def test_a_capture_and_a_fault_are_inspected(served: AdminClient) -> None:
-    _, told = served.ask("POST", "/admin/inspect", (CAPTURES / "bad-json.sse").read_bytes())
-    assert told["fault"]["code"] == "bad-json"
-    assert [found["code"] for found in told["findings"] if found["code"] == "bad-json"] == ["bad-json"]
+    _, reported = served.ask("POST", "/admin/inspect", (CAPTURES / "bad-json.sse").read_bytes())
+    assert reported["fault"]["code"] == "bad-json"
+    assert [found["code"] for found in reported["findings"] if found["code"] == "bad-json"] == ["bad-json"]
     capture = b"penstock capture 1\n{}\n\n--- 0.1 s, 6 bytes\ndata: \n--- 0.2 s, closed\n"
-    status, told = served.ask("POST", "/admin/inspect", capture)
+    status, reported = served.ask("POST", "/admin/inspect", capture)
     assert status == 200
-    assert told["capture"]["closing"] == "closed"
-    assert told["text"] == "data: "  # places are in the stream, not in the file
+    assert reported["capture"]["closing"] == "closed"
+    assert reported["text"] == "data: "  # places are in the stream, not in the file
 
 
-def test_what_cannot_be_inspected_is_told(served: AdminClient) -> None:
-    status, told = served.ask("POST", "/admin/inspect", b"penstock capture 9\n{}\n\n")
-    assert (status, told["error"]["code"]) == (400, "unreadable")
-    assert "Traceback" not in told["error"]["message"]
+def test_what_cannot_be_inspected_is_reported(served: AdminClient) -> None:
+    status, reported = served.ask("POST", "/admin/inspect", b"penstock capture 9\n{}\n\n")
+    assert (status, reported["error"]["code"]) == (400, "unreadable")
+    assert "Traceback" not in reported["error"]["message"]
     assert served.ask("POST", "/admin/inspect", b"")[0] == 400
     assert served.ask("POST", "/admin/inspect", bytes(range(256)) * 100)[0] == 200  # no text at all, which is said
     assert served.ask("GET", "/admin/inspect")[0] == 405
@@ -126,20 +126,20 @@ def test_the_playground_is_the_gateway_itself(stream: bool, served: AdminClient)
     assert entry.tokens.output == 3
     assert b'"playground"' not in served.gateway.upstream.requests("river-1" if stream else "river-2")[-1]
     found = served.get("/admin/entries?tag=via%3Dplayground")["entries"]
-    assert response.request_id in [told["id"] for told in found]
+    assert response.request_id in [reported["id"] for reported in found]
 
 
-def test_the_playground_is_for_nobody_else(served: AdminClient) -> None:
+def test_the_playground_is_for_no_one_else(served: AdminClient) -> None:
     content = body("fast", stream=False)
     with RawClient(served.port) as client:
         client.send(post(content, {"Host": served.place}, "/admin/playground"))  # with a client's key
         assert client.response().status == 401
-    status, told = served.ask("POST", "/admin/playground", {"model": "none/at-all", "messages": []})
-    assert (status, told["error"]["code"]) == (404, "model_not_found")
+    status, reported = served.ask("POST", "/admin/playground", {"model": "none/at-all", "messages": []})
+    assert (status, reported["error"]["code"]) == (404, "model_not_found")
     assert served.ask("GET", "/admin/playground")[0] == 405
 
 
-def test_models_are_told_with_whether_they_answer(served: AdminClient) -> None:
+def test_models_are_reported_with_whether_they_answer(served: AdminClient) -> None:
     models = {model["id"]: model for model in served.get("/admin/models")["models"]}
     assert models["fast"]["available"] is True
     assert models["fast"]["owned_by"] == "main"
@@ -148,7 +148,7 @@ def test_models_are_told_with_whether_they_answer(served: AdminClient) -> None:
 # Health
 
 
-def test_the_health_of_providers_is_told(tmp_path: Path, upstream: Upstream) -> None:
+def test_the_health_of_providers_is_reported(tmp_path: Path, upstream: Upstream) -> None:
     now = time.time_ns() // 1_000_000
     attempt: Any = {"provider": "main", "model": "river-1", "first_event_ms": 10, "events": 5, "cost": 0}
     book = SqliteBook.open(_folder(tmp_path) / "ledger.db")
@@ -168,10 +168,10 @@ def test_the_health_of_providers_is_told(tmp_path: Path, upstream: Upstream) -> 
     book.close()
     with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
         served = AdminClient(gateway)
-        told = served.get("/admin/health?since=24h&bucket=5m")
-        assert told["bucket_ms"] == 300_000
-        assert abs(told["since"] - (now - 86_400_000)) < 60_000
-        (row,) = told["rows"]
+        reported = served.get("/admin/health?since=24h&bucket=5m")
+        assert reported["bucket_ms"] == 300_000
+        assert abs(reported["since"] - (now - 86_400_000)) < 60_000
+        (row,) = reported["rows"]
         buckets = row.pop("buckets")
         assert 10 <= row["first_event_ms"].pop("p50") <= 12
         assert row == {

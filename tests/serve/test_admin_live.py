@@ -150,28 +150,28 @@ def test_a_stream_is_seen_to_rise_and_to_end(served: AdminClient, upstream: Upst
         assert ended["tokens"] == entry.tokens.output
 
 
-def test_a_call_too_short_to_be_seen_is_told_all_the_same(served: AdminClient, upstream: Upstream) -> None:
+def test_a_call_too_short_to_be_seen_is_reported_all_the_same(served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([head(), chunk(HELLO), chunk(REST), last_chunk()])
     with events(served, "/admin/live") as live:
         live.next()
         response = served.gateway.ask(f"main/{model}", stream=True)
-        told = one(live.until(lambda data: one(data, response.request_id)), response.request_id)
-        assert (told["phase"], told["outcome"], told["tokens"]) == ("over", "completed", 3)
+        reported = one(live.until(lambda data: one(data, response.request_id)), response.request_id)
+        assert (reported["phase"], reported["outcome"], reported["tokens"]) == ("over", "completed", 3)
 
 
 def test_a_call_that_waits_is_seen(served: AdminClient, upstream: Upstream) -> None:
     model = upstream.play([hang()])
     with served.gateway.begin(f"main/{model}", stream=True), events(served, "/admin/live") as live:
-        (told,) = of_model(live.until(lambda data: of_model(data, model)), model)
-        assert (told["phase"], told["first_event_ms"], told["tokens"]) == ("waiting", None, 0)
+        (reported,) = of_model(live.until(lambda data: of_model(data, model)), model)
+        assert (reported["phase"], reported["first_event_ms"], reported["tokens"]) == ("waiting", None, 0)
 
 
 def test_those_who_watch_are_few(served: AdminClient) -> None:
     watching = [Events(served, "/admin/live") for _ in range(16)]
     try:
         assert {stream.response.status for stream in watching} == {200}
-        status, told = served.ask("GET", "/admin/live")
-        assert (status, told["error"]["code"]) == (503, "too_many_watchers")
+        status, reported = served.ask("GET", "/admin/live")
+        assert (status, reported["error"]["code"]) == (503, "too_many_watchers")
     finally:
         for stream in watching:
             stream.close()
@@ -193,12 +193,12 @@ def read_along(served: AdminClient, upstream: Upstream) -> None:
         + b": a comment\n\n"
         + sse(says("to"), says("gether"))
     )
-    steady: list[Op] = []
+    regular: list[Op] = []
     for word in ("aaaa", "bbbb", "cccc", "dddd", "eeee"):
-        steady += [chunk(sse(says(word))), sleep(0.005)]
-    said = [chunk(sse(says(word))) for word in words]
+        regular += [chunk(sse(says(word))), sleep(0.005)]
+    sent_text = [chunk(sse(says(word))) for word in words]
     model = upstream.play(
-        [head(), chunk(HELLO), *steady, gate, *said, chunk(odd), chunk(WORLD), chunk(REST), last_chunk()]
+        [head(), chunk(HELLO), *regular, gate, *sent_text, chunk(odd), chunk(WORLD), chunk(REST), last_chunk()]
     )
     client, id = begin(served, model)
     client.read_until(b"eeee")
@@ -207,9 +207,9 @@ def read_along(served: AdminClient, upstream: Upstream) -> None:
         assert text.next() == ("text", {"text": "Helloaaaabbbbccccddddeeee", "kind": "text"})
         gate.open()
         pieces = []
-        while (told := text.next())[0] == "text":
-            pieces.append(told[1])
-        assert told == ("over", {"outcome": "completed", "code": None})
+        while (reported := text.next())[0] == "text":
+            pieces.append(reported[1])
+        assert reported == ("over", {"outcome": "completed", "code": None})
         assert text.next() == ("", None)
         assert "".join(piece["text"] for piece in pieces if piece["kind"] == "text") == (
             "".join(words) + '\u00e9"\n' + "together" + ", world"
@@ -220,23 +220,23 @@ def read_along(served: AdminClient, upstream: Upstream) -> None:
         assert response.done
 
 
-def test_what_is_said_is_read_along_exactly(served: AdminClient, upstream: Upstream) -> None:
+def test_a_text_is_read_along_exactly(served: AdminClient, upstream: Upstream) -> None:
     read_along(served, upstream)
 
 
-def test_who_comes_late_reads_all_that_was_said(served: AdminClient, upstream: Upstream) -> None:
+def test_who_comes_late_reads_all_that_was_sent(served: AdminClient, upstream: Upstream) -> None:
     arguments = [chunk(sse(calls(piece(0, arguments=part)))) for part in ('{"city"', ': "Wien"}')]
-    said: list[Op] = [
+    sent_text: list[Op] = [
         *(chunk(sse(delta({"reasoning_content": word}))) for word in ("Let ", "me ", "see")),
         *(chunk(sse(says(word, index=index))) for word in ("one ", "two ", "three") for index in (0, 1)),
         chunk(sse(calls(piece(0, "call_1", "weather", "")))),
         *arguments,
     ]
-    client, id = begin(served, upstream.play([head(), chunk(HELLO), *said, hang()]))
+    client, id = begin(served, upstream.play([head(), chunk(HELLO), *sent_text, hang()]))
     client.read_until(b"Wien")
     with client, events(served, f"/admin/calls/{id}/text") as text:
-        told = [text.next() for _ in range(6)]
-        assert told == [
+        reported = [text.next() for _ in range(6)]
+        assert reported == [
             ("joined", {"missed": 0}),
             ("text", {"text": "Hello", "kind": "text"}),
             ("text", {"text": "Let me see", "kind": "reasoning"}),
@@ -311,13 +311,13 @@ def test_a_reader_who_takes_nothing_is_dropped(served: AdminClient, upstream: Up
         served.ask("POST", f"/admin/calls/{id}/stop")
 
 
-def test_content_is_told_only_where_that_is_allowed(tmp_path: Path, upstream: Upstream) -> None:
+def test_content_is_reported_only_where_that_is_allowed(tmp_path: Path, upstream: Upstream) -> None:
     with Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
         served = AdminClient(gateway)
         client, id = begin(served, streams_for_ever(upstream))
         with client:
-            status, told = served.ask("GET", f"/admin/calls/{id}/text")
-            assert (status, told["error"]["code"]) == (403, "content_not_allowed")
+            status, reported = served.ask("GET", f"/admin/calls/{id}/text")
+            assert (status, reported["error"]["code"]) == (403, "content_not_allowed")
             with events(served, "/admin/live") as live:
                 assert one(live.until(lambda data: one(data, id)), id)["content"] is False
                 gateway.stop()  # which ends what is told, too
@@ -377,8 +377,8 @@ def test_a_call_is_stopped_before_its_first_word(stream: bool, served: AdminClie
     model = upstream.play([head(), hang()])
     with served.gateway.begin(f"main/{model}", stream=stream) as client, events(served, "/admin/live") as live:
         upstream.asked(model)
-        (told,) = of_model(live.until(lambda data: of_model(data, model)), model)
-        id = told["id"]
+        (reported,) = of_model(live.until(lambda data: of_model(data, model)), model)
+        id = reported["id"]
         in_time(stopped(served, upstream, model, id), 1.0)
         response = client.response()
         assert (response.status, response.error["code"]) == (503, "stopped_by_operator")
@@ -414,8 +414,8 @@ def test_a_call_is_found_by_its_names(served: AdminClient, upstream: Upstream) -
     "query", ["before=x", "before=1e9-a", "before=99999999999999999999-a", "fnid=a", "find=a&find=b"]
 )
 def test_what_cannot_be_looked_for_is_refused(query: str, served: AdminClient) -> None:
-    status, told = served.ask("GET", f"/admin/live?{query}")
-    assert (status, told["error"]["code"]) == (400, "invalid_parameter")
+    status, reported = served.ask("GET", f"/admin/live?{query}")
+    assert (status, reported["error"]["code"]) == (400, "invalid_parameter")
 
 
 def reach_all(served: AdminClient, number: int) -> None:
@@ -435,7 +435,7 @@ def reach_all(served: AdminClient, number: int) -> None:
     assert len(ids) == len(set(ids)) == number
 
 
-def test_calls_that_are_not_told_at_first_are_on_further_pages(served: AdminClient, upstream: Upstream) -> None:
+def test_calls_that_are_not_reported_at_first_are_on_further_pages(served: AdminClient, upstream: Upstream) -> None:
     with events(served, "/admin/live") as live:
         live.until(lambda data: not data["total"])
     with ExitStack() as streams:
@@ -485,7 +485,7 @@ def test_a_call_of_another_worker_is_read_along(workers: AdminClient, upstream: 
         read_along(workers, upstream)
 
 
-def test_gaps_are_told_by_the_half_second() -> None:
+def test_gaps_are_reported_by_the_half_second() -> None:
     seen, gaps = _SeenCall(), EventGaps()
 
     def look(now: float, events: int, *gaps_s: float) -> None:

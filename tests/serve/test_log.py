@@ -108,7 +108,7 @@ def test_a_full_pipe_holds_nothing_up_and_what_is_dropped_is_counted(pipe: tuple
     assert kept == sorted(kept, key=lambda message: int(message.split()[1]))
 
 
-def test_a_pipe_that_nobody_reads_does_not_hold_up_the_end(pipe: tuple[int, int]) -> None:
+def test_a_pipe_that_no_one_reads_does_not_hold_up_the_end(pipe: tuple[int, int]) -> None:
     log = Log(pipe[1], pretty=False)
     for number in range(5_000):
         log.write(f"line {number}")
@@ -179,13 +179,13 @@ while True:
         assert process.stdout is not None
         for _ in range(300):
             process.stdout.readline()
-        said = time.time()
+        sent_text = time.time()
         time.sleep(0.5)  # the promise is 100 ms; a busy machine may be slow to run the thread
         process.send_signal(signal.SIGKILL)
         process.wait(10)
         process.stdout.close()
     times = [float(message) for message in messages(tmp_path / "log")]
-    assert sum(when <= said for when in times) >= 300
+    assert sum(when <= sent_text for when in times) >= 300
 
 
 @pytest.fixture
@@ -222,8 +222,8 @@ def test_the_line_of_a_call_names_key_and_client_and_agrees_with_the_ledger(tmp_
             gateway.ask(model, stream=False)
             found[model] = gateway.last_call()
             gateway.quiet()
-    told = {model: (line["level"], line["ending"], line["client"]) for model, line in found.items()}
-    assert told == {
+    reported = {model: (line["level"], line["ending"], line["client"]) for model, line in found.items()}
+    assert reported == {
         "main/talks": ("info", "completed", "127.0.0.1"),
         "unknown": ("info", "refused", "127.0.0.1"),
         "main/fails": ("warning", "failed", "127.0.0.1"),
@@ -262,7 +262,7 @@ asyncio.run(main())
 """
     with (tmp_path / "log").open("wb") as file:
         subprocess.run([sys.executable, "-c", script], stderr=file, check=True)
-    said = messages(tmp_path / "log")
+    sent_text = messages(tmp_path / "log")
     for words in ("ZeroDivisionError at", "the thread counting has failed: KeyError at", "other: something odd", "old"):
-        assert sum(words in message for message in said) == 1, said
-    assert not any("secret" in message for message in said)
+        assert sum(words in message for message in sent_text) == 1, sent_text
+    assert not any("secret" in message for message in sent_text)

@@ -66,7 +66,7 @@ def settled(gateway: Served, calls: int) -> Samples:
     return samples
 
 
-def test_a_call_is_told_in_every_family(gateway: Served, upstream: Upstream) -> None:
+def test_a_call_is_reported_in_every_family(gateway: Served, upstream: Upstream) -> None:
     upstream.play([head(), chunk(HELLO), sleep(0.03), chunk(WORLD), chunk(REST), last_chunk()], "good")
     assert ask(gateway.port, "main/good").done
     samples = settled(gateway, 1)
@@ -122,7 +122,7 @@ def test_what_is_known_beforehand_begins_at_nothing(gateway: Served) -> None:
             assert family.kind in ("sum", "histogram") or samples[name][frozenset()] == 0
 
 
-def test_a_client_that_leaves_is_told(gateway: Served, upstream: Upstream) -> None:
+def test_a_client_that_leaves_is_reported(gateway: Served, upstream: Upstream) -> None:
     upstream.play([head(), chunk(HELLO), hang()], "endless")
     with RawClient(gateway.port) as client:
         client.send(post(body("main/endless", stream=True)))
@@ -134,7 +134,7 @@ def test_a_client_that_leaves_is_told(gateway: Served, upstream: Upstream) -> No
     assert value(samples, "penstock_streams_open") == 0
 
 
-def test_a_fallback_is_told_with_both_attempts(gateway: Served, upstream: Upstream) -> None:
+def test_a_fallback_is_reported_with_both_attempts(gateway: Served, upstream: Upstream) -> None:
     upstream.play([status(503, JSON, ERROR_BODY)], "pair-0-a")
     upstream.play(spare(), "pair-0-b")
     assert ask(gateway.port, "pair-0").done
@@ -145,13 +145,13 @@ def test_a_fallback_is_told_with_both_attempts(gateway: Served, upstream: Upstre
     assert value(samples, REQUESTS, route="pair-0", provider="spare", model="pair-0-b") == 1
 
 
-def test_repairs_are_told_by_provider_and_code(gateway: Served, upstream: Upstream) -> None:
+def test_repairs_are_reported_by_provider_and_code(gateway: Served, upstream: Upstream) -> None:
     upstream.play(stream(HELLO, WORLD, REST.replace(b"data: [DONE]\n\n", b"")), "odd")
     ask(gateway.port, "main/odd")
     assert value(settled(gateway, 1), "penstock_repairs_total", provider="main", code="no-done") == 1
 
 
-def test_notices_are_told_apart_from_repairs(gateway: Served, upstream: Upstream) -> None:
+def test_notices_are_distinguished_from_repairs(gateway: Served, upstream: Upstream) -> None:
     upstream.play(stream(HELLO, WORLD, sse(finishes(), finishes()), REST), "habit")
     assert ask(gateway.port, "main/habit").done
     samples = settled(gateway, 1)
@@ -169,7 +169,7 @@ def test_unstreamed_answers_and_refusals_are_calls_too(gateway: Served, upstream
     assert value(samples, "penstock_stream_end_total") == 0
 
 
-def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -> None:
+def test_no_secret_and_no_content_is_reported(gateway: Served, upstream: Upstream) -> None:
     upstream.play(whole(), "good")
     ask(gateway.port, "main/good", user="canary-of-a-user", metadata={"canary": "canary-of-a-tag"})
     for model in (CLIENT_KEY, f"main/{CLIENT_KEY}"):
@@ -181,7 +181,7 @@ def test_no_secret_and_no_content_is_told(gateway: Served, upstream: Upstream) -
     assert not [secret for secret in CANARIES if secret in text]
 
 
-def test_what_is_left_of_a_budget_is_told(tmp_path: Path, upstream: Upstream) -> None:
+def test_what_is_left_of_a_budget_is_reported(tmp_path: Path, upstream: Upstream) -> None:
     secret = "sk-of-somebody-who-may-spend"
     book = open_book(LedgerSettings(), {"PENSTOCK_STATE": str(tmp_path / "state")})
     book.change_keys(
@@ -243,14 +243,14 @@ def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:
         made = call("main/m", answered=True)
         for _ in range(calls):
             metrics.settled(made, entry_of(made, lambda *_: 7))
-        at_once = told()
+        at_once = reported()
         deadline = time.monotonic() + 5
-        while told() < calls:
+        while reported() < calls:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
         return at_once
 
-    def told() -> float:
+    def reported() -> float:
         counted = total(read_all(tmp_path))
         return sum(numbers[0] for (name, _), numbers in counted.items() if name == REQUESTS)
 
@@ -418,7 +418,7 @@ def test_gauges_are_the_sums_of_all_workers(home: Path, upstream: Upstream, work
 
 
 @prompt
-def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, workers: Gateway) -> None:
+def test_a_worker_that_hangs_is_left_out(home: Path, upstream: Upstream, workers: Gateway) -> None:
     upstream.play(whole(), "good")
     before = value(parse(scrape(of_worker(sockets(home)[0]))), REQUESTS)
     for _ in range(10):
@@ -435,7 +435,7 @@ def test_a_sibling_that_hangs_is_left_out(home: Path, upstream: Upstream, worker
         os.kill(int(stopped.stem), signal.SIGCONT)
 
 
-def test_a_call_whose_worker_was_killed_is_told_as_the_ledger_tells_it(
+def test_a_call_whose_worker_was_killed_is_reported_as_the_ledger_tells_it(
     home: Path, upstream: Upstream, workers: Gateway
 ) -> None:
     upstream.play([head(), chunk(HELLO), hang()], "endless")
@@ -458,7 +458,7 @@ def test_a_call_whose_worker_was_killed_is_told_as_the_ledger_tells_it(
         client.close()
 
 
-def test_nobody_else_can_enter_where_workers_meet(home: Path, workers: Gateway) -> None:
+def test_no_one_else_can_enter_where_workers_meet(home: Path, workers: Gateway) -> None:
     folder = sockets(home)[0].parent
     assert workers.port
     assert (folder.stat().st_mode & 0o777, folder.parent.stat().st_mode & 0o777) == (0o700, 0o700)

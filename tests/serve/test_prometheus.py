@@ -107,8 +107,8 @@ def test_every_panel_shows_what_happened_and_no_counter_goes_down(served: AdminC
     gateway = served.gateway
     over = traffic(served)
     prometheus.until(f"sum(penstock_requests_total) == {over}")
-    held = gateway.begin("main/endless", stream=True)  # one that is under way all the while
-    held.read_until(b"Hello")
+    open_stream = gateway.begin("main/endless", stream=True)  # one that is under way all the while
+    open_stream.read_until(b"Hello")
     gateway.signal(signal.SIGHUP)
     gateway.says("the configuration was reloaded")
     over += traffic(served)
@@ -119,7 +119,7 @@ def test_every_panel_shows_what_happened_and_no_counter_goes_down(served: AdminC
     os.kill(gateway.workers()[0], signal.SIGKILL)
     gateway.says("another one takes its place")
     over += traffic(served)
-    held.close()  # cut by the kill, or by us: it is over either way
+    open_stream.close()  # cut by the kill, or by us: it is over either way
     prometheus.until(f"sum(penstock_requests_total) == {over + 1}")
     time.sleep(1)
     assert prometheus.ask("sum(penstock_requests_total)")[0][1] == over + 1
@@ -133,17 +133,17 @@ def shows(prometheus: Prometheus, panel: Any, target: Any) -> None:
     """A panel has a line for each thing that its legend tells apart, and in its unit."""
     expression = target["expr"].replace("$__rate_interval", "1m")
     found = prometheus.until(expression if target["expr"] in MAY_BE_ZERO else f"{expression} > 0")
-    told = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+    reported = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
     for labels, number in found:
-        assert labels.keys() == told, expression
+        assert labels.keys() == reported, expression
         assert all(labels.values()), (expression, labels)
         if panel["fieldConfig"]["defaults"]["unit"] == "s":
             assert number < 5, (expression, number)  # what takes milliseconds here, in seconds
         if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
             assert number <= 1, (expression, number)
-    if "outcome" in told:
+    if "outcome" in reported:
         assert {labels["outcome"] for labels, _ in found} == OUTCOMES
-    if "reason" in told:
+    if "reason" in reported:
         assert {labels["reason"] for labels, _ in found} == {"done", "client_gone", "truncated", "idle", "failed"}
 
 

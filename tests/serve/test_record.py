@@ -51,18 +51,18 @@ def asked(folder: Path, number: int = 1) -> RecordedRequest:
     )
 
 
-def test_what_comes_too_fast_is_dropped_counted_and_said(tmp_path: Path) -> None:
-    said: list[str] = []
-    recorder, relay = Recorder(Captures(max_capture=10**12), said.append), Relay()
+def test_what_comes_too_fast_is_dropped_counted_and_logged(tmp_path: Path) -> None:
+    sent_text: list[str] = []
+    recorder, relay = Recorder(Captures(max_capture=10**12), sent_text.append), Relay()
     try:
-        tape = recorder.record(asked(tmp_path), relay)
-        tape.on_head(200, HEADERS)
+        captured = recorder.record(asked(tmp_path), relay)
+        captured.on_head(200, HEADERS)
         for _ in range(1000):
-            tape.on_data(PIECE)
-        tape.on_end()
+            captured.on_data(PIECE)
+        captured.on_end()
         assert relay.size == 1000 * len(PIECE)  # the client got all of it
-        until(lambda: said)
-        assert said == ["1 capture was discarded: they came faster than they could be written"]
+        until(lambda: sent_text)
+        assert sent_text == ["1 capture was discarded: they came faster than they could be written"]
         until(lambda: not list(tmp_path.iterdir()))
         after = recorder.record(asked(tmp_path, 2), relay)
         after.on_head(200, HEADERS)
@@ -77,15 +77,15 @@ def test_what_comes_too_fast_is_dropped_counted_and_said(tmp_path: Path) -> None
 def test_many_streams_under_way_hold_no_descriptors(tmp_path: Path) -> None:
     recorder, relay = Recorder(Captures(), print), Relay()
     try:
-        tapes = [recorder.record(asked(tmp_path, number), relay) for number in range(50)]
+        captured_files = [recorder.record(asked(tmp_path, number), relay) for number in range(50)]
         before = len(os.listdir("/proc/self/fd"))
-        for tape in tapes:
-            tape.on_head(200, HEADERS)
-            tape.on_data(PIECE)
+        for captured in captured_files:
+            captured.on_head(200, HEADERS)
+            captured.on_data(PIECE)
         until(lambda: len(list(tmp_path.iterdir())) == 50)
         assert len(os.listdir("/proc/self/fd")) <= before + 1
-        for tape in tapes:
-            tape.on_end()
+        for captured in captured_files:
+            captured.on_end()
     finally:
         recorder.close()
     captures = [parse(file.read_bytes()) for file in tmp_path.iterdir()]
@@ -95,9 +95,9 @@ def test_many_streams_under_way_hold_no_descriptors(tmp_path: Path) -> None:
 
 def test_a_name_tells_when_and_what_and_no_query_is_kept(tmp_path: Path) -> None:
     recorder = Recorder(Captures(), print)
-    tape = recorder.record(asked(tmp_path), Relay())
-    tape.on_error(UpstreamError("upstream_reset", ""))
-    tape.on_end()  # nothing comes after an error, and nothing of it would be kept
+    captured = recorder.record(asked(tmp_path), Relay())
+    captured.on_error(UpstreamError("upstream_reset", ""))
+    captured.on_end()  # nothing comes after an error, and nothing of it would be kept
     recorder.close()
     (file,) = tmp_path.iterdir()
     assert file.name == "20231114T221320.250Z-main-some-model-one-req_1-1.capture"

@@ -55,7 +55,7 @@ def test_a_secret_may_be_spread_over_reads(form: bytes) -> None:
     assert scrub(*bytewise) == [bytes([byte]) for byte in b"before " + b"*" * len(form) + b" after"]
 
 
-def test_reads_are_not_held_longer_than_they_must() -> None:
+def test_reads_are_not_buffered_longer_than_they_must() -> None:
     scrubber = Scrubber(SECRETS)
     assert scrubber.feed(Read(0.0, b"data: {}\n\n")) == [Read(0.0, b"data: {}\n\n")]
     assert scrubber.feed(Read(1.0, b"task sk-01")) == []
@@ -72,7 +72,7 @@ def test_a_secret_may_be_longer_than_it_seemed() -> None:
     assert scrub(b"abcdefgh", b"-later", secrets=both) == [b"*" * 8, b"-later"]
 
 
-def test_what_is_held_is_bounded() -> None:
+def test_what_is_buffered_is_bounded() -> None:
     """Escapes that stand for nothing could go on for ever behind the beginning of a secret."""
     scrubber = Scrubber(SECRETS)
     fed = released = 0
@@ -92,7 +92,7 @@ def test_one_secret_may_begin_with_another() -> None:
     assert scrub(b"abcdefgh-longer", secrets=Secrets(("abcdefgh", "abcdefgh-longer"))) == [b"*" * 15]
 
 
-def test_without_secrets_nothing_is_held() -> None:
+def test_without_secrets_nothing_is_buffered() -> None:
     assert Scrubber(Secrets(())).feed(Read(0.0, b"sk-")) == [Read(0.0, b"sk-")]
 
 

@@ -55,15 +55,15 @@ class Outcome(NamedTuple):
 
     answers: list[bytes]
     settled: list[Call]
-    told: list[str]
+    reported: list[str]
     left: int
 
 
 async def ask_twice(place: str, padding: int) -> Outcome:
     """Ask a surface with a defect twice on one connection."""
     loop = asyncio.get_running_loop()
-    told: list[str] = []
-    loop.set_exception_handler(lambda _, context: told.append(repr(context)))
+    reported: list[str] = []
+    loop.set_exception_handler(lambda _, context: reported.append(repr(context)))
     gateway = _gateway()
     calls: dict[CallSession, None] = {}
     settled: list[Call] = []
@@ -95,20 +95,20 @@ async def ask_twice(place: str, padding: int) -> Outcome:
         answers.append(head + rest)
     writer.close()
     server.close()
-    return Outcome(answers, settled, told, len(calls))
+    return Outcome(answers, settled, reported, len(calls))
 
 
 def _gateway() -> Gateway:
-    def nobody(provider: Provider) -> Upstream:
+    def no_upstream(provider: Provider) -> Upstream:
         raise AssertionError(provider)
 
     config = load(Path("/dev/null"), {"OPENAI_API_KEY": "x"})
-    return Gateway(config, nobody, {}, TargetHealth(config.retries, lambda: 0.0, lambda: 0.0), NoLedger())
+    return Gateway(config, no_upstream, {}, TargetHealth(config.retries, lambda: 0.0, lambda: 0.0), NoLedger())
 
 
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "read beside the loop"])
 @pytest.mark.parametrize("place", ["reads", "answers"])
-def test_a_defect_is_told_with_a_status_of_its_own(place: str, padding: int) -> None:
+def test_a_defect_is_reported_with_a_status_of_its_own(place: str, padding: int) -> None:
     outcome = asyncio.run(ask_twice(place, padding))
     for answer in outcome.answers:
         head, _, body = answer.partition(b"\r\n\r\n")
@@ -136,10 +136,10 @@ def test_a_defect_behind_the_beginning_is_the_last_frame() -> None:
 
 
 @pytest.mark.parametrize("place", ["reads", "answers", "streams"])
-def test_a_defect_is_said_once_and_without_what_the_client_said(place: str) -> None:
+def test_a_defect_is_reported_once_and_without_what_the_client_sent(place: str) -> None:
     outcome = asyncio.run(ask_twice(place, 0))
-    assert len(outcome.told) == 2
-    for told in outcome.told:
-        assert "a call failed: " in told
-        assert "test_surface.py:" in told
-        assert WORDS not in told
+    assert len(outcome.reported) == 2
+    for reported in outcome.reported:
+        assert "a call failed: " in reported
+        assert "test_surface.py:" in reported
+        assert WORDS not in reported

@@ -34,11 +34,11 @@ def over(*, broken: bool = False) -> Call:
     return call
 
 
-def test_a_call_of_which_nothing_can_be_told_costs_its_own_spans_and_no_others() -> None:
-    said, dropped = list[str](), list[int]()
+def test_a_call_of_which_nothing_can_be_reported_costs_its_own_spans_and_no_others() -> None:
+    sent_text, dropped = list[str](), list[int]()
 
     async def run(collector: Collector) -> None:
-        traces = Traces(TelemetrySettings(otlp=collector.url, interval_s=0.1), dropped.append, said.append)
+        traces = Traces(TelemetrySettings(otlp=collector.url, interval_s=0.1), dropped.append, sent_text.append)
         for broken in (False, True, True, False):
             call = over(broken=broken)
             traces.settled(call, entry_of(call, lambda *_: 0))
@@ -52,7 +52,7 @@ def test_a_call_of_which_nothing_can_be_told_costs_its_own_spans_and_no_others()
     with Collector() as collector:
         asyncio.run(run(collector))
     assert sum(dropped) == 4  # two calls, each with an attempt
-    assert [words for words in said if "Error" in words] == ["the telemetry of a call was dropped: AttributeError"]
+    assert [words for words in sent_text if "Error" in words] == ["the telemetry of a call was dropped: AttributeError"]
 
 
 class Strange:
@@ -101,7 +101,9 @@ def test_a_scrape_is_answered_whatever_lies_among_the_sockets_of_workers(tmp_pat
                 strange.close()
 
 
-def test_a_socket_whose_number_another_user_has_is_no_siblings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_whose_number_another_user_has_is_not_a_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "1.sock").touch()
 
     def forbidden(_pid: int, _signal: int) -> None:

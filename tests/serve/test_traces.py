@@ -140,7 +140,7 @@ def test_a_call_without_a_trace_begins_one(tmp_path: Path, upstream: Upstream, c
     assert not any(span.parent_span_id for span in owns)
 
 
-def test_what_nobody_samples_is_not_told(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
+def test_what_no_one_samples_is_not_reported(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
     upstream.play(whole(), "good")
     with served(tmp_path, configuration(upstream, collector.url)) as gateway:
         ask(gateway, "main/good", {"traceparent": f"00-{TRACE}-{PARENT}-00"})
@@ -149,21 +149,19 @@ def test_what_nobody_samples_is_not_told(tmp_path: Path, upstream: Upstream, col
 
 
 @pytest.mark.parametrize("propagate", [True, False])
-def test_a_provider_is_told_of_the_trace_only_if_it_should_be(
+def test_a_provider_learns_of_the_trace_only_if_it_should_be(
     tmp_path: Path, upstream: Upstream, collector: Collector, propagate: bool
 ) -> None:
     upstream.play(whole(), "good")
     with served(tmp_path, configuration(upstream, collector.url, propagate=propagate)) as gateway:
         ask(gateway, "main/good", TRACEPARENT)
     (request,) = [request for connection in upstream.connections for request in connection.requests]
-    told = re.findall(rb"\r\ntraceparent: 00-(\w+)-(\w+)-01\r\n", request)
+    reported = re.findall(rb"\r\ntraceparent: 00-(\w+)-(\w+)-01\r\n", request)
     (client,) = [span for span in collector.spans if span.kind == CLIENT]
-    assert told == ([(TRACE.encode(), client.span_id.hex().encode())] if propagate else [])
+    assert reported == ([(TRACE.encode(), client.span_id.hex().encode())] if propagate else [])
 
 
-def test_a_collector_is_told_neither_content_nor_secrets(
-    tmp_path: Path, upstream: Upstream, collector: Collector
-) -> None:
+def test_a_collector_gets_neither_content_nor_secrets(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
     upstream.play(stream(HELLO, WORLD, REST), "good")
     upstream.play([status(401, JSON, CANARIES[0].encode())], "bad")
     with served(tmp_path, configuration(upstream, collector.url)) as gateway:
@@ -175,7 +173,7 @@ def test_a_collector_is_told_neither_content_nor_secrets(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_content_is_told_to_who_asks_for_it(
+def test_content_is_reported_to_who_asks_for_it(
     tmp_path: Path, upstream: Upstream, collector: Collector, streamed: bool
 ) -> None:
     words = [chunk(sse(says(f" word{number}"))) for number in range(9)]
@@ -201,7 +199,9 @@ def test_content_is_told_to_who_asks_for_it(
     ]
 
 
-def test_calls_that_end_together_are_told_together(tmp_path: Path, upstream: Upstream, collector: Collector) -> None:
+def test_calls_that_end_together_are_reported_together(
+    tmp_path: Path, upstream: Upstream, collector: Collector
+) -> None:
     upstream.play(whole(), "good")
     with served(tmp_path, configuration(upstream, collector.url)) as gateway:
         for _ in range(12):
@@ -253,7 +253,7 @@ def test_a_collector_that_refuses_too(tmp_path: Path, upstream: Upstream, collec
 
 @pytest.mark.slow
 @prompt
-def test_a_collector_that_hangs_slows_nobody(tmp_path: Path, upstream: Upstream) -> None:
+def test_a_collector_that_hangs_slows_no_one(tmp_path: Path, upstream: Upstream) -> None:
     upstream.play(spare(), "good")
     with Hanging() as hanging:
         with served(tmp_path, configuration(upstream, hanging.url)) as gateway:
