@@ -82,11 +82,11 @@ class Process:
     async def listens(self) -> None:
         """Wait until it does."""
         assert self._process.stderr is not None
-        said = b""
-        while b"penstock listens on http://127.0.0.1:" not in said:
-            said = await asyncio.wait_for(self._process.stderr.readline(), _START_S)
-            assert said, "the gateway has ended"
-        self.port = int(said.split(b"127.0.0.1:")[1].split(b"/")[0])
+        sent_text = b""
+        while b"penstock listens on http://127.0.0.1:" not in sent_text:
+            sent_text = await asyncio.wait_for(self._process.stderr.readline(), _START_S)
+            assert sent_text, "the gateway has ended"
+        self.port = int(sent_text.split(b"127.0.0.1:")[1].split(b"/")[0])
         self._reading = asyncio.get_running_loop().create_task(self._process.stderr.read())
 
     async def kill(self) -> None:
@@ -201,7 +201,7 @@ async def kill_workers(folder: Path, rounds: int, seed: int) -> KillCounts:
         gateway = await Process.start(file, "--workers", "2")
         await gateway.listens()
         asking = asyncio.get_running_loop().create_task(load.run(gateway.port, again=True))
-        told: list[str] = []
+        reported: list[str] = []
         for _ in range(rounds):
             await _until(lambda: len(gateway.workers()) == 2)
             await asyncio.sleep(0.2 + random.random())
@@ -212,7 +212,7 @@ async def kill_workers(folder: Path, rounds: int, seed: int) -> KillCounts:
             os.kill(victim, signal.SIGKILL)
             await _until(partial(_is_gone, gateway, victim))
             await asyncio.sleep(0.3)
-            told += [
+            reported += [
                 f"{model} was cut, on another worker"
                 for model, (client, since) in load.cut.items()
                 if model not in before and client not in ports and since < listed_at - 0.02
@@ -222,7 +222,7 @@ async def kill_workers(folder: Path, rounds: int, seed: int) -> KillCounts:
         await asking
         assert await gateway.stop() == 0
         counts = await _reckon(file, provider, load, rounds)
-        counts.lost += told
+        counts.lost += reported
         return counts
 
 

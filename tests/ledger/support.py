@@ -16,8 +16,8 @@ from tests.faults.gateway import Gateway
 # A call of a crowd: what it is billed for, what that costs, and what is held for it while it runs.
 INPUT, OUTPUT = 40, 200
 COST = INPUT * INPUT_COST + OUTPUT * OUTPUT_COST
-HELD_INPUT = 44 * INPUT_COST
-HELD = HELD_INPUT + OUTPUT * OUTPUT_COST
+RESERVED_INPUT = 44 * INPUT_COST
+RESERVED = RESERVED_INPUT + OUTPUT * OUTPUT_COST
 # For how many of the crowd a budget suffices.
 FEW = 10
 

@@ -1,6 +1,6 @@
 """Clients that leave, and who pays (C3 to C7, C10, C11): with `cancel` an estimate is booked, with `drain` the bill.
 
-`main` is cancelled, `heard` is heard out, `briefly` for no more than 0.6 seconds.
+`main` is cancelled, `received` is heard out, `briefly` for no more than 0.6 seconds.
 """
 
 import signal
@@ -62,14 +62,16 @@ def gateway(shared: Gateway) -> Iterator[Gateway]:
         raise
 
 
-def leave(gateway: Gateway, provider: str, script: Script, *, streamed: bool, heard: bytes = b"") -> tuple[str, float]:
+def leave(
+    gateway: Gateway, provider: str, script: Script, *, streamed: bool, received: bytes = b""
+) -> tuple[str, float]:
     """Ask, hear so much, and leave. The model, and when that was; the gateway has noticed it."""
     model = gateway.upstream.play(script)
     client = gateway.begin(f"{provider}/{model}", stream=streamed)
     connection = gateway.upstream.asked(model)
-    if streamed and heard:
-        client.read_until(heard)
-    elif heard:
+    if streamed and received:
+        client.read_until(received)
+    elif received:
         gateway.upstream.until(lambda: connection.sent)
         time.sleep(0.05)  # for it to be read
     end = gateway.end_of(client)
@@ -108,30 +110,30 @@ STAGES: dict[str, tuple[list[Op], bytes]] = {
 
 
 @both
-@pytest.mark.parametrize(("sent", "heard"), STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize(("sent", "received"), STAGES.values(), ids=STAGES)
 @prompt
 def test_cancel_leaves_at_once_and_books_an_estimate(
-    gateway: Gateway, sent: list[Op], heard: bytes, streamed: bool
+    gateway: Gateway, sent: list[Op], received: bytes, streamed: bool
 ) -> None:
-    model, left_at = leave(gateway, "main", [*sent, hang()], streamed=streamed, heard=heard)
+    model, left_at = leave(gateway, "main", [*sent, hang()], streamed=streamed, received=received)
     connection = gateway.upstream.connection(model)
     gateway.upstream.until(lambda: connection.closed_at)
     in_time(connection.closed_at - left_at, AT_ONCE_S)
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.outcome) == ("estimated", "cancelled")
     assert attempt.tokens.input > 0
-    assert (attempt.tokens.output > 0) == bool(heard)
+    assert (attempt.tokens.output > 0) == bool(received)
 
 
 @both
-@pytest.mark.parametrize(("sent", "heard"), STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize(("sent", "received"), STAGES.values(), ids=STAGES)
 def test_drain_reads_on_and_books_the_providers_figure(
-    gateway: Gateway, sent: list[Op], heard: bytes, streamed: bool
+    gateway: Gateway, sent: list[Op], received: bytes, streamed: bool
 ) -> None:
     gate = Gate()
-    rest = chunk(REST) if heard else chunk(HELLO + REST)
+    rest = chunk(REST) if received else chunk(HELLO + REST)
     script: list[Op] = [*sent, gate, *([] if sent else [head()]), rest, last_chunk()]
-    model, _ = leave(gateway, "heard", script, streamed=streamed, heard=heard)
+    model, _ = leave(gateway, "heard", script, streamed=streamed, received=received)
     time.sleep(0.1)  # if it were left, it would be by now
     assert not gateway.upstream.connection(model).closed_at
     gate.open()
@@ -159,7 +161,11 @@ def test_drain_waits_for_an_unstreamed_answer(gateway: Gateway) -> None:
 
 def test_c6_cancel_keeps_a_figure_that_was_there_already(gateway: Gateway) -> None:
     leave(
-        gateway, "main", [head(), chunk(HELLO + WORLD + sse(finishes()) + BILL), hang()], streamed=True, heard=b"world"
+        gateway,
+        "main",
+        [head(), chunk(HELLO + WORLD + sse(finishes()) + BILL), hang()],
+        streamed=True,
+        received=b"world",
     )
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.tokens.input, attempt.tokens.output) == ("reported", 5, 3)
@@ -174,12 +180,12 @@ ENDLESS: dict[str, tuple[Script, bytes]] = {
 
 
 @both
-@pytest.mark.parametrize(("script", "heard"), ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize(("script", "received"), ENDLESS.values(), ids=ENDLESS)
 @prompt
 def test_drain_ends_in_its_time_and_then_it_is_estimated(
-    gateway: Gateway, script: Script, heard: bytes, streamed: bool
+    gateway: Gateway, script: Script, received: bytes, streamed: bool
 ) -> None:
-    model, left_at = leave(gateway, "briefly", script, streamed=streamed, heard=heard)
+    model, left_at = leave(gateway, "briefly", script, streamed=streamed, received=received)
     connection = gateway.upstream.connection(model)
     gateway.upstream.until(lambda: connection.closed_at)
     took = connection.closed_at - left_at
@@ -188,11 +194,11 @@ def test_drain_ends_in_its_time_and_then_it_is_estimated(
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.outcome) == ("estimated", "timed_out")
     assert attempt.tokens.input > 0
-    assert (attempt.tokens.output > 0) == bool(heard)
+    assert (attempt.tokens.output > 0) == bool(received)
 
 
-def test_drain_of_a_provider_that_breaks_books_what_was_said(gateway: Gateway) -> None:
-    leave(gateway, "heard", [head(), chunk(HELLO), sleep(0.1), rst()], streamed=True, heard=b"Hello")
+def test_drain_of_a_provider_that_breaks_books_what_was_sent(gateway: Gateway) -> None:
+    leave(gateway, "heard", [head(), chunk(HELLO), sleep(0.1), rst()], streamed=True, received=b"Hello")
     (attempt,) = booked(gateway).attempts
     assert (attempt.measure, attempt.outcome, attempt.code) == ("estimated", "truncated", "upstream_reset")
 
@@ -221,10 +227,10 @@ def test_a_second_target_is_not_tried_without_a_client(gateway: Gateway) -> None
 
 @both
 @prompt
-def test_sigterm_while_a_provider_is_heard_out(start: Starter, streamed: bool) -> None:
+def test_sigterm_while_a_provider_is_read_to_its_end(start: Starter, streamed: bool) -> None:
     """It may go on for the window of the gateway; then it is left, and booked as its client left it."""
     gateway = start(server={"drain_s": 0.2})
-    model, _ = leave(gateway, "heard", [head(), chunk(HELLO), hang()], streamed=streamed, heard=b"Hello")
+    model, _ = leave(gateway, "heard", [head(), chunk(HELLO), hang()], streamed=streamed, received=b"Hello")
     time.sleep(0.1)
     assert not gateway.upstream.connection(model).closed_at
     began = time.monotonic()
@@ -236,10 +242,10 @@ def test_sigterm_while_a_provider_is_heard_out(start: Starter, streamed: bool) -
     assert not gateway.book.journals()
 
 
-def test_sigterm_lets_a_provider_be_heard_out(start: Starter) -> None:
+def test_sigterm_lets_a_provider_be_read_to_its_end(start: Starter) -> None:
     gateway = start(server={"drain_s": 5.0})
     gate = Gate()
-    leave(gateway, "heard", [head(), chunk(HELLO), gate, chunk(REST), last_chunk()], streamed=True, heard=b"Hello")
+    leave(gateway, "heard", [head(), chunk(HELLO), gate, chunk(REST), last_chunk()], streamed=True, received=b"Hello")
     gateway.signal(signal.SIGTERM)
     time.sleep(0.1)  # if it were left, it would be by now
     gate.open()

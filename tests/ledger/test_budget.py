@@ -22,12 +22,12 @@ from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, TEXT, WORLD, plain, stream, whole
 from tests.faults.upstream import JSON, Connection, Gate, Script, chunk, for_ever, head, last_chunk, status
-from tests.ledger.support import COST, FEW, HELD, HELD_INPUT, INPUT, OUTPUT, all_at_once, ask, make_key, request
+from tests.ledger.support import COST, FEW, INPUT, OUTPUT, RESERVED, RESERVED_INPUT, all_at_once, ask, make_key, request
 from tests.streams import DONE, bill, counts, finishes, says, sse
 
 CROWD = 100
 # What is held for an answer of unknown length.
-HELD_AT_FIRST = HELD_INPUT + 4_096 * OUTPUT_COST
+RESERVED_AT_FIRST = RESERVED_INPUT + 4_096 * OUTPUT_COST
 WORKERS = (1, 4)
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 
@@ -86,23 +86,23 @@ def assert_refused(responses: list[Response]) -> None:
 def test_c37_a_hundred_calls_race_for_a_budget_of_ten(gateway: Gateway, streamed: bool) -> None:
     gate = Gate()
     model = gateway.upstream.play(answer(gate))
-    key, secret = make_key(gateway, budget=FEW * HELD)
+    key, secret = make_key(gateway, budget=FEW * RESERVED)
     content = request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT)
     responses = race(gateway, content, gate, FEW)
     assert len([response for response in responses if response.status == 200]) == FEW
     assert_refused([response for response in responses if response.status != 200])
     entries = booked(gateway, key.id, CROWD)
-    assert sum(entry.priced for entry in entries) == FEW * COST <= FEW * HELD
+    assert sum(entry.priced for entry in entries) == FEW * COST <= FEW * RESERVED
     assert sorted({entry.outcome for entry in entries}) == ["completed", "refused"]
     assert len(gateway.upstream.requests(model)) == FEW
 
 
 @both
-def test_nothing_is_held_when_all_is_over(gateway: Gateway, streamed: bool) -> None:
+def test_nothing_is_reserved_when_all_is_over(gateway: Gateway, streamed: bool) -> None:
     """All of a budget can be spent, one call after another, and nothing more; whatever has been refused before."""
     gate = Gate()
     model = gateway.upstream.play(answer(gate))
-    key, secret = make_key(gateway, budget=(FEW + 1) * COST + HELD - COST)
+    key, secret = make_key(gateway, budget=(FEW + 1) * COST + RESERVED - COST)
     race(gateway, request(secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT), gate, FEW)
     booked(gateway, key.id, CROWD)
     let_go_of(gateway, key.id)
@@ -120,7 +120,7 @@ def test_nothing_is_held_when_all_is_over(gateway: Gateway, streamed: bool) -> N
 def test_c37_a_hundred_calls_of_unknown_length_race(gateway: Gateway, streamed: bool) -> None:
     gate = Gate()
     model = gateway.upstream.play(answer(gate))
-    budget = FEW * HELD_AT_FIRST
+    budget = FEW * RESERVED_AT_FIRST
     key, secret = make_key(gateway, budget=budget)
     responses = race(gateway, request(secret, f"main/{model}", stream=streamed), gate, FEW)
     assert [response.status for response in responses].count(200) == FEW
@@ -139,40 +139,40 @@ class OneByOne:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._heard = asyncio.Event()
+        self._received = asyncio.Event()
 
     async def __call__(self, connection: Connection) -> None:
         self._loop = asyncio.get_running_loop()
         while not connection.closed_at:
             await connection.send(b"%x\r\n%b\r\n" % (len(WORDS), WORDS))
-            await self._heard.wait()
-            self._heard.clear()
+            await self._received.wait()
+            self._received.clear()
 
     def ask(self, gateway: Gateway, content: bytes) -> Response:
         """Send a request, and hear all of the answer."""
         with _Listener(gateway.port) as client:
-            client.heard = self._hear
+            client.received = self._receive
             client.send(content)
             return client.response()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._heard.set)
+            self._loop.call_soon_threadsafe(self._received.set)
 
 
 class _Listener(RawClient):
-    heard: Callable[[], None]
+    received: Callable[[], None]
 
     def read_some(self) -> bytes:
         data = super().read_some()
-        self.heard()
+        self.received()
         return data
 
 
-def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_told(gateway: Gateway) -> None:
+def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_reported(gateway: Gateway) -> None:
     words = OneByOne()
     model = gateway.upstream.play([head(), chunk(HELLO), words])
-    budget = HELD_INPUT + 400 * OUTPUT_COST
+    budget = RESERVED_INPUT + 400 * OUTPUT_COST
     key, secret = make_key(gateway, budget=budget)
     response = words.ask(gateway, request(secret, f"main/{model}", stream=True))
     assert (response.status, response.complete, response.done) == (200, True, False)
@@ -204,7 +204,7 @@ def slow_accounts(gateway: Gateway, connection: Connection, gate: Gate) -> None:
 def test_c36_a_budget_holds_while_the_accounts_take_long_to_answer(start: Starter, streamed: bool) -> None:
     gateway, gate = start("--workers", "2"), Gate()
     model = gateway.upstream.play([head(), chunk(HELLO), gate, for_ever(FAR_APART)])
-    budget = HELD_INPUT + 400 * OUTPUT_COST
+    budget = RESERVED_INPUT + 400 * OUTPUT_COST
     key, secret = make_key(gateway, budget=budget)
     with gateway.client() as client:
         client.send(request(secret, f"main/{model}", stream=streamed))
@@ -219,10 +219,10 @@ def test_a_stream_goes_on_when_the_accounts_have_answered(start: Starter, stream
     """It is not ended meanwhile, nor is anything of it lost."""
     gateway, gate = start("--workers", "2"), Gate()
     words = [f"{number:04} {'and some more words ' * 20}" for number in range(100)]
-    told = [chunk(sse(says(each)) + FAR_APART.removeprefix(WORDS)) for each in words]
+    reported = [chunk(sse(says(each)) + FAR_APART.removeprefix(WORDS)) for each in words]
     rest = chunk(sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE))
-    model = gateway.upstream.play([head(), chunk(HELLO), gate, *told, rest, last_chunk()])
-    key, secret = make_key(gateway, budget=10 * HELD_AT_FIRST)
+    model = gateway.upstream.play([head(), chunk(HELLO), gate, *reported, rest, last_chunk()])
+    key, secret = make_key(gateway, budget=10 * RESERVED_AT_FIRST)
     with gateway.client() as client:
         client.send(request(secret, f"main/{model}", stream=streamed))
         slow_accounts(gateway, gateway.upstream.asked(model), gate)
@@ -237,7 +237,7 @@ def test_c36_a_stream_that_was_asked_for_again_is_ended_too(gateway: Gateway) ->
     """The kept connection was dead: the same attempt is made on a fresh one, and its budget is watched there."""
     first = gateway.upstream.play(whole())
     model = gateway.upstream.play([])
-    budget = HELD_INPUT + 400 * OUTPUT_COST
+    budget = RESERVED_INPUT + 400 * OUTPUT_COST
     key, secret = make_key(gateway, budget=budget)
 
     async def once(connection: Connection) -> None:
@@ -257,7 +257,7 @@ def test_c36_a_stream_that_was_asked_for_again_is_ended_too(gateway: Gateway) ->
 
 def test_c36_an_unstreamed_answer_that_reaches_the_end_of_its_budget_is_refused(gateway: Gateway) -> None:
     model = gateway.upstream.play([head(), chunk(HELLO), for_ever(FAR_APART)])
-    budget = HELD_INPUT + 400 * OUTPUT_COST
+    budget = RESERVED_INPUT + 400 * OUTPUT_COST
     key, secret = make_key(gateway, budget=budget)
     response = ask(gateway, secret, f"main/{model}", stream=False)
     assert (response.status, response.error["code"]) == (429, "budget_exceeded")
@@ -271,7 +271,7 @@ def test_c36_an_unstreamed_answer_that_reaches_the_end_of_its_budget_is_refused(
 def test_c36_a_hundred_endless_streams_end_within_the_budget(gateway: Gateway) -> None:
     """Ten begin with what is held at first, and go on with what the others leave."""
     model = gateway.upstream.play([head(), chunk(HELLO), for_ever(FAR_APART)])
-    budget = FEW * (HELD_INPUT + 150 * OUTPUT_COST)
+    budget = FEW * (RESERVED_INPUT + 150 * OUTPUT_COST)
     key, secret = make_key(gateway, budget=budget)
     responses = all_at_once(gateway, [request(secret, f"main/{model}", stream=True)] * CROWD)
     begun = [response for response in responses if response.status == 200]
@@ -306,7 +306,7 @@ def test_a_detail_that_the_total_contradicts_is_not_billed(start: Starter, strea
         else [status(200, JSON, plain(usage=usage))]
     )
     model = gateway.upstream.play(script)
-    key, secret = make_key(gateway, budget=10 * HELD)
+    key, secret = make_key(gateway, budget=10 * RESERVED)
     for _ in range(2):
         assert ask(gateway, secret, f"main/{model}", stream=streamed, max_tokens=OUTPUT).status == 200
     for entry in booked(gateway, key.id, 2):

@@ -102,7 +102,7 @@ def booked(gateway: Gateway, response: Response) -> Entry:
     return gateway.book.entry(response.request_id)
 
 
-def assert_measured(entry: Entry, expected: Measure, *, said: bool = False) -> None:
+def assert_measured(entry: Entry, expected: Measure, *, sent_text: bool = False) -> None:
     """The one attempt is measured so. That a void one has no tokens and no cost, `quiet` checks for all."""
     (attempt,) = entry.attempts
     assert attempt.measure == expected, attempt
@@ -110,7 +110,7 @@ def assert_measured(entry: Entry, expected: Measure, *, said: bool = False) -> N
         assert (attempt.tokens.input, attempt.tokens.output) == (5, 3)
     elif expected == "estimated":
         assert attempt.tokens.input > 0
-        assert (attempt.tokens.output > 0) == said
+        assert (attempt.tokens.output > 0) == sent_text
 
 
 def test_every_row_is_in_the_table() -> None:
@@ -132,14 +132,14 @@ def test_what_breaks(gateway: Gateway, name: str, streamed: bool) -> None:
     if name.startswith(BILLED) and entry.measure == "reported":
         assert_measured(entry, "reported")
     else:
-        assert_measured(entry, spoken if case.said else silent, said=bool(case.said))
+        assert_measured(entry, spoken if case.sent_text else silent, sent_text=bool(case.sent_text))
 
 
 @pytest.mark.parametrize(("name", "script"), (GIANTS | GIANT_BODIES).items(), ids=GIANTS | GIANT_BODIES)
 def test_what_is_too_large(gateway: Gateway, name: str, script: Script) -> None:
     """An answer was there, and is paid for, although nobody can use it."""
     response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=name in GIANTS)
-    assert_measured(booked(gateway, response), LEDGER[name.split()[0]][1], said=name in GIANTS)
+    assert_measured(booked(gateway, response), LEDGER[name.split()[0]][1], sent_text=name in GIANTS)
 
 
 @pytest.mark.parametrize(("name", "code"), REFUSALS.items(), ids=REFUSALS)
@@ -150,7 +150,7 @@ def test_what_the_provider_refuses(gateway: Gateway, name: str, code: int) -> No
 
 @both
 @pytest.mark.parametrize("case", UNREACHABLE.values(), ids=UNREACHABLE)
-def test_whom_nobody_can_reach(world: World, case: Unreachable, streamed: bool) -> None:
+def test_providers_that_cannot_be_reached(world: World, case: Unreachable, streamed: bool) -> None:
     response = world.gateway.ask(f"{case.name}/ledger-{streamed}", stream=streamed)
     assert_measured(booked(world.gateway, response), "void")
 
@@ -160,7 +160,7 @@ def test_whom_nobody_can_reach(world: World, case: Unreachable, streamed: bool) 
 def test_what_is_tolerated(gateway: Gateway, name: str, case: Tolerated, streamed: bool) -> None:
     response = gateway.ask(f"main/{gateway.upstream.play(case.script)}", stream=streamed)
     expected: Measure = "estimated" if name.startswith("U47") else "reported"
-    assert_measured(booked(gateway, response), expected, said=True)
+    assert_measured(booked(gateway, response), expected, sent_text=True)
 
 
 ABSURD = {
@@ -177,7 +177,7 @@ def test_u48_figures_that_cannot_be_true_are_nobodys_bill(
 ) -> None:
     model = gateway.upstream.play(stream(HELLO, WORLD, sse(finishes(), bill(**usage), DONE)))
     entry = booked(gateway, gateway.ask(f"main/{model}", stream=streamed))
-    assert_measured(entry, "estimated", said=True)
+    assert_measured(entry, "estimated", sent_text=True)
     assert entry.tokens.input + entry.tokens.output < 100
 
 
@@ -217,7 +217,7 @@ def speaks(text: str, seconds: float) -> bytes:
     )
 
 
-HEARD = sse(delta({"audio": {"transcript": "heard so far"}}))
+RECEIVED = sse(delta({"audio": {"transcript": "heard so far"}}))
 SPOKEN = "Nothing is said here that is not heard."
 SOUNDS: dict[str, tuple[Script, Measure, int, int]] = {
     "cut off": ([head(), chunk(speaks(SPOKEN, 2.0)), fin()], "estimated", 40, 60),
@@ -257,7 +257,7 @@ def test_sound_is_counted(gateway: Gateway, script: Script, measure: Measure, so
 
 
 def test_sound_that_is_left_is_counted(gateway: Gateway) -> None:
-    model = gateway.upstream.play([head(), chunk(speaks(SPOKEN, 1.0) + HEARD), hang()])
+    model = gateway.upstream.play([head(), chunk(speaks(SPOKEN, 1.0) + RECEIVED), hang()])
     with gateway.begin(f"main/{model}", stream=True) as client:
         client.read_until(b"heard so far")
     gateway.upstream.until(lambda: gateway.upstream.connection(model).closed_at)
@@ -275,7 +275,7 @@ def test_sound_does_not_tell_how_long_written_tokens_are(gateway: Gateway) -> No
     assert booked(gateway, gateway.ask(f"main/{model}", stream=True)).measure == "reported"
     gateway.upstream.play([head(), chunk(sse(says(text))), fin()], model)
     entry = booked(gateway, gateway.ask(f"main/{model}", stream=True))
-    assert_measured(entry, "estimated", said=True)
+    assert_measured(entry, "estimated", sent_text=True)
     assert entry.tokens.output == 100
 
 
@@ -305,7 +305,7 @@ def test_c8_only_what_was_begun_is_booked(gateway: Gateway, streamed: bool) -> N
     gate.open()
 
 
-def test_u59_and_u60_what_nobody_was_asked_has_no_attempt(gateway: Gateway) -> None:
+def test_u59_and_u60_what_no_one_was_asked_has_no_attempt(gateway: Gateway) -> None:
     model = gateway.upstream.play([status(429, JSON | {"retry-after": "60"}, ERROR_BODY)])
     assert_measured(booked(gateway, gateway.ask(f"main/{model}", stream=True)), "void")
     entry = booked(gateway, gateway.ask(f"main/{model}", stream=True))
@@ -386,7 +386,7 @@ def test_g1_and_g2_what_a_going_gateway_cuts_off_is_estimated(start: Starter) ->
         second.response()
     entries = {entry.model: entry for entry in gateway.book.entries()}
     assert len(entries) == 2
-    assert_measured(entries[f"main/{spoken}"], "estimated", said=True)
+    assert_measured(entries[f"main/{spoken}"], "estimated", sent_text=True)
     assert_measured(entries[f"main/{silent}"], "estimated")
     assert {entry.code for entry in entries.values()} == {"gateway_draining"}
     assert not gateway.book.journals()

@@ -57,8 +57,8 @@ def _check(gateway: Gateway, admin: AdminClient) -> None:
         for client in waiting:
             assert client.response().status == 200
     time.sleep(_DROPPED_S)
-    told = {admin.get("/admin/holds")["holds"][key.id] for _ in range(4 * _CALLS)}
-    assert {float(held) for held in told} == {0.0}
+    reported = {admin.get("/admin/holds")["holds"][key.id] for _ in range(4 * _CALLS)}
+    assert {float(reserved) for reserved in reported} == {0.0}
     spent = sum(entry.priced for entry in gateway.book.entries() if entry.key == key.id)
     assert spent > 0
     metrics = urllib.request.Request(

@@ -5,23 +5,23 @@ from pathlib import Path
 
 from tests.ledger.kills import KillCounts, kill_again_and_again, kill_workers
 
-_LANES = 5
+_VARIANTS = 5
 _ROUNDS = 50
 _WORKER_ROUNDS = 4
 
 
 def test_nothing_is_lost_in_fifty_kills(tmp_path: Path) -> None:
-    async def lanes() -> list[KillCounts]:
-        folders = [tmp_path / str(lane) for lane in range(_LANES)]
+    async def variants() -> list[KillCounts]:
+        folders = [tmp_path / str(variant) for variant in range(_VARIANTS)]
         for folder in folders:
             folder.mkdir()
-        rounds = _ROUNDS // _LANES
+        rounds = _ROUNDS // _VARIANTS
         return await asyncio.gather(
             *(kill_again_and_again(folder, rounds, seed) for seed, folder in enumerate(folders))
         )
 
     total = KillCounts()
-    for counts in asyncio.run(lanes()):
+    for counts in asyncio.run(variants()):
         total.add(counts)
     assert total.lost == []
     assert total.rounds == _ROUNDS

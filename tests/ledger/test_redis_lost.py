@@ -37,7 +37,7 @@ def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_se
         gateway.says("/admin for")
         admin = AdminClient(gateway)
 
-        def told(words: str, times: int) -> None:
+        def reported(words: str, times: int) -> None:
             gateway.until(lambda: sum(words in line for line in gateway.output) == times, _WAIT_S)
 
         def is_up() -> float:
@@ -46,15 +46,15 @@ def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_se
         assert (is_up(), changes(scraped(admin))) == (1, (0, 0))
         for times in (1, 2):
             redis_server.kill()
-            told(LOST, times)
+            reported(LOST, times)
             assert (is_up(), changes(scraped(admin))) == (0, (times, times - 1))
             assert admin.get("/admin/state")["ledger"]["degraded"] == "redis"
             redis_server.start()
-            told(FOUND, times)
+            reported(FOUND, times)
             assert (is_up(), changes(scraped(admin))) == (1, (times, times))
         time.sleep(1.0)  # nothing more is said
-        told(LOST, 2)
-        told(FOUND, 2)
+        reported(LOST, 2)
+        reported(FOUND, 2)
 
 
 def test_where_nothing_is_shared_there_is_no_such_series(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def everything(gateway: Gateway) -> bytes:
 def test_nothing_that_a_client_says_gets_a_key_into_the_book(start: Starter) -> None:
     gateway = start()
     key, secret = make_key(gateway)
-    said = stream(sse(begins(), says(ANSWER), finishes(), DONE))
-    scripts = [said, [head(), chunk(sse(begins(), says(ANSWER))), rst()], [status(500, JSON, ERROR_BODY)], whole()]
+    sent_text = stream(sse(begins(), says(ANSWER), finishes(), DONE))
+    scripts = [sent_text, [head(), chunk(sse(begins(), says(ANSWER))), rst()], [status(500, JSON, ERROR_BODY)], whole()]
     fields = {
         "messages": [{"role": "user", "content": f"{PROMPT} {LOOSE_KEY} {secret} {PROVIDER_KEY}"}],
         "user": f"somebody with {secret}",

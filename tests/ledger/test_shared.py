@@ -14,7 +14,7 @@ from penstock.gateway.keys.keys import Key, digest_of, new_id, new_secret
 from penstock.stores.book.open import open_book
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Gate, Upstream, chunk, head, last_chunk
-from tests.ledger.support import COST, FEW, HELD, INPUT, OUTPUT, all_at_once, request, wait_for_key
+from tests.ledger.support import COST, FEW, INPUT, OUTPUT, RESERVED, all_at_once, request, wait_for_key
 from tests.stores.conftest import RedisServer
 from tests.stores.postgres import PostgresServer
 from tests.streams import DONE, bill, counts, finishes, says, sse
@@ -97,23 +97,23 @@ def pair(postgres: PostgresServer, redis_server: RedisServer, tmp_path: Path) ->
 
 
 def test_a_hundred_calls_race_for_a_budget_of_ten_on_two_gateways(pair: Pair) -> None:
-    key, secret = pair.key(FEW * HELD)
+    key, secret = pair.key(FEW * RESERVED)
     statuses = pair.race(secret)
     assert sorted(statuses) == [200] * FEW + [429] * (2 * EACH - FEW)
     assert sum(entry.priced for entry in pair.booked(key, 2 * EACH)) == FEW * COST
 
 
 def test_without_redis_each_has_a_share_and_says_so(pair: Pair, redis_server: RedisServer) -> None:
-    key, secret = pair.key(FEW * HELD)
+    key, secret = pair.key(FEW * RESERVED)
     pair.race(secret)  # so that both know the account
     pair.booked(key, 2 * EACH)
-    left = FEW * HELD - FEW * COST
+    left = FEW * RESERVED - FEW * COST
     redis_server.kill()
     pair.race(secret)
     spent = sum(entry.priced for entry in pair.booked(key, 4 * EACH))
     assert FEW * COST <= spent <= FEW * COST + left
     model = pair.upstream.play([head(), chunk(sse(says("Hi"), finishes(), bill(**counts(1, 1)), DONE)), last_chunk()])
-    _, other = pair.key(1_000 * HELD)
+    _, other = pair.key(1_000 * RESERVED)
     (response,) = all_at_once(pair.gateways[0], [request(other, f"main/{model}", stream=True, max_tokens=1)])
     assert response.status == 200
     assert response.headers["x-penstock-degraded"] == "redis"

@@ -23,7 +23,7 @@ from tests.streams import DONE, Json, begins, bill, counts, finishes, says, sse
 INPUT, OUTPUT = 40, 200
 COST = INPUT * 1_000 + OUTPUT * 2_000
 # Of the request of these tests: 10 tokens are estimated, and 44 held.
-HELD = 44 * 1_000 + OUTPUT * 2_000
+RESERVED = 44 * 1_000 + OUTPUT * 2_000
 NAME = 'prices."main/*"'
 TABLES: dict[str, dict[str, object]] = {
     NAME: {"input": 1.0, "output": 2.0, "cached": 0.1, "cache_write": 1.25},
@@ -155,9 +155,9 @@ def test_a_budget_holds_what_the_priority_tier_costs(gateway: Gateway, script: o
     """What is written into a cache costs 1.25 times the input, or twice for an hour; all of it might be."""
     assert callable(script)
     model = gateway.upstream.play(script(counts(INPUT, OUTPUT), {"service_tier": "priority"}))
-    held = 2 * (44 * 2_000 + OUTPUT * 2_000)
-    _, poor = make_key(gateway, budget=held - 1)
-    key, rich = make_key(gateway, budget=held)
+    reserved = 2 * (44 * 2_000 + OUTPUT * 2_000)
+    _, poor = make_key(gateway, budget=reserved - 1)
+    key, rich = make_key(gateway, budget=reserved)
     options = {"stream": script is streamed, "max_tokens": OUTPUT, "service_tier": "priority"}
     refused = ask(gateway, poor, f"main/{model}", **options)  # type: ignore[arg-type]
     assert (refused.status, refused.error["code"]) == (429, "insufficient_quota")
@@ -165,16 +165,16 @@ def test_a_budget_holds_what_the_priority_tier_costs(gateway: Gateway, script: o
     assert [response.status for response in responses] == [200, 429, 429]
     entry = booked(gateway, responses[0])
     assert (entry.key, entry.cost) == (key.id, 2 * COST)
-    assert held >= 2 * COST
+    assert reserved >= 2 * COST
 
 
-def test_what_is_approximate_is_told_wherever_the_cost_is(gateway: Gateway) -> None:
+def test_what_is_approximate_is_reported_wherever_the_cost_is(gateway: Gateway) -> None:
     model = gateway.upstream.play(unstreamed(counts(INPUT, OUTPUT), {}))
     response = gateway.ask(f"main/{model}", stream=False, service_tier="flex")
     assert booked(gateway, response).approximate
     served = AdminClient(gateway)
-    told = served.get(f"/admin/entries/{response.request_id}")
-    assert (told["approximate"], told["attempts"][0]["approximate"], told["attempts"][0]["tier"]) == (
+    shown = served.get(f"/admin/entries/{response.request_id}")
+    assert (shown["approximate"], shown["attempts"][0]["approximate"], shown["attempts"][0]["tier"]) == (
         True,
         True,
         "flex",
@@ -183,14 +183,14 @@ def test_what_is_approximate_is_told_wherever_the_cost_is(gateway: Gateway) -> N
     assert (row["calls"], row["approximate"]) == (1, 1)
     (row,) = [row for row in served.get("/admin/usage?by=provider")["usage"] if row["group"] == {"provider": "main"}]
     assert row["approximate"] == sum(entry.approximate for entry in gateway.book.entries())
-    rows = map(json.loads, said(gateway, "usage", "--json").splitlines())
+    rows = map(json.loads, sent_text(gateway, "usage", "--json").splitlines())
     assert [row["approximate"] for row in rows if row["model"] == f"main/{model}"] == [1]
-    assert "approximate" in said(gateway, "usage").splitlines()[0]
-    assert ", approximate" in said(gateway, "ledger", "show", response.request_id)
-    assert json.loads(said(gateway, "ledger", "show", response.request_id, "--json"))["approximate"] is True
+    assert "approximate" in sent_text(gateway, "usage").splitlines()[0]
+    assert ", approximate" in sent_text(gateway, "ledger", "show", response.request_id)
+    assert json.loads(sent_text(gateway, "ledger", "show", response.request_id, "--json"))["approximate"] is True
 
 
-def said(gateway: Gateway, *arguments: str) -> str:
+def sent_text(gateway: Gateway, *arguments: str) -> str:
     command = [sys.executable, "-m", "penstock", *arguments, "--config", str(gateway.file)]
     environment = {"PENSTOCK_STATE": str(gateway.file.parent / "state"), "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment).stdout

@@ -109,7 +109,7 @@ def test_g11_while_the_book_is_locked_calls_go_on_until_the_journal_is_full(star
     assert not gateway.book.journals()
 
 
-def test_g11_clients_are_told_that_the_ledger_is_late(start: Starter) -> None:
+def test_g11_clients_learn_that_the_ledger_is_late(start: Starter) -> None:
     gateway = start()
     model = gateway.upstream.play(whole())
     with locked(gateway.book.path):
@@ -211,10 +211,10 @@ def fill_disk(filler: Path) -> None:
             return
 
 
-def test_g10_a_disk_without_room_for_a_journal_is_told(small_disk: Path, tmp_path: Path) -> None:
+def test_g10_a_disk_without_room_for_a_journal_is_reported(small_disk: Path, tmp_path: Path) -> None:
     state = small_disk / "state"
     done = serve(tmp_path, {"PENSTOCK_STATE": str(state)})
-    assert_told(done, "no journal can be kept", str(state), "No space left")
+    assert_reported(done, "no journal can be kept", str(state), "No space left")
     assert not list(state.rglob("*.journal"))
     assert not list(state.rglob("*.new"))
 
@@ -231,7 +231,7 @@ def serve(folder: Path, environment: dict[str, str], *arguments: str) -> "subpro
     )
 
 
-def assert_told(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
+def assert_reported(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
     """It has not begun, and says why in a line."""
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -278,23 +278,25 @@ UNUSABLE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize(("make", "words"), UNUSABLE.values(), ids=UNUSABLE)
-def test_g12_a_book_that_cannot_be_used_is_told_in_a_line(
+def test_g12_a_book_that_cannot_be_used_is_reported_in_a_line(
     tmp_path: Path, make: Callable[[Path], None], words: str, workers: str
 ) -> None:
     state = tmp_path / "state"
     state.mkdir()
     make(state / "ledger.db")
     before = (state / "ledger.db").read_bytes()
-    assert_told(serve(tmp_path, {"PENSTOCK_STATE": str(state)}, "--workers", workers), words, str(state / "ledger.db"))
+    assert_reported(
+        serve(tmp_path, {"PENSTOCK_STATE": str(state)}, "--workers", workers), words, str(state / "ledger.db")
+    )
     assert (state / "ledger.db").read_bytes() == before
     assert not list(state.rglob("*.journal")), "each try would take more of the disk"
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_g12_a_folder_that_cannot_be_made_is_told_in_a_line(tmp_path: Path, workers: str) -> None:
+def test_g12_a_folder_that_cannot_be_made_is_reported_in_a_line(tmp_path: Path, workers: str) -> None:
     (tmp_path / "file").write_text("no folder")
     state = str(tmp_path / "file" / "state")
-    assert_told(serve(tmp_path, {"PENSTOCK_STATE": state}, "--workers", workers), state, "PENSTOCK_STATE")
+    assert_reported(serve(tmp_path, {"PENSTOCK_STATE": state}, "--workers", workers), state, "PENSTOCK_STATE")
 
 
 # G37: who books is gone.
@@ -324,7 +326,7 @@ class Mortal(Gateway):
         return (sys.executable, "-c", DEADLY, str(self.file.with_name("end-it")))
 
 
-def test_g37_when_nobody_books_any_more_nothing_is_taken_and_nothing_lost(tmp_path: Path) -> None:
+def test_g37_when_no_one_books_any_more_nothing_is_taken_and_nothing_lost(tmp_path: Path) -> None:
     with Upstream() as upstream:
         gateway = Mortal(tmp_path, upstream, settings(upstream.url))
         model = upstream.play(whole())
@@ -343,9 +345,9 @@ def test_g37_when_nobody_books_any_more_nothing_is_taken_and_nothing_lost(tmp_pa
 
 def test_without_a_key_that_is_known_it_is_not_ready(start: Starter) -> None:
     """Nobody is let in then; those whom the configuration knows are, and it is told on."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and nobody listens
-        url = f"postgresql://penstock@127.0.0.1:{nobody.getsockname()[1]}/none"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        url = f"postgresql://penstock@127.0.0.1:{unused.getsockname()[1]}/none"
         gateway = start(server={"keys": []}, ledger={"postgres": url})
         model = gateway.upstream.play(whole())
         assert_unavailable(ask(gateway, model))
