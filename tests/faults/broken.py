@@ -39,7 +39,7 @@ class Broken:
     script: Script
     code: str
     status: int = 502
-    said: str = ""
+    sent_text: str = ""
     """What the model said before it: where there is something, a stream has begun."""
     ending: str = "failed"
     """How a stream that had begun ended."""
@@ -59,16 +59,16 @@ def busy(retry_after: str) -> Broken:
     )
 
 
-def truncated(script: Script, said: str = "Hello") -> Broken:
-    return Broken(script, "upstream_truncated", said=said, ending="truncated")
+def truncated(script: Script, sent_text: str = "Hello") -> Broken:
+    return Broken(script, "upstream_truncated", sent_text=sent_text, ending="truncated")
 
 
-def idle(script: Script, said: str = "", code: str = "upstream_timeout_idle") -> Broken:
-    return Broken(script, code, 504, said=said, ending="timed_out", hasty=True)
+def idle(script: Script, sent_text: str = "", code: str = "upstream_timeout_idle") -> Broken:
+    return Broken(script, code, 504, sent_text=sent_text, ending="timed_out", hasty=True)
 
 
-def bad(script: Script, said: str = "", code: str = "upstream_bad_response") -> Broken:
-    return Broken(script, code, said=said)
+def bad(script: Script, sent_text: str = "", code: str = "upstream_bad_response") -> Broken:
+    return Broken(script, code, sent_text=sent_text)
 
 
 def body(data: bytes, headers: dict[str, str] | None = None) -> Script:
@@ -148,10 +148,10 @@ BROKEN: dict[str, Broken] = {
     "U19 reset before the head": Broken([rst()], "upstream_reset", ending="truncated"),
     "U19 reset after the head": Broken([head(), rst()], "upstream_reset", ending="truncated"),
     "U19 reset between events": Broken(
-        [head(), chunk(HELLO), rst()], "upstream_reset", said="Hello", ending="truncated"
+        [head(), chunk(HELLO), rst()], "upstream_reset", sent_text="Hello", ending="truncated"
     ),
     "U19 reset in an event": Broken(
-        [head(), chunk(HELLO + WORLD[:30]), rst()], "upstream_reset", said="Hello", ending="truncated"
+        [head(), chunk(HELLO + WORLD[:30]), rst()], "upstream_reset", sent_text="Hello", ending="truncated"
     ),
     "U20 a chunk size that is none": bad([head(), chunk(HELLO), send(b"zz\r\n"), hang()], "Hello"),
     "U20 a chunk size that is too large": bad([head(), chunk(HELLO), send(b"f" * 17 + b"\r\n"), hang()], "Hello"),
@@ -200,7 +200,7 @@ BROKEN: dict[str, Broken] = {
         [head(), chunk(HELLO), for_ever(sse(says("")) + b": and so on\n\n", 0.05)],
         "upstream_timeout_idle",
         504,
-        said="Hello",
+        sent_text="Hello",
         ending="timed_out",
         hasty=True,
     ),
@@ -210,16 +210,19 @@ BROKEN: dict[str, Broken] = {
     "U36 choices of strings": bad(stream(HELLO, sse({"choices": ["no", "such"]}), REST), "Hello"),
     "U36 content that is a number": bad(stream(HELLO, sse(says(42)), REST), "Hello"),
     "U37 an error after content": Broken(
-        stream(HELLO, sse(ERROR)), "upstream_error", said="Hello", words="the engine is overloaded"
+        stream(HELLO, sse(ERROR)), "upstream_error", sent_text="Hello", words="the engine is overloaded"
     ),
     "U37 event: error": Broken(
-        stream(HELLO, b"event: error\n" + sse(ERROR)), "upstream_error", said="Hello", words="the engine is overloaded"
+        stream(HELLO, b"event: error\n" + sse(ERROR)),
+        "upstream_error",
+        sent_text="Hello",
+        words="the engine is overloaded",
     ),
     "U37 an error, then [DONE]": Broken(
-        stream(HELLO, sse(ERROR, DONE)), "upstream_error", said="Hello", words="the engine is overloaded"
+        stream(HELLO, sse(ERROR, DONE)), "upstream_error", sent_text="Hello", words="the engine is overloaded"
     ),
     "U37 an error after content that quotes our key": Broken(
-        stream(HELLO, sse({"error": {"message": f"bad key {PROVIDER_KEY}"}})), "upstream_error", said="Hello"
+        stream(HELLO, sse({"error": {"message": f"bad key {PROVIDER_KEY}"}})), "upstream_error", sent_text="Hello"
     ),
     "U38 an error first": Broken(stream(sse(ERROR)), "upstream_error", words="the engine is overloaded"),
     "U38 an error after the role": Broken(
@@ -244,7 +247,7 @@ BROKEN: dict[str, Broken] = {
     "U50 one of two choices never finishes": Broken(
         stream(HELLO, sse(begins(1), says("Hi", index=1)), sse(finishes(), DONE)),
         "upstream_truncated",
-        said="Hello",
+        sent_text="Hello",
         ending="truncated",
     ),
     "U51 a redirect": Broken(

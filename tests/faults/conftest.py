@@ -55,8 +55,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     outcomes = {name: _count(terminalreporter, name) for name in ("passed", "failed", "error", "skipped")}
     if sum(outcomes.values()):
-        told = ", ".join(f"{count} {name}" for name, count in outcomes.items() if count)
-        terminalreporter.write_line(f"fault cases run: {sum(outcomes.values()) - outcomes['skipped']} ({told})")
+        reported = ", ".join(f"{count} {name}" for name, count in outcomes.items() if count)
+        terminalreporter.write_line(f"fault cases run: {sum(outcomes.values()) - outcomes['skipped']} ({reported})")
 
 
 def _count(reporter: pytest.TerminalReporter, outcome: str) -> int:

@@ -350,9 +350,9 @@ class Gateway:
         self.book.check(calls)
         self._settled += self.expected
         self.expected = 0
-        said = "".join(self.output) + "".join(f"{each.headers}{each.body!r}" for each in self.responses)
+        sent_text = "".join(self.output) + "".join(f"{each.headers}{each.body!r}" for each in self.responses)
         self.responses = []
-        assert not [key for key in CANARIES if key in said], "a secret was given away"
+        assert not [key for key in CANARIES if key in sent_text], "a secret was given away"
         while (found := self._left()) and time.monotonic() < deadline:
             time.sleep(0.005)  # nothing tells when a process has closed a descriptor
         assert not found, found

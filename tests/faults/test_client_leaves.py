@@ -36,22 +36,22 @@ STAGES: dict[str, tuple[Script, bytes]] = {
 
 @every_way
 @both
-@pytest.mark.parametrize(("script", "heard"), STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize(("script", "received"), STAGES.values(), ids=STAGES)
 @prompt
 def test_the_upstream_is_left_at_once(
-    gateway: Gateway, script: Script, heard: bytes, streamed: bool, leave: Callable[[RawClient], None]
+    gateway: Gateway, script: Script, received: bytes, streamed: bool, leave: Callable[[RawClient], None]
 ) -> None:
     model = gateway.upstream.play(script)
     client = gateway.begin(f"main/{model}", stream=streamed)
     connection = gateway.upstream.asked(model)
-    if streamed and heard:
-        client.read_until(heard)
+    if streamed and received:
+        client.read_until(received)
     elif len(script) > 1:
         gateway.upstream.until(lambda: connection.sent)
     assert_left_at_once(gateway, model, client, leave)
     line = gateway.last_call()
     assert (line["ending"], line["code"], len(line["attempts"])) == ("cancelled", "client_gone", 1)
-    assert line["status"] == (200 if streamed and heard else 499)
+    assert line["status"] == (200 if streamed and received else 499)
 
 
 def assert_left_at_once(gateway: Gateway, model: str, client: RawClient, leave: Callable[[RawClient], None]) -> None:

@@ -24,7 +24,7 @@ def framed(*headers: bytes, body: bytes = CONTENT, head: bytes = HEAD, line: byt
 
 
 @pytest.fixture(autouse=True)
-def nobody_is_asked(gateway: Gateway) -> Iterator[None]:
+def no_provider_is_asked(gateway: Gateway) -> Iterator[None]:
     """The model of requests that must be refused is never asked for."""
     before = len(gateway.upstream.requests("never-asked"))
     yield
@@ -576,7 +576,7 @@ def test_c13_a_hundred_requests_in_one_write(gateway: Gateway) -> None:
         assert [gateway.keep(client.response()).status for _ in range(100)] == [200] * 100
 
 
-def test_c13_rubbish_behind_a_request_does_not_spoil_its_answer(gateway: Gateway) -> None:
+def test_c13_rubbish_behind_a_request_does_not_break_its_answer(gateway: Gateway) -> None:
     model = gateway.upstream.play(whole())
     with gateway.client() as client:
         gateway.expected += 1
@@ -597,7 +597,7 @@ def test_an_http_1_0_client_gets_no_chunks(gateway: Gateway) -> None:
     assert (response.text, response.done) == (TEXT, True)
 
 
-def test_a_client_that_expects_100_continue_is_told_to(gateway: Gateway) -> None:
+def test_a_client_that_expects_100_continue_gets_it(gateway: Gateway) -> None:
     model = gateway.upstream.play(whole())
     request = post(body(f"main/{model}", stream=True), {"Expect": "100-continue"})
     head, _, content = request.partition(b"\r\n\r\n")
@@ -656,7 +656,7 @@ def test_c28_a_large_body_does_not_hold_up_others(gateway: Gateway, field: bytes
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_call_is_told_who_answered_and_by_which_name_the_client_knows_it(gateway: Gateway, stream: bool) -> None:
+def test_headers_name_who_answered_and_by_which_name_the_client_knows_it(gateway: Gateway, stream: bool) -> None:
     model = gateway.upstream.play(whole())
     request = post(body(f"main/{model}", stream=stream), {"X-Client-Request-Id": "mine-1"})
     headers = gateway.send(request, calls=1).headers

@@ -165,7 +165,7 @@ def test_c11_a_stream_behind_an_answer_that_is_not_read_pushes_back_too(hurried:
 
 
 @pytest.mark.parametrize("close", [True, False], ids=["closing", "kept alive"])
-def test_c11_an_answer_that_nobody_fetches_is_given_up(hurried: Gateway, close: bool) -> None:
+def test_c11_an_answer_that_no_one_fetches_is_given_up(hurried: Gateway, close: bool) -> None:
     """Whether it waits in the kernel's buffers or in ours."""
     with ExitStack() as stack:
         for size in range(100_000, 900_000, 40_000):

@@ -65,9 +65,9 @@ def test_the_official_client_reads_it(embedding: Gateway) -> None:
         api_key=CLIENT_KEY,
         http_client=DefaultHttpxClient(trust_env=False),
     ) as sdk:
-        told = sdk.embeddings.create(model=f"main/{model}", input=["a"], encoding_format="float")
-        assert told.data[0].embedding == [0.1, -0.001]
-        assert told.usage.prompt_tokens == 7
+        reported = sdk.embeddings.create(model=f"main/{model}", input=["a"], encoding_format="float")
+        assert reported.data[0].embedding == [0.1, -0.001]
+        assert reported.usage.prompt_tokens == 7
         embedding.expected += 1
         with pytest.raises(NotFoundError, match="no provider of 'none/x' offers embeddings"):
             sdk.embeddings.create(model="none/x", input="a")
@@ -123,7 +123,7 @@ def test_the_next_target_answers(embedding: Gateway, script: Script) -> None:
 
 
 @pytest.mark.parametrize(("headers", "data", "code", "words"), NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_what_is_no_answer_is_told_as_a_failure(
+def test_what_is_no_answer_is_reported_as_a_failure(
     embedding: Gateway, headers: dict[str, str], data: bytes, code: str, words: str
 ) -> None:
     response = ask(embedding, f"main/{embedding.upstream.play([status(200, headers, data)])}")
@@ -165,9 +165,9 @@ def test_usage_is_read_from_a_packed_answer(embedding: Gateway) -> None:
 
 
 def test_a_refusal_is_unpacked(embedding: Gateway) -> None:
-    said = b'{"error": {"message": "too many inputs", "code": "many"}}'
-    response = ask(embedding, f"main/{embedding.upstream.play([status(400, GZIP, gzip.compress(said))])}")
-    assert (response.status, response.body) == (400, said)
+    sent_text = b'{"error": {"message": "too many inputs", "code": "many"}}'
+    response = ask(embedding, f"main/{embedding.upstream.play([status(400, GZIP, gzip.compress(sent_text))])}")
+    assert (response.status, response.body) == (400, sent_text)
     unreadable = status(400, JSON | {"content-encoding": "br"}, b"[\x01")
     response = ask(embedding, f"main/{embedding.upstream.play([unreadable])}")
     assert (response.status, response.error["code"]) == (400, "invalid_request")
@@ -175,7 +175,7 @@ def test_a_refusal_is_unpacked(embedding: Gateway) -> None:
     embedding.quiet()
 
 
-def test_when_nobody_answers_the_client_is_told(embedding: Gateway) -> None:
+def test_when_no_one_answers_the_client_gets_an_error(embedding: Gateway) -> None:
     embedding.upstream.play(DOWN, "first")
     embedding.upstream.play([status(400, JSON, b'{"error": {"message": "too many inputs"}}')], "second")
     response = ask(embedding, "e")
@@ -223,7 +223,7 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
 
 
 @pytest.mark.parametrize(("body", "code", "word"), WRONG.values(), ids=WRONG)
-def test_a_wrong_request_is_told(gateway: Gateway, body: bytes, code: int, word: str) -> None:
+def test_a_wrong_request_is_reported(gateway: Gateway, body: bytes, code: int, word: str) -> None:
     response = gateway.send(post(body, path="/v1/embeddings"))
     assert (response.status, response.error["code"]) == (code, word)
 

@@ -32,7 +32,7 @@ def _read(client: RawClient) -> None:
 
 @pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
 @prompt
-def test_a_flood_holds_nobody_up(gateway: Gateway, sent: bytes) -> None:
+def test_a_flood_holds_no_one_up(gateway: Gateway, sent: bytes) -> None:
     flood = chunk(sent * (_PIECE // len(sent)))
     model = gateway.upstream.play([head(), chunk(HELLO), *[flood] * 400])
     with gateway.begin(f"main/{model}", stream=True) as client:

@@ -230,12 +230,12 @@ def test_a_repeated_head_is_judged_like_the_first(open_gateway: Gateway) -> None
 
 def reload(gateway: Gateway, old: str, new: str) -> None:
     words = "the configuration was reloaded"
-    told = sum(words in line for line in gateway.output)
+    reported = sum(words in line for line in gateway.output)
     text = gateway.file.read_text()
     assert old in text
     gateway.file.write_text(text.replace(old, new))
     gateway.signal(signal.SIGHUP)
-    gateway.until(lambda: sum(words in line for line in gateway.output) > told)
+    gateway.until(lambda: sum(words in line for line in gateway.output) > reported)
 
 
 def test_names_and_keys_are_followed_at_a_reload(start: Starter) -> None:

@@ -51,7 +51,7 @@ def test_bare_names_and_patterns_are_called_and_booked_as_what_they_are(tmp_path
         assert gateway.send(get("/v1/models/big")).json["id"] == "main/big"
 
 
-def test_an_unknown_name_is_told_what_it_may_have_been(tmp_path: Path) -> None:
+def test_an_unknown_name_gets_a_suggestion(tmp_path: Path) -> None:
     with Upstream() as upstream, Gateway(tmp_path, upstream, configuration(upstream)) as gateway:
         for name, hint in {
             "shared": "did you mean 'main/shared' or 'spare/shared'?",

@@ -16,7 +16,7 @@ BEHIND = {"rubbish": b"\x00\x01\x02 rubbish\r\n\r\n", "too large a header": get(
 
 
 @pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
-def test_what_stands_behind_a_request_in_one_read_does_not_spoil_its_answer(gateway: Gateway, behind: bytes) -> None:
+def test_what_is_behind_a_request_in_one_read_does_not_break_its_answer(gateway: Gateway, behind: bytes) -> None:
     model = gateway.upstream.play(whole())
     response = gateway.send(post(body(f"main/{model}", stream=True)) + behind, calls=1)
     assert (response.status, response.text, response.done) == (200, TEXT, True)

@@ -74,7 +74,7 @@ def test_g1_streams_under_way_are_finished(start: Starter, number: int) -> None:
 
 
 @prompt
-def test_g1_what_does_not_finish_in_time_is_told(start: Starter) -> None:
+def test_g1_what_does_not_finish_in_time_is_reported(start: Starter) -> None:
     gateway = start(server={"drain_s": 0.4})
     model = gateway.upstream.play([head(), chunk(HELLO), hang()])
     silent = gateway.upstream.play([hang()])
@@ -183,7 +183,7 @@ def test_g1_workers_finish_their_streams(start: Starter) -> None:
     finishes_streams(gateway, group=False)
 
 
-def test_g1_workers_finish_their_streams_when_all_are_told(start: Starter) -> None:
+def test_g1_workers_finish_their_streams_when_all_are_signalled(start: Starter) -> None:
     """A terminal sends SIGINT to the whole group, a service manager SIGTERM: each worker hears it twice, as one."""
     gateway = start("--workers", "2", server={"drain_s": 5.0})
     wait_until_listening(gateway, 2)
@@ -246,10 +246,10 @@ def test_g6_a_port_is_shared_with_no_other_gateway(start: Starter, tmp_path: Pat
 
 
 def reload(gateway: Gateway, configuration: str, words: str = "the configuration was reloaded") -> None:
-    told = sum(words in line for line in gateway.output)
+    reported = sum(words in line for line in gateway.output)
     gateway.file.write_text(configuration)
     gateway.signal(signal.SIGHUP)
-    gateway.until(lambda: sum(words in line for line in gateway.output) > told)
+    gateway.until(lambda: sum(words in line for line in gateway.output) > reported)
 
 
 def test_g20_streams_keep_their_snapshot_and_new_calls_get_the_new_one(start: Starter) -> None:
@@ -357,9 +357,9 @@ def test_g21_no_reload_opens_a_gateway_to_everybody(
     wait_until_listening(gateway, workers)
     gateway.file.write_text('[server]\nlisten = "127.0.0.1:0"\nlog = "json"\n')
     hang_up(gateway, 1, "the configuration was not reloaded")
-    told = next(line for line in gateway.output if "was not reloaded" in line)
-    assert "server.listen: " in told
-    assert f"0.0.0.0:{gateway.port}" in told
+    reported = next(line for line in gateway.output if "was not reloaded" in line)
+    assert "server.listen: " in reported
+    assert f"0.0.0.0:{gateway.port}" in reported
     assert keyless(gateway) == {401}
     made = subprocess.run(
         [*gateway.command, "keys", "create", "--name", "stored", "--config", str(gateway.file)],
@@ -379,7 +379,7 @@ def test_g21_no_reload_opens_a_gateway_to_everybody(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_g21_a_file_that_nobody_named_and_that_is_gone_changes_nothing(tmp_path: Path, workers: int) -> None:
+def test_g21_a_file_that_no_one_named_and_that_is_gone_changes_nothing(tmp_path: Path, workers: int) -> None:
     """The environment alone would ask for no key."""
     with Upstream() as upstream:
         text = settings(upstream.url, server={"listen": "0.0.0.0:0", "workers": workers})
@@ -419,12 +419,12 @@ def test_g20_a_reload_names_what_needs_a_restart(start: Starter) -> None:
         '[admin]\nlisten = "127.0.0.1:1"\nenabled = false\ntoken = "canary-c-0123456789"\n[retries]',
     )
     reload(gateway, changed, "needs a restart")
-    (told,) = [line for line in gateway.output if "needs a restart" in line]
+    (reported,) = [line for line in gateway.output if "needs a restart" in line]
     assert (
         "; what changed in server.listen, server.workers, server.log, ledger.enabled, ledger.folder, ledger.postgres, "
-        "ledger.redis, ledger.journal, ledger.local_share, admin.enabled, admin.listen needs a restart" in told
+        "ledger.redis, ledger.journal, ledger.local_share, admin.enabled, admin.listen needs a restart" in reported
     )
-    assert "canary" not in told
+    assert "canary" not in reported
     reload(gateway, text)
     assert "restart" not in gateway.output[-1]
     assert gateway.ask(f"main/{gateway.upstream.play(whole())}", stream=False).text == TEXT
@@ -565,7 +565,9 @@ def attempt(gateway: Gateway, model: str) -> str:
     return response.text if response.status == 200 else str(response.status)
 
 
-def test_g26_without_a_descriptor_for_the_upstream_the_client_is_told_and_the_target_not_blamed(start: Starter) -> None:
+def test_g26_without_a_descriptor_for_the_upstream_the_client_gets_an_error_and_the_target_not_blamed(
+    start: Starter,
+) -> None:
     gateway = start(max_files=40)
     ok = gateway.upstream.play(whole())
     with ExitStack() as stack:
@@ -593,7 +595,7 @@ def cpu(gateway: Gateway) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_g30_a_log_that_nobody_reads_holds_nothing_up(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_g30_a_log_that_no_one_reads_holds_nothing_up(tmp_path_factory: pytest.TempPathFactory) -> None:
     with Upstream() as upstream:
         gateway = Gateway(tmp_path_factory.mktemp("unread"), upstream, settings(upstream.url))
         gateway.start(read_output=False)

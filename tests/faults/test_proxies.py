@@ -46,7 +46,7 @@ URLS = {
 
 
 @pytest.mark.parametrize("url", URLS.values(), ids=URLS)
-def test_a_proxy_that_cannot_be_used_is_told_without_its_password(tmp_path: Path, url: str) -> None:
+def test_a_proxy_that_cannot_be_used_is_reported_without_its_password(tmp_path: Path, url: str) -> None:
     with Upstream() as proxy, behind(tmp_path, proxy, url.replace("PORT", str(proxy.port))) as gateway:
         proxy.scripts[""] = [REFUSED, fin()]
         response = gateway.ask("far/some", stream=False)
@@ -56,7 +56,7 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(tmp_path: Path
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "https"])
-def test_a_proxy_of_another_kind_is_told_and_not_asked(tmp_path: Path, scheme: str) -> None:
+def test_a_proxy_of_another_kind_is_reported_and_not_asked(tmp_path: Path, scheme: str) -> None:
     with Upstream() as proxy, behind(tmp_path, proxy, f"{scheme}://user:{ESCAPED}@127.0.0.1:{proxy.port}") as gateway:
         response = gateway.ask("far/some", stream=False)
         assert (response.status, response.error["code"]) == (502, "upstream_connect_failed")
@@ -71,9 +71,9 @@ def test_a_proxy_of_another_kind_is_told_and_not_asked(tmp_path: Path, scheme: s
 def keeps_quiet(gateway: Gateway) -> None:
     """Nothing that it says, keeps or answers has the proxy's password in it."""
     assert gateway.stop() == 0
-    said = "".join(gateway.output) + "".join(f"{each.headers}{each.body!r}" for each in gateway.responses)
+    sent_text = "".join(gateway.output) + "".join(f"{each.headers}{each.body!r}" for each in gateway.responses)
     kept = b"".join(path.read_bytes() for path in gateway.book.folder.rglob("*") if path.is_file())
     for secret in (PASSWORD, ESCAPED, SHOWN):
-        assert secret not in said
+        assert secret not in sent_text
         assert secret.encode() not in kept
-    assert "Traceback" not in said
+    assert "Traceback" not in sent_text

@@ -89,8 +89,8 @@ def test_where_traces_cannot_be_sent_the_old_configuration_stays(
         gateway.file.write_text(changed)
         gateway.signal(signal.SIGHUP)
         gateway.says("the configuration was not reloaded, the old one stays")
-        (told,) = [line for line in gateway.output if "was not reloaded" in line]
-        assert "telemetry.otlp: needs" in told
+        (reported,) = [line for line in gateway.output if "was not reloaded" in line]
+        assert "telemetry.otlp: needs" in reported
         assert_old()
         if workers > 1:
             victim = worker_pids(gateway, workers)[0]

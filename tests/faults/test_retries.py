@@ -82,7 +82,7 @@ def test_a_busy_target_is_passed_over(gateway: Gateway, streamed: bool) -> None:
     assert len(gateway.upstream.requests(f"{route}-b")) == 3
 
 
-def test_both_targets_fail_and_the_last_failure_is_told(gateway: Gateway) -> None:
+def test_both_targets_fail_and_the_last_failure_is_reported(gateway: Gateway) -> None:
     route = gateway.pair(FAILS, busy("7"))
     response = gateway.ask(route, stream=True)
     assert (response.status, response.error["code"], response.headers["retry-after"]) == (
@@ -139,7 +139,7 @@ SLOW = {"before anything was said": b": processing\n\n", "while it is said": HEL
 
 
 @pytest.mark.parametrize("data", SLOW.values(), ids=SLOW)
-def test_when_the_total_time_is_over_nobody_else_is_asked(start: Starter, data: bytes) -> None:
+def test_when_the_total_time_is_over_no_one_else_is_asked(start: Starter, data: bytes) -> None:
     """There is no time left to answer in: asking would only cost."""
     gateway = start(timeouts={"total_s": 0.4})
     route = gateway.pair([head(), for_ever(data, 0.02)], spare())

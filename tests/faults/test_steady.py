@@ -12,8 +12,8 @@ from tests.faults.scripts import ERROR_BODY, HELLO, REST
 from tests.faults.upstream import Gate, Op, Script, chunk, fin, for_ever, head, last_chunk, rst, send, sleep
 from tests.streams import says, sse
 
-STEADY = [sse(says(f" word{number}")) for number in range(6)]
-SAID = "Hello" + "".join(f" word{number}" for number in range(6))
+REGULAR = [sse(says(f" word{number}")) for number in range(6)]
+SENT_TEXT = "Hello" + "".join(f" word{number}" for number in range(6))
 MORE = sse(says(" more"))
 
 
@@ -21,16 +21,16 @@ def apart(*ops: Op) -> Script:
     return [each for op in ops for each in (op, sleep(0.003))]
 
 
-def steady(*ops: Op) -> Script:
-    return apart(head(), chunk(HELLO), *map(chunk, STEADY), *ops)
+def regular(*ops: Op) -> Script:
+    return apart(head(), chunk(HELLO), *map(chunk, REGULAR), *ops)
 
 
 def hexadecimal(size: str, data: bytes) -> Op:
     return send(size.encode() + b"\r\n" + data + b"\r\n")
 
 
-ON = [*map(chunk, STEADY[:3]), chunk(REST), last_chunk()]
-ON_SAID = " word0 word1 word2"
+ON = [*map(chunk, REGULAR[:3]), chunk(REST), last_chunk()]
+ON_SENT = " word0 word1 word2"
 # What interrupts the steady stream, and what is said by it.
 TOLERATED: dict[str, tuple[list[Op], str]] = {
     "nothing": ([], ""),
@@ -53,19 +53,19 @@ TOLERATED: dict[str, tuple[list[Op], str]] = {
 }
 
 
-@pytest.mark.parametrize(("ops", "said"), TOLERATED.values(), ids=TOLERATED)
+@pytest.mark.parametrize(("ops", "sent_text"), TOLERATED.values(), ids=TOLERATED)
 @pytest.mark.parametrize("usage", [True, False])
-def test_an_interruption_changes_nothing(gateway: Gateway, ops: list[Op], said: str, usage: bool) -> None:
-    model = gateway.upstream.play(steady(*ops, *ON))
+def test_an_interruption_changes_nothing(gateway: Gateway, ops: list[Op], sent_text: str, usage: bool) -> None:
+    model = gateway.upstream.play(regular(*ops, *ON))
     options = {"stream_options": {"include_usage": True}} if usage else {}
     response = gateway.ask(f"main/{model}", stream=True, **options)
-    assert (response.text, response.finish, response.done) == (SAID + said + ON_SAID, "stop", True)
+    assert (response.text, response.finish, response.done) == (SENT_TEXT + sent_text + ON_SENT, "stop", True)
     assert response.complete
     gateway.quiet()
 
 
-def failed(response: Response, code: str, said: str = SAID) -> None:
-    assert (response.text, response.error["code"], response.done) == (said, code, False)
+def failed(response: Response, code: str, sent_text: str = SENT_TEXT) -> None:
+    assert (response.text, response.error["code"], response.done) == (sent_text, code, False)
     assert response.complete
 
 
@@ -83,15 +83,15 @@ BROKEN: dict[str, tuple[list[Op], str]] = {
 
 
 @pytest.mark.parametrize(("ops", "code"), BROKEN.values(), ids=BROKEN)
-def test_what_breaks_it_is_told(gateway: Gateway, ops: list[Op], code: str) -> None:
-    model = gateway.upstream.play(steady(*ops))
+def test_what_breaks_it_is_reported(gateway: Gateway, ops: list[Op], code: str) -> None:
+    model = gateway.upstream.play(regular(*ops))
     response = gateway.ask(f"main/{model}", stream=True)
-    assert response.text.startswith(SAID)
+    assert response.text.startswith(SENT_TEXT)
     failed(response, code, response.text)
     gateway.quiet()
 
 
-def test_a_client_that_leaves_a_steady_stream_ends_it(gateway: Gateway) -> None:
+def test_a_client_that_leaves_a_regular_stream_ends_it(gateway: Gateway) -> None:
     model = gateway.upstream.play(apart(head(), chunk(HELLO), for_ever(MORE, 0.001)))
     with gateway.begin(f"main/{model}", stream=True) as client:
         client.read_until(b" more")
@@ -99,10 +99,10 @@ def test_a_client_that_leaves_a_steady_stream_ends_it(gateway: Gateway) -> None:
     gateway.quiet()
 
 
-def test_a_steady_stream_is_heard_out_when_its_client_leaves(gateway: Gateway) -> None:
+def test_a_regular_stream_is_read_to_its_end_when_its_client_leaves(gateway: Gateway) -> None:
     """What passed its chunks on to the client is not asked any more: the client's side is gone."""
     gate = Gate()
-    model = gateway.upstream.play([*steady(), gate, *apart(*[chunk(MORE)] * 10, chunk(REST), last_chunk())])
+    model = gateway.upstream.play([*regular(), gate, *apart(*[chunk(MORE)] * 10, chunk(REST), last_chunk())])
     with gateway.begin(f"heard/{model}", stream=True) as client:
         client.read_until(b"word5")
         end = gateway.end_of(client)
@@ -116,25 +116,25 @@ def test_a_steady_stream_is_heard_out_when_its_client_leaves(gateway: Gateway) -
 
 
 def test_a_client_that_speaks_the_old_http_gets_no_chunks(gateway: Gateway) -> None:
-    model = gateway.upstream.play(steady(*ON))
+    model = gateway.upstream.play(regular(*ON))
     request = post(body(f"main/{model}", stream=True)).replace(b" HTTP/1.1\r\n", b" HTTP/1.0\r\n", 1)
     response = gateway.send(request, calls=1)
-    assert (response.text, response.done) == (SAID + ON_SAID, True)
+    assert (response.text, response.done) == (SENT_TEXT + ON_SENT, True)
     assert b"\r" not in response.body
     gateway.quiet()
 
 
-def test_a_steady_stream_that_stops_is_noticed(start: Starter) -> None:
+def test_a_regular_stream_that_stops_is_noticed(start: Starter) -> None:
     gateway = start(timeouts={"gap_s": 0.3})
     gate = Gate()
-    model = gateway.upstream.play([*steady(), gate])
+    model = gateway.upstream.play([*regular(), gate])
     failed(gateway.ask(f"main/{model}", stream=True), "upstream_timeout_idle")
     gateway.quiet()
 
 
-def test_a_large_event_is_refused_in_a_steady_stream_too(start: Starter) -> None:
+def test_a_large_event_is_refused_in_a_regular_stream_too(start: Starter) -> None:
     gateway = start(limits={"max_event": 2_000})
-    model = gateway.upstream.play(steady(chunk(sse(says("x" * 3_000))), *ON))
+    model = gateway.upstream.play(regular(chunk(sse(says("x" * 3_000))), *ON))
     response = gateway.ask(f"main/{model}", stream=True)
     failed(response, "upstream_event_too_large")
     gateway.quiet()

@@ -105,5 +105,5 @@ def test_penstock_chat_talks_with_such_a_provider(tmp_path: Path) -> None:
         file.write_text(f'[providers.mistral]\nbase_url = "{upstream.url}"\napi_key = "{KEY}"\n')
         finished = chat(tmp_path, "-m", f"mistral/{model}", "--json")
     assert (finished.stderr, finished.returncode) == ("", 0)
-    told = json.loads(finished.stdout)
-    assert (told["text"], told["usage"]["input"], told["usage"]["output"]) == (TEXT, 5, 3)
+    reported = json.loads(finished.stdout)
+    assert (reported["text"], reported["usage"]["input"], reported["usage"]["output"]) == (TEXT, 5, 3)

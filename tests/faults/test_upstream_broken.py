@@ -42,8 +42,8 @@ every_break = pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
 def test_alone(gateway: Gateway, case: Broken, streamed: bool) -> None:
     provider = "hasty" if case.hasty else "main"
     response = gateway.ask(f"{provider}/{gateway.upstream.play(case.script)}", stream=streamed)
-    if streamed and case.said:
-        assert_told_in_the_stream(gateway, response, case)
+    if streamed and case.sent_text:
+        assert_reported_in_the_stream(gateway, response, case)
     else:
         assert response.status == case.status
         assert response.complete
@@ -62,8 +62,8 @@ def test_with_a_second_target(gateway: Gateway, case: Broken, streamed: bool) ->
     route = gateway.pair(case.script, spare(), hasty=case.hasty)
     second = f"{route.removeprefix('hasty-')}-b"
     response = gateway.ask(route, stream=streamed)
-    if streamed and case.said:
-        assert_told_in_the_stream(gateway, response, case)
+    if streamed and case.sent_text:
+        assert_reported_in_the_stream(gateway, response, case)
         assert not gateway.upstream.requests(second)
     else:
         assert (response.status, response.text, response.finish) == (200, SPARE_TEXT, "stop")
@@ -76,8 +76,8 @@ def test_with_a_second_target(gateway: Gateway, case: Broken, streamed: bool) ->
         assert len(gateway.upstream.requests(second)) == 1
 
 
-def assert_told_in_the_stream(gateway: Gateway, response: Response, case: Broken) -> None:
-    assert (response.status, response.text) == (200, case.said)
+def assert_reported_in_the_stream(gateway: Gateway, response: Response, case: Broken) -> None:
+    assert (response.status, response.text) == (200, case.sent_text)
     assert response.complete, "the body has no end"
     assert not response.done, "[DONE] after an error"
     assert response.finish is None, "a finish reason in an answer that is reported as broken"
@@ -93,10 +93,12 @@ def assert_told_in_the_stream(gateway: Gateway, response: Response, case: Broken
 def test_what_the_provider_refuses_is_passed_on_and_not_tried_elsewhere(
     gateway: Gateway, code: int, streamed: bool
 ) -> None:
-    said = {"error": {"message": "n must be positive", "type": "invalid_request_error", "param": "n", "code": None}}
-    route = gateway.pair([status(code, JSON, json.dumps(said).encode())], spare())
+    sent_text = {
+        "error": {"message": "n must be positive", "type": "invalid_request_error", "param": "n", "code": None}
+    }
+    route = gateway.pair([status(code, JSON, json.dumps(sent_text).encode())], spare())
     response = gateway.ask(route, stream=streamed)
-    assert (response.status, response.json) == (code, said)
+    assert (response.status, response.json) == (code, sent_text)
     assert response.headers["x-should-retry"] == "false"
     assert not gateway.upstream.requests(f"{route}-b")
     assert gateway.call(response)["status"] == code
@@ -111,15 +113,17 @@ def test_a_refusal_that_is_no_envelope_is_put_into_one(gateway: Gateway, streame
     assert "temperature: out of range" in response.error["message"]
 
 
-SAID = {"error": {"message": "bad temperature", "type": "invalid_request_error", "param": "temperature", "code": "bad"}}
-SAID_BODY = json.dumps(SAID).encode()
+SENT_TEXT = {
+    "error": {"message": "bad temperature", "type": "invalid_request_error", "param": "temperature", "code": "bad"}
+}
+SENT_BODY = json.dumps(SENT_TEXT).encode()
 PACKED: dict[str, tuple[str, bytes]] = {
-    "gzip": ("gzip", gzip.compress(SAID_BODY)),
-    "in capitals": ("X-GZIP", gzip.compress(SAID_BODY)),
-    "deflate": ("deflate", zlib.compress(SAID_BODY)),
-    "deflate without a head": ("deflate", zlib.compress(SAID_BODY, wbits=-15)),
-    "not packed at all": ("gzip", SAID_BODY),
-    "said to be plain": ("identity", SAID_BODY),
+    "gzip": ("gzip", gzip.compress(SENT_BODY)),
+    "in capitals": ("X-GZIP", gzip.compress(SENT_BODY)),
+    "deflate": ("deflate", zlib.compress(SENT_BODY)),
+    "deflate without a head": ("deflate", zlib.compress(SENT_BODY, wbits=-15)),
+    "not packed at all": ("gzip", SENT_BODY),
+    "said to be plain": ("identity", SENT_BODY),
 }
 
 
@@ -129,7 +133,7 @@ def test_u44_a_packed_error_is_unpacked(gateway: Gateway, coding: str, data: byt
     headers = {"content-encoding": coding}
     route = gateway.pair(error(400, headers, data), spare())
     response = gateway.ask(route, stream=streamed)
-    assert (response.status, response.json) == (400, SAID)
+    assert (response.status, response.json) == (400, SENT_TEXT)
     assert "content-encoding" not in response.headers
     assert not gateway.upstream.requests(f"{route}-b")
     response = gateway.ask(f"main/{gateway.upstream.play(error(503, headers, data))}", stream=streamed)
@@ -140,7 +144,7 @@ UNREADABLE: dict[str, tuple[str, bytes]] = {
     "an unknown coding": ("br", b"\x8b\x01"),
     "two codings": ("gzip, br", b"\x8b\x01"),
     "no gzip": ("gzip", b"\x8b\x01\x02\x03"),
-    "gzip that is broken": ("gzip", gzip.compress(SAID_BODY)[:15] + b"\xff" * 40),
+    "gzip that is broken": ("gzip", gzip.compress(SENT_BODY)[:15] + b"\xff" * 40),
 }
 
 
@@ -173,17 +177,19 @@ LISTS: dict[str, tuple[object, object]] = {
         [{"error": LISTED}],
         {"type": "invalid_request_error", "param": None, **LISTED},
     ),
-    "with all that OpenAI names": ([SAID], SAID["error"]),
-    "of two": ([SAID, {"error": LISTED}], SAID["error"]),
+    "with all that OpenAI names": ([SENT_TEXT], SENT_TEXT["error"]),
+    "of two": ([SENT_TEXT, {"error": LISTED}], SENT_TEXT["error"]),
 }
 
 
 @both
-@pytest.mark.parametrize(("said", "told"), LISTS.values(), ids=LISTS)
-def test_a_list_of_errors_is_told_as_its_first(gateway: Gateway, said: object, told: object, streamed: bool) -> None:
-    data = json.dumps(said).encode()
+@pytest.mark.parametrize(("sent_text", "reported"), LISTS.values(), ids=LISTS)
+def test_a_list_of_errors_is_reported_as_its_first(
+    gateway: Gateway, sent_text: object, reported: object, streamed: bool
+) -> None:
+    data = json.dumps(sent_text).encode()
     response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=streamed)
-    assert (response.status, response.json) == (400, {"error": told})
+    assert (response.status, response.json) == (400, {"error": reported})
     for code in (429, 503):
         response = gateway.ask(f"main/{gateway.upstream.play(error(code, body=data))}", stream=streamed)
         assert response.status == code
@@ -229,26 +235,26 @@ QUOTES: dict[str, tuple[int, dict[str, str], bytes]] = {
 
 
 @both
-@pytest.mark.parametrize(("code", "headers", "said"), QUOTES.values(), ids=QUOTES)
+@pytest.mark.parametrize(("code", "headers", "sent_text"), QUOTES.values(), ids=QUOTES)
 def test_an_error_that_quotes_our_key_does_not_give_it_away(
-    gateway: Gateway, code: int, headers: dict[str, str], said: bytes, streamed: bool
+    gateway: Gateway, code: int, headers: dict[str, str], sent_text: bytes, streamed: bool
 ) -> None:
-    response = gateway.ask(f"main/{gateway.upstream.play([status(code, headers, said)])}", stream=streamed)
+    response = gateway.ask(f"main/{gateway.upstream.play([status(code, headers, sent_text)])}", stream=streamed)
     assert response.status == (502 if code in (200, 500) else code)
     assert isinstance(response.error["message"], str)
     decoded = json.dumps(response.json, ensure_ascii=False) + str(response.headers)
-    told = decoded + codecs.decode(decoded.replace('"', ""), "unicode_escape") + unquote(decoded)
-    assert PROVIDER_KEY[:8] not in told
-    assert base64.b64encode(KEY)[4:12].decode() not in told
+    reported = decoded + codecs.decode(decoded.replace('"', ""), "unicode_escape") + unquote(decoded)
+    assert PROVIDER_KEY[:8] not in reported
+    assert base64.b64encode(KEY)[4:12].decode() not in reported
     gateway.call(response)
     assert PROVIDER_KEY[:8] not in "".join(gateway.output)
 
 
 @both
 def test_an_error_without_our_key_is_passed_on_byte_by_byte(gateway: Gateway, streamed: bool) -> None:
-    said = b'{ "error" : {"message": "50\\u0025 of a\\/b &amp; c", "n": 1.0, "n": 2}}'
-    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=said))}", stream=streamed)
-    assert (response.status, response.body) == (400, said)
+    sent_text = b'{ "error" : {"message": "50\\u0025 of a\\/b &amp; c", "n": 1.0, "n": 2}}'
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=sent_text))}", stream=streamed)
+    assert (response.status, response.body) == (400, sent_text)
 
 
 # As large as an error may be that is read whole.
@@ -261,32 +267,34 @@ LARGE_ERRORS = {
 
 
 @both
-@pytest.mark.parametrize("said", LARGE_ERRORS.values(), ids=LARGE_ERRORS)
-def test_a_large_error_is_passed_on_byte_by_byte(gateway: Gateway, said: bytes, streamed: bool) -> None:
-    assert 55_000 < len(said) <= 65_536
-    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=said))}", stream=streamed)
-    assert (response.status, response.body) == (400, said)
-    packed = [status(422, JSON | {"content-encoding": "gzip"}, gzip.compress(said))]
+@pytest.mark.parametrize("sent_text", LARGE_ERRORS.values(), ids=LARGE_ERRORS)
+def test_a_large_error_is_passed_on_byte_by_byte(gateway: Gateway, sent_text: bytes, streamed: bool) -> None:
+    assert 55_000 < len(sent_text) <= 65_536
+    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=sent_text))}", stream=streamed)
+    assert (response.status, response.body) == (400, sent_text)
+    packed = [status(422, JSON | {"content-encoding": "gzip"}, gzip.compress(sent_text))]
     response = gateway.ask(f"main/{gateway.upstream.play(packed)}", stream=streamed)
-    assert (response.status, response.body) == (422, said)
+    assert (response.status, response.body) == (422, sent_text)
 
 
 def test_a_large_error_that_quotes_our_key_is_passed_on_without_it(gateway: Gateway) -> None:
-    said = {"error": {"message": "no", "input": ["x" * 500] * 110, "header": f"Bearer {PROVIDER_KEY}"}}
-    data = json.dumps(said).replace(PROVIDER_KEY, ESCAPED_KEY.decode()).encode()
+    sent_text = {"error": {"message": "no", "input": ["x" * 500] * 110, "header": f"Bearer {PROVIDER_KEY}"}}
+    data = json.dumps(sent_text).replace(PROVIDER_KEY, ESCAPED_KEY.decode()).encode()
     response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=False)
-    said["error"]["header"] = f"Bearer {MASK}"
-    assert (response.status, response.json) == (400, said)
+    sent_text["error"]["header"] = f"Bearer {MASK}"
+    assert (response.status, response.json) == (400, sent_text)
 
 
 def test_of_an_error_that_takes_long_to_mask_the_message_is_passed_on(gateway: Gateway) -> None:
-    said = {"error": {"message": "bad input", "input": [*map(str, range(3_000)), PROVIDER_KEY]}}
-    response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=json.dumps(said).encode()))}", stream=False)
+    sent_text = {"error": {"message": "bad input", "input": [*map(str, range(3_000)), PROVIDER_KEY]}}
+    response = gateway.ask(
+        f"main/{gateway.upstream.play(error(400, body=json.dumps(sent_text).encode()))}", stream=False
+    )
     assert (response.status, response.error["message"]) == (400, "bad input")
     assert (response.error["code"], "input" in response.error) == ("invalid_request", False)
 
 
-def test_of_an_error_beyond_64_kb_the_beginning_is_told_as_a_text(gateway: Gateway) -> None:
+def test_of_an_error_beyond_64_kb_the_beginning_is_reported_as_a_text(gateway: Gateway) -> None:
     data = b'{"error": {"message": "bad input", "input": "%b"}}' % (b"x" * 65_536)
     response = gateway.ask(f"main/{gateway.upstream.play(error(400, body=data))}", stream=False)
     assert (response.status, response.error["code"]) == (400, "invalid_request")
@@ -297,7 +305,7 @@ def test_of_an_error_beyond_64_kb_the_beginning_is_told_as_a_text(gateway: Gatew
 def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, script: Script) -> None:
     before = gateway.memory()
     response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=True)
-    assert_told_in_the_stream(gateway, response, Broken(script, "upstream_event_too_large", said="Hello"))
+    assert_reported_in_the_stream(gateway, response, Broken(script, "upstream_event_too_large", sent_text="Hello"))
     assert gateway.memory() - before < 12_000_000
 
 

@@ -19,7 +19,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @both
 @pytest.mark.parametrize("case", UNREACHABLE.values(), ids=UNREACHABLE)
-def test_is_told_with_a_status(world: World, case: Unreachable, streamed: bool) -> None:
+def test_is_reported_with_a_status(world: World, case: Unreachable, streamed: bool) -> None:
     gateway = world.gateway
     response = gateway.ask(f"{case.name}/model-{streamed}", stream=streamed)
     assert (response.status, response.error["code"]) == (case.status, case.code)

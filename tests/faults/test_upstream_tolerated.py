@@ -54,16 +54,16 @@ def test_is_whole(gateway: Gateway, case: Tolerated, streamed: bool) -> None:
 
 
 @both
-def test_harmless_habits_are_told_apart_from_repairs(gateway: Gateway, streamed: bool) -> None:
-    habits = sse(finishes(), finishes())
-    model = gateway.upstream.play(stream(b"\xef\xbb\xbf" + HELLO, WORLD, habits, REST + REST))
+def test_harmless_deviations_are_distinguished_from_repairs(gateway: Gateway, streamed: bool) -> None:
+    deviations = sse(finishes(), finishes())
+    model = gateway.upstream.play(stream(b"\xef\xbb\xbf" + HELLO, WORLD, deviations, REST + REST))
     response = gateway.ask(f"main/{model}", stream=streamed)
     line = gateway.call(response)
     assert line["notices"].keys() == {"bom", "finish-repeated", "done-repeated"}
     assert line["repairs"].keys() == {"data-after-done"}
     assert "bom=1" in response.headers["x-penstock-notices"]
-    told = response.headers.get("x-penstock-repairs")
-    assert told == "data-after-done=2" or (streamed and told is None)  # its head may leave before the end comes
+    reported = response.headers.get("x-penstock-repairs")
+    assert reported == "data-after-done=2" or (streamed and reported is None)  # its head may leave before the end comes
 
 
 @both
@@ -84,10 +84,10 @@ def test_u49_arguments_of_tools_arrive_exactly(gateway: Gateway, streamed: bool)
     response = gateway.ask(f"main/{gateway.upstream.play(stream(*bytewise(wire)))}", stream=streamed)
     if streamed:
         deltas = [choice["delta"] for each in response.chunks for choice in each["choices"]]
-        heard = "".join(call["function"].get("arguments", "") for d in deltas for call in d.get("tool_calls") or ())
+        received = "".join(call["function"].get("arguments", "") for d in deltas for call in d.get("tool_calls") or ())
     else:
-        heard = response.json["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
-    assert heard == arguments
+        received = response.json["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    assert received == arguments
     assert response.finish == "tool_calls"
 
 
@@ -97,13 +97,13 @@ def test_u50_choices_may_be_interleaved(gateway: Gateway, streamed: bool) -> Non
     model = gateway.upstream.play(stream(wire, sse(finishes(index=1), finishes(), DONE)))
     response = gateway.ask(f"main/{model}", stream=streamed, n=2)
     if streamed:
-        heard = {0: "", 1: ""}
+        received = {0: "", 1: ""}
         for each in response.chunks:
             for choice in each["choices"]:
-                heard[choice["index"]] += choice["delta"].get("content") or ""
+                received[choice["index"]] += choice["delta"].get("content") or ""
     else:
-        heard = {choice["index"]: choice["message"]["content"] for choice in response.json["choices"]}
-    assert heard == {0: "ab", 1: "xy"}
+        received = {choice["index"]: choice["message"]["content"] for choice in response.json["choices"]}
+    assert received == {0: "ab", 1: "xy"}
 
 
 def test_u8_a_pooled_connection_that_died_is_replaced_unseen(gateway: Gateway) -> None:
@@ -131,7 +131,7 @@ def test_u8_a_pooled_connection_that_dies_on_the_request_is_replaced_unseen(gate
     assert any(len(connection.requests) > 1 for connection in gateway.upstream.connections)
 
 
-def test_u21_the_beginning_of_a_second_response_spoils_neither_answer(gateway: Gateway) -> None:
+def test_u21_the_beginning_of_a_second_response_breaks_neither_answer(gateway: Gateway) -> None:
     """It comes in one read with the end of the first, and its connection is not asked again."""
     model = gateway.upstream.play([head(), chunk(WIRE), send(b"0\r\n\r\nHTTP/1.")])
     for _ in range(3):

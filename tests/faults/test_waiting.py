@@ -80,7 +80,7 @@ def test_a_gap_is_noticed_although_the_first_event_may_take_long(start: Starter,
     gateway.quiet()
 
 
-def test_a_steady_stream_has_no_heartbeats(beating: Gateway) -> None:
+def test_a_regular_stream_has_no_heartbeats(beating: Gateway) -> None:
     model = beating.upstream.play([head(), drip(HELLO + WORLD + REST, 0.001, 40), last_chunk()])
     response = beating.ask(f"main/{model}", stream=True)
     assert response.text == TEXT
