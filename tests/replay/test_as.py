@@ -55,14 +55,14 @@ def test_inspect_reads_a_seed_in_any_style(player: tuple[str, Player], model: st
     response = playing.ask(model, stream_options=USAGE)
     assert (response.status, response.complete) == (200, True)
     assert response.headers["content-type"] == load_style(name).content_type
-    seed, said = completion(Path(WHOLE[model]).read_bytes()), inspected(response.body, tmp_path)
-    assert (said["choices"][0]["text"], said["ending"], said["model"]) == (seed.text, "completed", model)
+    seed, sent_text = completion(Path(WHOLE[model]).read_bytes()), inspected(response.body, tmp_path)
+    assert (sent_text["choices"][0]["text"], sent_text["ending"], sent_text["model"]) == (seed.text, "completed", model)
     assert seed.usage is not None
-    assert (said["usage"]["input"], said["usage"]["output"]) == (seed.usage.input, seed.usage.output)
+    assert (sent_text["usage"]["input"], sent_text["usage"]["output"]) == (seed.usage.input, seed.usage.output)
 
 
 @pytest.mark.parametrize("model", WHOLE)
-def test_the_official_sdk_hears_a_seed_in_any_style(player: tuple[str, Player], model: str) -> None:
+def test_the_official_sdk_reads_a_seed_in_any_style(player: tuple[str, Player], model: str) -> None:
     name, playing = player
     with openai.OpenAI(base_url=playing.url, api_key="x", max_retries=0) as sdk:
         asked = {"stream_options": USAGE}
@@ -86,7 +86,7 @@ def test_a_seed_comes_back_byte_for_byte_in_its_own_style(seed: str, name: str, 
     assert response.body == Path(seed).read_bytes()
 
 
-def test_the_usage_is_told_to_whom_asks_for_it() -> None:
+def test_the_usage_is_reported_to_clients_that_ask_for_it() -> None:
     with Player(GROQ, "--as", "openai", "--speed", "max") as player:
         asked, unasked = player.ask(stream_options=USAGE), player.ask()
         assert player.ask(stream_options={"include_usage": False}).body == unasked.body
@@ -96,7 +96,7 @@ def test_the_usage_is_told_to_whom_asks_for_it() -> None:
     assert b"usage" not in unasked.body
 
 
-def test_each_event_leaves_when_its_words_were_said(tmp_path: Path) -> None:
+def test_each_event_leaves_when_its_words_were_sent(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", sse(begins(), says("Hello")), sse(says(", world")), sse(finishes()), gap_s=0.2)
     with Player(tmp_path, "--as", "mistral") as player, player.begin() as client:
         began = time.monotonic()
@@ -177,7 +177,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("options", "words"), MISTAKES.values(), ids=MISTAKES)
-def test_a_wrong_word_is_told_with_the_right_one(options: list[str], words: str) -> None:
+def test_a_wrong_word_is_reported_with_the_right_one(options: list[str], words: str) -> None:
     result = invoke("replay", OPENAI_2026, *options)
     assert result.exit_code == 2
     assert words in result.output

@@ -118,7 +118,7 @@ def test_a_directory_gives_its_captures_and_tells_of_broken_ones(folder: Path) -
     assert unusable.reason.startswith("line 2: the header has no end")
 
 
-def test_what_was_named_and_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_what_was_named_and_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "broken.capture").write_bytes(b"penstock capture 9\n")
     _, unusable = load([tmp_path / "missing", tmp_path / "broken.capture"])
     assert [(file.path.name, file.named) for file in unusable] == [("missing", True), ("broken.capture", True)]

@@ -34,7 +34,7 @@ def offline(tmp_path: Path, upstream: Upstream, captures: Path | str, *arguments
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "unstreamed"])
-def test_a_capture_answers_and_nobody_is_called(tmp_path: Path, captures: Path, stream: bool) -> None:
+def test_a_capture_answers_and_no_one_is_called(tmp_path: Path, captures: Path, stream: bool) -> None:
     with Upstream() as upstream, offline(tmp_path, upstream, captures) as gateway:
         response = gateway.ask("main/m", stream=stream)
         assert (response.status, response.text, response.finish) == (200, TEXT, "stop")
@@ -42,7 +42,7 @@ def test_a_capture_answers_and_nobody_is_called(tmp_path: Path, captures: Path, 
         gateway.quiet()
 
 
-def test_without_a_capture_the_client_is_told_and_nobody_is_called(tmp_path: Path, captures: Path) -> None:
+def test_without_a_capture_the_client_gets_an_error_and_no_one_is_called(tmp_path: Path, captures: Path) -> None:
     with Upstream() as upstream, offline(tmp_path, upstream, captures) as gateway:
         response = gateway.ask("main/other", stream=True)
         assert response.status == 404
@@ -58,7 +58,7 @@ CODES: dict[How, str] = {"closed": "upstream_truncated", "reset": "upstream_rese
 
 
 @pytest.mark.parametrize(("how", "code"), CODES.items())
-def test_a_recorded_ending_is_told_as_it_was(tmp_path: Path, captures: Path, how: How, code: str) -> None:
+def test_a_recorded_ending_is_reported_as_it_was(tmp_path: Path, captures: Path, how: How, code: str) -> None:
     keep(captures / "cut.capture", HELLO, WORLD, model="cut", how=how)
     with Upstream() as upstream, offline(tmp_path, upstream, captures) as gateway:
         response = gateway.ask("main/cut", stream=True)
@@ -172,13 +172,13 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("keys", "words"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_told(tmp_path: Path, keys: str, words: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, keys: str, words: str) -> None:
     with pytest.raises(ConfigError) as raised:
         read(tmp_path, f"[providers.a]\n{keys}\n")
     assert words in str(raised.value)
 
 
-def test_a_broken_capture_is_left_out_and_told(tmp_path: Path, captures: Path) -> None:
+def test_a_broken_capture_is_left_out_and_reported(tmp_path: Path, captures: Path) -> None:
     (captures / "broken.capture").write_bytes(b"penstock capture 1\n{")
     with Upstream() as upstream, offline(tmp_path, upstream, captures) as gateway:
         gateway.says("broken.capture is omitted from the captures of main: line 2: the header has no end")

@@ -154,7 +154,7 @@ def played(options: PlaybackOptions, capture: Capture = SPOKEN, *, include_usage
     return playback_of(capture, options, include_usage=include_usage)
 
 
-def said_in(playback: Playback) -> Completion:
+def text_in(playback: Playback) -> Completion:
     return completion(*(piece.data for piece in playback.pieces))
 
 
@@ -166,7 +166,7 @@ def times(playback: Playback) -> list[float]:
 @pytest.mark.parametrize("name", style_names())
 def test_a_capture_says_the_same_in_any_style(name: str) -> None:
     playback = played(PlaybackOptions(style=load_style(name)))
-    recorded, written = said_in(played(PlaybackOptions())), said_in(playback)
+    recorded, written = text_in(played(PlaybackOptions())), text_in(playback)
     assert (written.text, written.ending) == (recorded.text, "completed")
     assert written.choices[0].finish_reason == "tool_calls"
     assert written.choices[0].tool_calls == recorded.choices[0].tool_calls
@@ -190,7 +190,7 @@ LEAVING = {
 
 
 @pytest.mark.parametrize(("words", "expected"), LEAVING.items())
-def test_an_event_leaves_when_as_much_had_been_said(words: bytes, expected: float) -> None:
+def test_an_event_leaves_when_as_much_had_been_sent(words: bytes, expected: float) -> None:
     playback = played(PlaybackOptions(style=load_style("openai")))
     leaving = zip(times(playback), playback.pieces, strict=True)
     assert next(at_s for at_s, piece in leaving if words in piece.data) == expected
@@ -217,9 +217,9 @@ def test_however_it_was_read_it_is_written_alike_and_in_time(name: str, size: in
     assert times(playback)[-1] == pytest.approx((reads[-1].at_s or 0.0) / speed)
 
 
-def test_usage_is_told_to_whom_asks_for_it() -> None:
+def test_usage_is_reported_to_clients_that_ask_for_it() -> None:
     asked, unasked = (
-        said_in(played(PlaybackOptions(style=load_style("openai")), include_usage=asks)) for asks in (True, False)
+        text_in(played(PlaybackOptions(style=load_style("openai")), include_usage=asks)) for asks in (True, False)
     )
     assert asked.usage is not None
     assert unasked.usage is None
@@ -246,18 +246,18 @@ def test_an_error_in_a_stream_is_written_in_the_style_too() -> None:
         PlaybackOptions(style=load_style("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
     )
     assert playback.pieces[-1].data.startswith(b"event: error\ndata: ")
-    answer = said_in(playback)
+    answer = text_in(playback)
     assert (answer.text, answer.ending) == ("Hi", "failed")
     assert answer.fault is not None
     assert "overloaded" in answer.fault.message
 
 
-def test_what_we_could_not_read_is_not_said_by_a_provider() -> None:
+def test_what_we_could_not_read_is_not_sent_by_a_provider() -> None:
     wire = sse(begins(), says("Hi")) + b'data: {"choices": [{"delta"\n\n' + sse(says("?"), DONE)
     playback = played(
         PlaybackOptions(style=load_style("groq")), Capture(HEADER, (Read(1.0, wire),), CaptureEnd(1.0, "complete"))
     )
-    answer = said_in(playback)
+    answer = text_in(playback)
     assert (answer.text, answer.ending, answer.fault) == ("Hi", "truncated", None)
 
 
@@ -277,7 +277,7 @@ ERRORS = {
 def test_an_error_on_demand_is_in_the_style_too(name: str) -> None:
     playback = played(faulty("error-event=3", style=load_style(name)))
     assert playback.pieces[-1].data.startswith(ERRORS.get(name, b""))
-    answer = said_in(playback)
+    answer = text_in(playback)
     assert answer.fault is not None
     assert (answer.ending, answer.fault.code) == ("failed", "provider-error")
     assert answer.fault.message == "The server failed while it was answering. Try again."
@@ -290,7 +290,7 @@ def test_a_page_in_place_of_a_recorded_error_has_status_200(fault: str) -> None:
 
 
 # The ending that a capture had stays, unless a fault says how it ends.
-SPOILED_ENDINGS: dict[str, dict[How, How]] = {
+DAMAGED_ENDINGS: dict[str, dict[How, How]] = {
     "no-done": {"complete": "complete", "limit": "closed", "reset": "reset", "timed-out": "timed-out"},
     "cut-after=2": {"complete": "complete", "reset": "complete", "timed-out": "complete"},
     "html": {"closed": "complete", "timed-out": "complete"},
@@ -302,7 +302,7 @@ SPOILED_ENDINGS: dict[str, dict[How, How]] = {
 
 @pytest.mark.parametrize(
     ("fault", "before", "behind"),
-    [(fault, before, behind) for fault, endings in SPOILED_ENDINGS.items() for before, behind in endings.items()],
+    [(fault, before, behind) for fault, endings in DAMAGED_ENDINGS.items() for before, behind in endings.items()],
 )
 def test_a_fault_may_change_the_ending(fault: str, before: How, behind: How) -> None:
     capture = Capture(HEADER, SPOKEN.reads, CaptureEnd(5.0, before))
@@ -323,7 +323,7 @@ def test_a_fault_has_real_time_whatever_the_speed() -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_all_of_it_combines(name: str, split: Split) -> None:
     playback = played(faulty("crlf", "stall=3s@2", speed=10.0, split=split, style=load_style(name)))
-    answer = said_in(playback)
+    answer = text_in(playback)
     assert answer.text == "Let me see."
     assert b"\r\n" in b"".join(piece.data for piece in playback.pieces)
     assert sum(piece.after_s for piece in playback.pieces) == pytest.approx(3.5)

@@ -280,7 +280,7 @@ def test_a_compressed_answer_is_kept_unpacked(world: Gateway, captures: Path) ->
     assert "content-encoding" not in capture.header.headers
 
 
-def test_a_header_value_that_looks_like_json_does_not_spoil_the_file(start: Starter, tmp_path: Path) -> None:
+def test_a_header_value_that_looks_like_json_does_not_break_the_file(start: Starter, tmp_path: Path) -> None:
     gateway = start("--record", str(tmp_path / "captures"))
     odd = '[providers.odd]\nbase_url = "URL"\nheaders = { x-meta = \'"user": "red", "n\' }\n'
     gateway.file.write_text(gateway.file.read_text() + odd.replace("URL", gateway.upstream.url))
@@ -417,7 +417,7 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     assert "captures cannot be written to /proc/captures: " in refused(tmp_path, "/proc/captures")
 
 
-def test_a_full_disk_is_survived_and_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_survived_and_reported(tmp_path: Path) -> None:
     folder = tmp_path / "captures"
     with Upstream() as upstream:
         record = ("--record", str(folder))
@@ -431,7 +431,7 @@ def test_a_full_disk_is_survived_and_told(tmp_path: Path) -> None:
             recorded(folder)
 
 
-def test_a_directory_that_goes_away_is_survived_and_told(start: Starter, tmp_path: Path) -> None:
+def test_a_directory_that_goes_away_is_survived_and_reported(start: Starter, tmp_path: Path) -> None:
     folder = tmp_path / "captures"
     gateway = start("--record", str(folder))
     folder.rmdir()
@@ -447,10 +447,10 @@ def test_recording_begins_and_ends_with_a_reload(start: Starter, tmp_path: Path)
     text = gateway.file.read_text()
     model = gateway.upstream.play(whole())
     for record, words in ((tmp_path / "a", "was reloaded"), (gateway.file, "was not reloaded"), ("", "was reloaded")):
-        told = sum(words in line for line in gateway.output)
+        reported = sum(words in line for line in gateway.output)
         gateway.file.write_text(text.replace("[server]", f'[server]\nrecord = "{record}"', 1))
         gateway.signal(signal.SIGHUP)
-        gateway.until(lambda words=words, told=told: sum(words in line for line in gateway.output) > told)  # type: ignore[misc]
+        gateway.until(lambda words=words, reported=reported: sum(words in line for line in gateway.output) > reported)  # type: ignore[misc]
         assert gateway.ask(f"main/{model}", stream=True).text == TEXT
     gateway.stop()
     recorded(tmp_path / "a", 2)  # the one that could not be used changed nothing

@@ -103,7 +103,7 @@ def test_the_models_are_listed(player: Player) -> None:
     assert {"id": "busy", "object": "model", "created": 0, "owned_by": "replay"} in listed["data"]
 
 
-def test_other_places_are_told(player: Player) -> None:
+def test_other_places_are_reported(player: Player) -> None:
     assert player.get("/v1/embeddings").status == 404
     assert player.get("/v1/embeddings").error["message"] == "there is nothing at /v1/embeddings"
     assert player.get("/v1/chat/completions").status == 405
@@ -111,7 +111,7 @@ def test_other_places_are_told(player: Player) -> None:
         assert player.get(path).status == 200
 
 
-def test_without_a_capture_nobody_answers(tmp_path: Path) -> None:
+def test_without_a_capture_no_one_answers(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", *PIECES)
     with Player(tmp_path, "--pick", "model") as player:
         response = player.ask("b")
@@ -124,7 +124,7 @@ def test_without_a_capture_nobody_answers(tmp_path: Path) -> None:
     )
 
 
-def test_a_capture_that_was_removed_meanwhile_is_told(tmp_path: Path) -> None:
+def test_a_capture_that_was_removed_meanwhile_is_reported(tmp_path: Path) -> None:
     file = keep(tmp_path / "a.capture", *PIECES)
     with Player(file) as player:
         file.unlink()
@@ -179,13 +179,13 @@ def test_every_piece_is_an_http_chunk(tmp_path: Path) -> None:
     assert raw.partition(b"\r\n\r\n")[2] == b"".join(b"%x\r\n%b\r\n" % (len(e), e) for e in events) + b"0\r\n\r\n"
 
 
-def test_the_official_sdk_hears_it(tmp_path: Path) -> None:
+def test_the_official_sdk_reads_it(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", *PIECES)
     with Player(tmp_path) as player, openai.OpenAI(base_url=player.url, api_key="x", max_retries=0) as sdk:
         assert [model.id for model in sdk.models.list()] == ["m"]
         chunks = list(sdk.chat.completions.create(model="m", messages=[], stream=True))
-        said = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-        assert said == TEXT
+        sent_text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+        assert sent_text == TEXT
         assert sdk.models.retrieve("m").id == "m"
         with pytest.raises(openai.NotFoundError):
             sdk.models.retrieve("n")
@@ -194,7 +194,7 @@ def test_the_official_sdk_hears_it(tmp_path: Path) -> None:
 # The command itself.
 
 
-def test_what_cannot_be_played_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_played_is_reported(tmp_path: Path) -> None:
     (tmp_path / "broken.capture").write_bytes(b"penstock capture 7\n")
     missing = run("replay", str(tmp_path / "missing"), "--port", "0")
     assert (missing.returncode, missing.stderr.decode()) == (
@@ -209,13 +209,13 @@ def test_what_cannot_be_played_is_told(tmp_path: Path) -> None:
     assert b"no captures found; record some with penstock serve --record DIR" in empty.stderr
 
 
-def test_a_bad_speed_is_told() -> None:
+def test_a_bad_speed_is_reported() -> None:
     result = invoke("replay", OPENAI_2026, "--speed", "fast")
     assert result.exit_code == 2
     assert "'fast' must be `recorded`, a factor such as `10x` or `0.5x`, or `max`" in result.output
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_that_is_taken_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         finished = run("replay", OPENAI_2026, "--port", str(port))

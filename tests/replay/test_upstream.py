@@ -16,7 +16,7 @@ from tests.replay.support import keep
 DATA = (b"one", b"two", b"three")
 
 
-class Heard:
+class RecordingReceiver:
     """A receiver that notes what it hears."""
 
     def __init__(self) -> None:
@@ -25,20 +25,20 @@ class Heard:
         self.after_each: Callable[[], None] = lambda: None
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self._hear(status, headers["content-type"])
+        self._receive(status, headers["content-type"])
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
-        self._hear(data)
+        self._receive(data)
 
     def on_end(self) -> None:
-        self._hear("end")
+        self._receive("end")
         self.over.set()
 
     def on_error(self, error: UpstreamError) -> None:
-        self._hear(error.code)
+        self._receive(error.code)
         self.over.set()
 
-    def _hear(self, *words: object) -> None:
+    def _receive(self, *words: object) -> None:
         self.words += words
         self.after_each()
 
@@ -60,57 +60,57 @@ ENDINGS: dict[How, list[object]] = {
 
 
 @pytest.mark.parametrize(("how", "words"), ENDINGS.items())
-def test_a_receiver_hears_all_of_it_and_how_it_ended(tmp_path: Path, how: How, words: list[object]) -> None:
+def test_a_receiver_reads_all_of_it_and_how_it_ended(tmp_path: Path, how: How, words: list[object]) -> None:
     async def play() -> None:
-        heard = Heard()
-        (await connection(tmp_path, how)).send(b"{}", heard)
-        await asyncio.wait_for(heard.over.wait(), 5.0)
-        assert heard.words == words
+        received = RecordingReceiver()
+        (await connection(tmp_path, how)).send(b"{}", received)
+        await asyncio.wait_for(received.over.wait(), 5.0)
+        assert received.words == words
 
     asyncio.run(play())
 
 
 def test_where_there_was_no_head_there_is_none(tmp_path: Path) -> None:
     async def play() -> None:
-        heard = Heard()
+        received = RecordingReceiver()
         keep(tmp_path / "a.capture", how="closed", status=None)
         library, _ = load([tmp_path])
-        Replay(library).endpoint("", {}).idle_connection().send(b"{}", heard)
-        await asyncio.wait_for(heard.over.wait(), 5.0)
-        assert heard.words == ["upstream_truncated"]
+        Replay(library).endpoint("", {}).idle_connection().send(b"{}", received)
+        await asyncio.wait_for(received.over.wait(), 5.0)
+        assert received.words == ["upstream_truncated"]
 
     asyncio.run(play())
 
 
 def test_a_pause_holds_it_also_before_it_begins(tmp_path: Path) -> None:
     async def play() -> None:
-        heard = Heard()
+        received = RecordingReceiver()
         asked = await connection(tmp_path)
         asked.pause()
-        asked.send(b"{}", heard)
+        asked.send(b"{}", received)
         await asyncio.sleep(0.02)
-        assert heard.words == []
+        assert received.words == []
         await asyncio.sleep(0.2)  # for the thread that prepares it
-        heard.after_each = asked.pause  # one thing at a time
+        received.after_each = asked.pause  # one thing at a time
         for count in (2, 3, 4, 5):
             asked.resume()
             await asyncio.sleep(0.02)
-            assert heard.words == BEGUN[:count]
-        heard.after_each = lambda: None
+            assert received.words == BEGUN[:count]
+        received.after_each = lambda: None
         asked.resume()
-        await asyncio.wait_for(heard.over.wait(), 5.0)
+        await asyncio.wait_for(received.over.wait(), 5.0)
 
     asyncio.run(play())
 
 
-def test_whoever_wants_no_more_hears_no_more(tmp_path: Path) -> None:
+def test_who_wants_no_more_reads_no_more(tmp_path: Path) -> None:
     async def play() -> None:
-        heard = Heard()
+        received = RecordingReceiver()
         asked = await connection(tmp_path)
-        heard.after_each = lambda: asked.abandon(heard)
-        asked.send(b"{}", heard)
-        asked.abandon(Heard())  # somebody else
+        received.after_each = lambda: asked.abandon(received)
+        asked.send(b"{}", received)
+        asked.abandon(RecordingReceiver())  # somebody else
         await asyncio.sleep(0.05)
-        assert heard.words == BEGUN[:2]
+        assert received.words == BEGUN[:2]
 
     asyncio.run(play())

@@ -19,7 +19,7 @@ from penstock.replay.faults import (
 )
 from penstock.replay.styles import write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
-from tests.invariants import said
+from tests.invariants import sent_text
 from tests.judges.cases import COMPLETED_EVENTS
 from tests.seed_streams import CASES
 from tests.streams import bytewise, completion, fold, read
@@ -43,11 +43,11 @@ def healthy(name: str = "openai", gap_s: float = 0.0, answer: list[Event] = ANSW
     return script(write_in_style(answer, load_style(name)), gap_s=gap_s)
 
 
-def heard(script: ScriptedResponse) -> Completion:
+def received(script: ScriptedResponse) -> Completion:
     return completion(*(piece.data for piece in script.pieces))
 
 
-def told(answer: Completion) -> str:
+def reported(answer: Completion) -> str:
     """The ending and the codes, as the table has them."""
     codes = [answer.fault.code] if answer.fault else []
     codes += [repair.code for repair in answer.repairs]
@@ -55,15 +55,15 @@ def told(answer: Completion) -> str:
 
 
 def test_the_healthy_stream_is_healthy() -> None:
-    assert told(heard(healthy())) == "completed"
-    assert said(heard(healthy())) == said(fold(ANSWER))
+    assert reported(received(healthy())) == "completed"
+    assert sent_text(received(healthy())) == sent_text(fold(ANSWER))
 
 
 @every_fault
 def test_our_reader_says_what_the_table_says(name: str) -> None:
     broken = inject(healthy(answer=ANSWER if name == "broken-arguments" else WORDS), [planned(name)])
-    assert told(heard(broken)) == INJECTABLE_FAULTS[name].result
-    assert broken.data == b"" or completion(*bytewise(broken.data)) == heard(broken)
+    assert reported(received(broken)) == INJECTABLE_FAULTS[name].result
+    assert broken.data == b"" or completion(*bytewise(broken.data)) == received(broken)
 
 
 @every_fault
@@ -74,12 +74,12 @@ def test_something_is_broken(name: str) -> None:
 @every_fault
 @pytest.mark.parametrize("provider", style_names())
 def test_no_style_makes_a_broken_answer_whole(name: str, provider: str) -> None:
-    whole = heard(healthy(provider))
-    answer = heard(inject(healthy(provider), [planned(name)]))
+    whole = received(healthy(provider))
+    answer = received(inject(healthy(provider), [planned(name)]))
     expected = INJECTABLE_FAULTS[name].result.split(",")[0]
     assert answer.ending == expected
     if answer.ending == "completed" and name != "broken-arguments":
-        assert said(answer) == said(whole)
+        assert sent_text(answer) == sent_text(whole)
     else:
         assert all(part.text.startswith(answer.choices[0].text) for part in whole.choices if answer.choices)
 
@@ -92,7 +92,7 @@ def test_any_two_can_be_combined_in_any_order(name: str) -> None:
         broken = inject(healthy(), faults)
         assert broken == inject(healthy(), reversed(faults)), other
         endings = {INJECTABLE_FAULTS[fault.name].result.split(",")[0] for fault in faults}
-        healed = heard(broken).ending == "completed" and endings != {"completed"}
+        healed = received(broken).ending == "completed" and endings != {"completed"}
         assert not healed or {name, other} & NOTHING_TO_CUT, other
 
 
@@ -211,7 +211,7 @@ def test_is_asked_for_so(text: str, fault: InjectedFault) -> None:
         ("bad-json=x", "'bad-json=x' is no such fault: write bad-json or bad-json=5"),
     ],
 )
-def test_what_is_asked_for_wrongly_is_told_rightly(text: str, message: str) -> None:
+def test_what_is_asked_for_wrongly_is_reported_rightly(text: str, message: str) -> None:
     with pytest.raises(UnknownFaultError) as raised:
         parse_fault(text)
     assert str(raised.value) == message

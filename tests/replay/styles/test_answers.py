@@ -9,7 +9,7 @@ import pytest
 from penstock import Completion, Event, ToolCall, Usage
 from penstock.replay.styles import ProviderStyle, write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
-from tests.invariants import said
+from tests.invariants import sent_text
 from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.legal import violations
 from tests.streams import fold, read
@@ -54,7 +54,7 @@ def test_what_is_not_completed_is_not_completed(events: list[Event], name: str) 
     if answer.fault is not None and again.fault is not None:
         assert again.fault.code == "provider-error"
         assert answer.fault.message in again.fault.message
-    assert said(again) == said(answer)
+    assert sent_text(again) == sent_text(answer)
 
 
 @every_style
@@ -68,7 +68,7 @@ def assert_same(answer: Completion, wire: bytes, style: ProviderStyle) -> None:
     assert violations(events) == []
     again = fold(events)
     assert again.ending == "completed"
-    assert said(again) == said(answer)
+    assert sent_text(again) == sent_text(answer)
     assert [choice.finish_reason for choice in again.choices] == [choice.finish_reason for choice in answer.choices]
     assert [choice.role for choice in again.choices] == [choice.role for choice in answer.choices]
     for call, before in zip(calls(again), calls(answer), strict=True):

@@ -78,7 +78,7 @@ def test_says_whose_style_it_is(name: str) -> None:
         ("../groq", "there is no provider style '../groq'; did you mean 'groq'?"),
     ],
 )
-def test_an_unknown_style_is_told_with_the_nearest(asked: str, message: str) -> None:
+def test_an_unknown_style_is_reported_with_the_nearest(asked: str, message: str) -> None:
     with pytest.raises(UnknownStyleError) as raised:
         load_style(asked)
     assert str(raised.value) == message

@@ -48,7 +48,7 @@ def test_its_mere_completion_has_the_same_shape_and_words(seed: str, name: str, 
     real, ours = (shapes(one_line_each(stream)) for stream in (wire.replace(b',"seed":1258209063', b""), again))
     del real["framing"], ours["framing"]
     assert ours == real
-    assert said(completion(again)) == said(answer)
+    assert sent_text(completion(again)) == sent_text(answer)
 
 
 @pytest.mark.parametrize(("seed", "ending"), [("000", "data: [DONE]\n\n"), ("002", "data: [DONE]\n\n")])
@@ -88,6 +88,6 @@ def one_line_each(wire: bytes) -> bytes:
     return wire.replace(b"data:\n{", b"data: {")
 
 
-def said(answer: Completion) -> tuple[object, ...]:
+def sent_text(answer: Completion) -> tuple[object, ...]:
     usage = json.dumps(answer.usage.raw) if answer.usage else None
     return answer.id, answer.model, answer.created, answer.text, answer.choices[0].finish_reason, usage, answer.ending
