@@ -83,11 +83,11 @@ def visit(site: Site, browser: Browser, windows: dict[tuple[int, str], BrowserCo
         page.set_default_timeout(_WAIT_MS)
         page.on("pageerror", lambda error: wrong.append(f"{view}: {error}"))
 
-        def hear(said: ConsoleMessage) -> None:
-            if said.type in ("error", "warning") and not (expected and expected in said.text):
-                wrong.append(f"{view}: {said.type} {said.text}")
+        def note(sent_text: ConsoleMessage) -> None:
+            if sent_text.type in ("error", "warning") and not (expected and expected in sent_text.text):
+                wrong.append(f"{view}: {sent_text.type} {sent_text.text}")
 
-        page.on("console", hear)
+        page.on("console", note)
         page.goto(f"{there.url}/#/{view}")
         page.wait_for_selector("h1")
         return page

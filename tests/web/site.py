@@ -57,10 +57,10 @@ class Site:
         data = None if content is None else json.dumps(content)
         connection.request(method, path, data, {"Authorization": f"Bearer {self._token}"})
         response = connection.getresponse()
-        told = json.loads(response.read())
+        reported = json.loads(response.read())
         connection.close()
-        assert response.status in (200, 201), told
-        return told
+        assert response.status in (200, 201), reported
+        return reported
 
     def booked(self, path: str, true: Callable[[list[Any]], object]) -> list[Any]:
         """The entries that a query finds, as soon as something is true of them."""

@@ -149,7 +149,7 @@ def test_one_can_walk_through_by_keyboard_alone(visit: Visitor) -> None:
     page.get_by_role("button", name="Copied").wait_for()
 
 
-def test_changes_are_said_aloud(visit: Visitor) -> None:
+def test_changes_are_announced(visit: Visitor) -> None:
     page = visit("calls?outcome=truncated")
     until(page, "document.getElementById('announcer').textContent === '1 call listed'")
     page = visit(f"calls?model={REPAIRED}x")

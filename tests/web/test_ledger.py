@@ -113,9 +113,9 @@ def test_a_call_that_stalled_shows_where(visit: Visitor) -> None:
     story = page.locator(".fall svg").first
     story.wait_for()
     assert "1 stall" in (story.get_attribute("aria-label") or "")
-    told = re.fullmatch(r"no data for ([0-9.]+) s", story.locator("title").text_content() or "")
-    assert told
-    assert float(told[1]) >= 1.1
+    reported = re.fullmatch(r"no data for ([0-9.]+) s", story.locator("title").text_content() or "")
+    assert reported
+    assert float(reported[1]) >= 1.1
 
 
 def test_on_a_phone_the_time_of_a_call_has_its_place(visit: Visitor) -> None:
@@ -137,7 +137,7 @@ def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
     assert "reported by the provider" in page.locator("tbody").inner_text()
 
 
-def test_repairs_are_told_with_their_meaning(visit: Visitor) -> None:
+def test_repairs_are_reported_with_their_meaning(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.get_by_role("link", name=REPAIRED).click()
     page.get_by_text("There is no [DONE]. The end of the bytes is the end of the stream.").wait_for()
@@ -189,7 +189,7 @@ def test_budgets_say_what_is_spent_and_left(visit: Visitor) -> None:
     assert rows(page) == 1
 
 
-def test_budgets_beyond_the_first_page_of_keys_are_told(visit: Visitor, tmp_path: Path) -> None:
+def test_budgets_beyond_the_first_page_of_keys_are_reported(visit: Visitor, tmp_path: Path) -> None:
     with Upstream() as upstream, Gateway(tmp_path, upstream, settings(upstream.url, 0)) as gateway:
         there = Site(gateway)
         upstream.play(whole(), "whole")
@@ -262,9 +262,9 @@ def test_a_call_that_ended_with_its_gateway_took_its_time_and_is_not_blamed_on_i
             (entry,) = there.booked("/admin/entries?outcome=orphaned", len)
             page = visit(f"calls/{entry['id']}", elsewhere=there)
             page.get_by_role("heading", name="main/killed").wait_for()
-            told = page.locator("main").inner_text()
-            assert "gateway_died" in told
-            assert not re.search(r"(Duration|orphaned after)\s+0 ms", told)
+            reported = page.locator("main").inner_text()
+            assert "gateway_died" in reported
+            assert not re.search(r"(Duration|orphaned after)\s+0 ms", reported)
             health = visit("health?since=1h", elsewhere=there)
             section = health.get_by_role("region", name="main killed")
             section.wait_for()
@@ -275,7 +275,7 @@ def test_a_call_that_ended_with_its_gateway_took_its_time_and_is_not_blamed_on_i
             health.close()
 
 
-def test_losses_are_told_with_their_meaning(visit: Visitor, tmp_path: Path) -> None:
+def test_losses_are_reported_with_their_meaning(visit: Visitor, tmp_path: Path) -> None:
     with Upstream() as upstream:
         refusing = f'[providers.old]\nbase_url = "{upstream.url}"\ninclude_usage = false\n'
         with Gateway(tmp_path, upstream, settings(upstream.url, 0, admin={}) + refusing) as gateway:

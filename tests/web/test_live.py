@@ -86,9 +86,11 @@ def test_a_row_shows_its_key_and_its_longest_gap(site: Site, visit: Visitor, wid
         assert row.evaluate("row => [...row.cells].every((cell) => cell.scrollWidth <= cell.clientWidth)"), "cut off"
 
 
-def test_what_each_choice_has_said_stands_together(site: Site, visit: Visitor) -> None:
-    said = [chunk(sse(says(f"{name}{number} ", index=index))) for number in range(9) for index, name in enumerate("ab")]
-    name = site.upstream.play([head(), chunk(sse(begins(), begins(1))), *said, hang()])
+def test_what_each_choice_has_sent_is_together(site: Site, visit: Visitor) -> None:
+    sent_text = [
+        chunk(sse(says(f"{name}{number} ", index=index))) for number in range(9) for index, name in enumerate("ab")
+    ]
+    name = site.upstream.play([head(), chunk(sse(begins(), begins(1))), *sent_text, hang()])
     with site.begin(f"main/{name}") as client:
         client.read_until(b"b8")
         page = visit("live")
@@ -134,11 +136,11 @@ def test_a_pause_holds_the_list_still(site: Site, visit: Visitor) -> None:
         row = row_of(page, model)
         reach(page, row, 4)
         page.get_by_role("button", name="Pause").click()
-        held = tokens(row)
+        paused_at = tokens(row)
         page.wait_for_timeout(1_200)
-        assert tokens(row) == held
+        assert tokens(row) == paused_at
         page.get_by_role("button", name="Resume").click()
-        reach(page, row, held + 1)
+        reach(page, row, paused_at + 1)
 
 
 def test_where_content_is_not_allowed_it_says_how_to_allow_it(visit: Visitor, tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def test_notices_stand_apart_from_repairs(past: Site, visit: Visitor) -> None:
     assert sorted(cells) == ["1 notice", "no-done"]
     page.goto(f"{past.url}/#/calls/both")
     page.get_by_role("heading", name="Notices").wait_for()
-    told = [each.inner_text() for each in page.locator("dl.meanings dt").all()]
-    assert told == ["no-done", "role-repeated ×40", "created-changed ×2"]
+    reported = [each.inner_text() for each in page.locator("dl.meanings dt").all()]
+    assert reported == ["no-done", "role-repeated ×40", "created-changed ×2"]
     assert page.locator("dl.meanings.soft dt").count() == 2
     page.goto(f"{past.url}/#/calls/habit")
     page.get_by_text("No repairs were needed.").wait_for()

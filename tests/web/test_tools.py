@@ -63,7 +63,7 @@ def test_notices_are_listed_below_findings(visit: Visitor) -> None:
     assert page.locator("mark.notice").count() == 1
 
 
-def test_findings_that_are_not_told_are_counted(visit: Visitor) -> None:
+def test_findings_that_are_not_reported_are_counted(visit: Visitor) -> None:
     page = visit("inspect")
     page.get_by_label("Stream file").set_input_files(
         {"name": "x.sse", "mimeType": "text/plain", "buffer": b"data: {}\n \n" * 2_003}
@@ -224,8 +224,8 @@ def test_the_playground_shows_tool_calls_and_each_choice_by_itself(site: Site, v
     began = [calls(piece(number, f"call_{number}", f"look_{number}", "")) for number in range(2)]
     given = [calls(piece(number, arguments=text)) for text in ('{"at":', "1}") for number in range(2)]
     tools = site.upstream.play(stream(sse(begins(), *began, *given, finishes("tool_calls"), DONE)))
-    said = [says(f"{name}{number} ", index=index) for number in range(3) for index, name in enumerate("ab")]
-    many = site.upstream.play(stream(sse(begins(), begins(1), *said, finishes(), finishes(index=1), DONE)))
+    sent_text = [says(f"{name}{number} ", index=index) for number in range(3) for index, name in enumerate("ab")]
+    many = site.upstream.play(stream(sse(begins(), begins(1), *sent_text, finishes(), finishes(index=1), DONE)))
     page = visit(f"playground?model=main/{tools}")
     page.get_by_label("Prompt", exact=True).fill("Say something")
     page.get_by_role("button", name="Send").press("Enter")
