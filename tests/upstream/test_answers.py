@@ -16,25 +16,25 @@ ENDED = b"0\r\n\r\n"
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\nhello"
 
 
-class Heard:
+class RecordingReceiver:
     """Notes what it is told, in words."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.over = asyncio.Event()
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.told.append(f"{status} {len(headers)}")
+        self.reported.append(f"{status} {len(headers)}")
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
-        self.told.append(data.decode() + "." * last)
+        self.reported.append(data.decode() + "." * last)
 
     def on_end(self) -> None:
-        self.told.append("end")
+        self.reported.append("end")
         self.over.set()
 
     def on_error(self, error: UpstreamError) -> None:
-        self.told.append(error.code)
+        self.reported.append(error.code)
 
 
 class Line:
@@ -66,11 +66,11 @@ class Line:
 
     def asked(self, *reads: bytes) -> list[str]:
         """What is told of an answer that comes in these reads."""
-        heard = Heard()
-        self.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        received = RecordingReceiver()
+        self.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         for read in reads:
             self.connection.data_received(read)
-        return heard.told
+        return received.reported
 
     async def close(self) -> None:
         self._transport.abort()
@@ -79,7 +79,7 @@ class Line:
 
 
 @pytest.mark.parametrize(
-    ("reads", "told"),
+    ("reads", "reported"),
     {
         "at once": ([CHUNKED + HELLO + ENDED], ["200 1", "hello.", "end"]),
         "its end by itself": ([CHUNKED, HELLO, ENDED], ["200 1", "hello", "end"]),
@@ -88,12 +88,12 @@ class Line:
         "a forerunner": ([b"HTTP/1.1 103 Early\r\nA: 1\r\nB: 2\r\n\r\n", SIZED], ["200 4", "hello.", "end"]),
     }.values(),
 )
-def test_the_answer_before_is_forgotten(reads: list[bytes], told: list[str]) -> None:
+def test_the_answer_before_is_forgotten(reads: list[bytes], reported: list[str]) -> None:
     async def run() -> None:
         line = await Line.open()
-        assert line.asked(*reads) == told
+        assert line.asked(*reads) == reported
         assert line.asked(SIZED) == ["200 4", "hello.", "end"]
-        assert line.asked(*reads) == told
+        assert line.asked(*reads) == reported
         assert line.free == [True, True, True]
         await line.close()
 
@@ -123,7 +123,7 @@ def test_there_may_be_only_so_many(reads: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("data", [SIZED, b"\r\n", b"junk"])
-def test_what_nobody_asked_for_ends_the_connection(data: bytes) -> None:
+def test_what_no_one_asked_for_ends_the_connection(data: bytes) -> None:
     async def run() -> None:
         line = await Line.open()
         line.asked(SIZED)
@@ -135,7 +135,7 @@ def test_what_nobody_asked_for_ends_the_connection(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "reads", "told"),
+    ("before", "reads", "reported"),
     {
         "a fresh connection": ([], [], "upstream_truncated"),
         "a kept one": ([SIZED], [], "upstream_stale"),
@@ -146,43 +146,45 @@ def test_what_nobody_asked_for_ends_the_connection(data: bytes) -> None:
         "in a body until then": ([SIZED], [b"HTTP/1.1 200 OK\r\n\r\nhello"], "end"),
     }.values(),
 )
-def test_how_it_is_told_that_the_connection_has_ended(before: list[bytes], reads: list[bytes], told: str) -> None:
+def test_how_it_is_reported_that_the_connection_has_ended(
+    before: list[bytes], reads: list[bytes], reported: str
+) -> None:
     async def run() -> None:
         line = await Line.open()
         for answer in before:
             line.asked(answer)
-        heard = Heard()
-        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        received = RecordingReceiver()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         for read in reads:
             line.connection.data_received(read)
         line.connection.connection_lost(None)
-        assert heard.told[-1] == told
+        assert received.reported[-1] == reported
         assert line.free[-1] is False
         await line.close()
 
     asyncio.run(run())
 
 
-def test_who_was_slow_holds_up_nobody_after_it() -> None:
+def test_who_was_slow_holds_up_no_one_after_it() -> None:
     async def run() -> None:
         line = await Line.open()
-        heard = Heard()
-        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        received = RecordingReceiver()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         line.connection.pause()
         line.connection.data_received(SIZED)  # it was on its way
-        assert heard.told[-1] == "end"
-        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        assert received.reported[-1] == "end"
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         line.far.sendall(SIZED)
-        heard.over.clear()
+        received.over.clear()
         async with asyncio.timeout(5.0):
-            await heard.over.wait()
-        assert heard.told.count("end") == 2
+            await received.over.wait()
+        assert received.reported.count("end") == 2
         await line.close()
 
     asyncio.run(run())
 
 
-class Slow(Heard):
+class Slow(RecordingReceiver):
     """Takes a piece, and then nothing for a moment."""
 
     def __init__(self, connection: UpstreamConnection) -> None:
@@ -205,14 +207,14 @@ def test_however_much_comes_at_once_it_arrives_in_order_and_a_part_at_a_time(chu
     async def run() -> None:
         line = await Line.open()
         for _ in range(2):
-            heard = Slow(line.connection) if slow else Heard()
-            line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+            received = Slow(line.connection) if slow else RecordingReceiver()
+            line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
             await asyncio.get_running_loop().sock_sendall(line.far, answer)
             async with asyncio.timeout(10.0):
-                await heard.over.wait()
-            told = [piece.rstrip(".") for piece in heard.told[1:-1]]
-            assert "".join(told) == body
-            assert max(map(len, told)) <= 16_384
+                await received.over.wait()
+            reported = [piece.rstrip(".") for piece in received.reported[1:-1]]
+            assert "".join(reported) == body
+            assert max(map(len, reported)) <= 16_384
             assert line.asked(SIZED)[-1] == "end"
         assert line.free == [True] * 4
         await line.close()
@@ -239,16 +241,16 @@ USUAL = (
 def test_a_recorded_read_stays_whole_unless_it_holds_more_than_usual_events(read: bytes, first: int) -> None:
     async def run() -> None:
         line = await Line.open()
-        heard = Heard()
-        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard, recorded=True)
+        received = RecordingReceiver()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received, recorded=True)
         line.connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(read))
         line.connection.data_received(read)
         for _ in range(10):
             await asyncio.sleep(0)
-        *told, ended = heard.told[1:]
-        assert "".join(told) == read.decode() + "."
+        *reported, ended = received.reported[1:]
+        assert "".join(reported) == read.decode() + "."
         assert ended == "end"
-        assert len(told[0].rstrip(".")) == first
+        assert len(reported[0].rstrip(".")) == first
         await line.close()
 
     asyncio.run(run())
@@ -257,15 +259,15 @@ def test_a_recorded_read_stays_whole_unless_it_holds_more_than_usual_events(read
 def test_what_has_come_is_dealt_with_although_the_connection_is_gone() -> None:
     async def run() -> None:
         line = await Line.open()
-        heard = Heard()
-        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", heard)
+        received = RecordingReceiver()
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         line.connection.data_received(CHUNKED + b"c350\r\n%b\r\n" % (b"a" * 50_000) + ENDED)
-        assert 0 < len("".join(heard.told[1:])) < 16_384
+        assert 0 < len("".join(received.reported[1:])) < 16_384
         line.connection.connection_lost(None)
         for _ in range(50):  # a little at a time, as ever
             await asyncio.sleep(0)
-        assert heard.told[-1] == "end"
-        assert "".join(heard.told[1:-1]) == "a" * 50_000 + "."
+        assert received.reported[-1] == "end"
+        assert "".join(received.reported[1:-1]) == "a" * 50_000 + "."
         await line.close()
 
     asyncio.run(run())

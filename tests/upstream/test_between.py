@@ -23,7 +23,7 @@ LIKE_ITSELF = b"9\r\n\r\n\r\n9\r\n\r\n\r\n"
 ENDED = b"0\r\n\r\n"
 
 
-class Heard:
+class RecordingReceiver:
     """Notes what the connection says of itself with each piece."""
 
     def __init__(self, connection: UpstreamConnection) -> None:
@@ -50,7 +50,7 @@ async def listen(*reads: bytes) -> list[bool]:
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: UpstreamConnection(UpstreamLimits(), UpstreamConnection.close), sock=near
         )
-        receiver = Heard(connection)
+        receiver = RecordingReceiver(connection)
         connection.send(b"GET / HTTP/1.1\r\n\r\n", receiver)
         for read in reads:
             connection.data_received(read)
@@ -117,7 +117,7 @@ def test_an_answer_stands_between_two_chunks_only_where_it_is_certain(reads: lis
         "short ones": (b"1\r\n1\r\n", b"2\r\n22\r\n"),
     }.values(),
 )
-def test_wherever_reads_fall_it_is_said_only_where_a_chunk_ends(chunks: tuple[bytes, bytes]) -> None:
+def test_wherever_reads_fall_it_is_reported_only_where_a_chunk_ends(chunks: tuple[bytes, bytes]) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     first, second = len(head) + len(chunks[0]), len(head) + len(chunks[0] + chunks[1])
     answer = head + b"".join(chunks) + b"0\r\nA: b\r\n\r\n"
@@ -131,8 +131,8 @@ def test_wherever_reads_fall_it_is_said_only_where_a_chunk_ends(chunks: tuple[by
         for cut in range(1, len(answer)):
             assert any(await listen(answer[:cut])) == ends.get((0, cut), False), cut
         for start, end in combinations(range(len(head) - 4, len(answer)), 2):
-            said = await listen(answer[:start], answer[start:end])
+            sent_text = await listen(answer[:start], answer[start:end])
             certain = ends.get((0, start), False) + lies.get((start, end), False)
-            assert sum(said) == certain, (start, end)
+            assert sum(sent_text) == certain, (start, end)
 
     asyncio.run(run())

@@ -122,7 +122,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("given", WRONG.values(), ids=WRONG)
-def test_tools_that_cannot_be_used_are_told(given: dict[str, Any]) -> None:
+def test_tools_that_cannot_be_used_are_reported(given: dict[str, Any]) -> None:
     with pytest.raises(ToolsError, match="`tool"):
         emulate({"messages": ASKED, **given})
 
@@ -131,15 +131,15 @@ def test_tools_that_cannot_be_used_are_told(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_a_call_is_told_as_it_is_written(size: int) -> None:
+def test_a_call_is_reported_as_it_is_written(size: int) -> None:
     events, completion = read(*(CALL[i : i + size] for i in range(0, len(CALL), size)))
     (call,) = completion.choices[0].tool_calls
     assert (call.id, call.name, call.arguments) == ("call_req_1_0", "get_weather", ARGUMENTS)
     assert json.loads(call.arguments)["n"] == [1, {"a": "}"}]
     assert (completion.text, completion.choices[0].finish_reason) == ("", "tool_calls")
     if size == 1:
-        told = [type(event) for event in events if isinstance(event, ToolCallStart | ToolCallDelta)]
-        assert told == [ToolCallStart] + [ToolCallDelta] * len(ARGUMENTS)
+        reported = [type(event) for event in events if isinstance(event, ToolCallStart | ToolCallDelta)]
+        assert reported == [ToolCallStart] + [ToolCallDelta] * len(ARGUMENTS)
 
 
 ANSWERS: dict[str, tuple[str, str]] = {
@@ -156,10 +156,10 @@ ANSWERS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize(("written", "said"), ANSWERS.values(), ids=ANSWERS)
-def test_an_answer_is_told_as_text(written: str, said: str, size: int) -> None:
+@pytest.mark.parametrize(("written", "sent_text"), ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_is_reported_as_text(written: str, sent_text: str, size: int) -> None:
     _, completion = read(*(written[i : i + size] for i in range(0, len(written), size)))
-    assert completion.text == said
+    assert completion.text == sent_text
     assert completion.choices[0].tool_calls == ()
     assert completion.choices[0].finish_reason == "stop"
     assert completion.ending == "completed"

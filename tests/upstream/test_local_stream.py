@@ -42,7 +42,7 @@ def test_the_first_creation_time_stands_for_all(size: int) -> None:
     assert received.lost
 
 
-def test_what_cannot_be_a_creation_time_is_not_held() -> None:
+def test_what_cannot_be_a_creation_time_is_not_buffered() -> None:
     received = Received()
     stream = CreatedTimeFilter(received)
     stream.data_received(SENT[:60])
@@ -50,7 +50,7 @@ def test_what_cannot_be_a_creation_time_is_not_held() -> None:
     assert b"".join(received.reads).endswith(b'{"error":{"code":400}}')
 
 
-def test_bytes_that_are_held_come_before_the_end() -> None:
+def test_bytes_that_are_buffered_come_before_the_end() -> None:
     received = Received()
     stream = CreatedTimeFilter(received)
     stream.data_received(b'data: {"created":17')

@@ -109,8 +109,8 @@ def test_providers_may_be_in_private_networks(address: str) -> None:
 
 @pytest.mark.slow
 @prompt
-def test_a_slow_name_holds_nobody_up() -> None:
-    held_up = []
+def test_a_slow_name_holds_no_one_up() -> None:
+    delayed = []
 
     async def then(pool: Pool, origin: Origin) -> UpstreamConnection:
         opening = asyncio.create_task(pool.open(origin, 1.5))
@@ -118,12 +118,12 @@ def test_a_slow_name_holds_nobody_up() -> None:
         while not opening.done():
             began = loop.time()
             await asyncio.sleep(0.01)
-            held_up.append(loop.time() - began - 0.01)
+            delayed.append(loop.time() - began - 0.01)
         return await opening
 
     assert opened(answers("127.0.0.1", after_s=1.0), then) == "connected"
     assert opened(answers("127.0.0.1", after_s=30.0), then) == "upstream_connect_timeout"
-    in_time(max(held_up), 0.5)
+    in_time(max(delayed), 0.5)
 
 
 def test_an_address_that_is_configured_is_not_questioned() -> None:
@@ -134,7 +134,7 @@ def test_an_address_that_is_configured_is_not_questioned() -> None:
 @pytest.mark.parametrize(("silent", "timeout_s"), [(1, 5.0), (3, 5.0), (1, 0.25), (2, 0.2)])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 @prompt
-def test_an_address_that_does_not_answer_keeps_nobody_from_the_next(
+def test_an_address_that_does_not_answer_keeps_no_one_from_the_next(
     loop: Callable[[], asyncio.AbstractEventLoop], silent: int, timeout_s: float
 ) -> None:
     async def run() -> float:

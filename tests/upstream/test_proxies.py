@@ -61,7 +61,7 @@ CREDENTIALS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("proxy", "authorization"), CREDENTIALS.values(), ids=CREDENTIALS)
-def test_who_asks_is_shown_to_the_proxy_and_to_nobody_else(proxy: str, authorization: str) -> None:
+def test_who_asks_is_shown_to_the_proxy_and_to_no_one_else(proxy: str, authorization: str) -> None:
     found = endpoint("https://api.example/v1", https_proxy=proxy)
     assert found.origin.proxy == Proxy("proxy.example", 3128, authorization)
     assert "proxy.example" in repr(found)
@@ -71,5 +71,5 @@ def test_who_asks_is_shown_to_the_proxy_and_to_nobody_else(proxy: str, authoriza
 @pytest.mark.parametrize(
     "proxy", ["http://user:pass#word@proxy.example", "http://[::1", "http://:80", "http://p:99999"]
 )
-def test_nobody_is_asked_without_a_proxy_that_cannot_be_understood(proxy: str) -> None:
+def test_no_one_is_asked_without_a_proxy_that_cannot_be_understood(proxy: str) -> None:
     assert endpoint("https://api.example/v1", https_proxy=proxy).origin.proxy is not None

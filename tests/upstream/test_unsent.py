@@ -14,7 +14,7 @@ from penstock.http.limits import UpstreamLimits
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 
 
-class Heard:
+class RecordingReceiver:
     """Waits for the end."""
 
     def __init__(self) -> None:
@@ -51,10 +51,10 @@ async def usable_after(request: bytes, server_tls: ssl.SSLContext | None, tls: s
         server.sockets[0].getsockname()[1],
         ssl=tls,
     )
-    heard = Heard()
+    received = RecordingReceiver()
     async with asyncio.timeout(10.0):
-        connection.send(request, heard)
-        await heard.over.wait()
+        connection.send(request, received)
+        await received.over.wait()
     over.set()
     connection.close()
     server.close()
