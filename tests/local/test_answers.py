@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("fields", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_it_cannot_do_is_told(shared: Served, fields: dict[str, Any], words: str) -> None:
+def test_what_it_cannot_do_is_reported(shared: Served, fields: dict[str, Any], words: str) -> None:
     with pytest.raises(APIStatusError, match=words) as refused:
         shared.sdk.chat.completions.create(**{"model": MODEL, "messages": user("Hi"), "max_tokens": 4, **fields})
     assert refused.value.status_code == 400

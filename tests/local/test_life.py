@@ -70,7 +70,7 @@ def test_it_stops_when_the_client_leaves_a_stream(shared: Served) -> None:
 
 
 @prompt
-def test_it_stops_when_the_client_leaves_without_having_heard_anything(shared: Served) -> None:
+def test_it_stops_when_the_client_leaves_without_having_received_anything(shared: Served) -> None:
     shared.wait_until_loaded()
     pid = shared.child()
     with suppress(APIError):
@@ -95,8 +95,8 @@ def test_killed_in_the_middle_it_says_so_and_the_next_call_works(shared: Served)
     assert time.monotonic() - began < LOADED_S
     assert shared.child() != killed
     shared.says("the process of local/smollm2 has ended (signal 9)")
-    told = [("truncated", "upstream_truncated"), ("completed", None)]
-    shared.until(lambda: [(call["ending"], call["code"]) for call in shared.calls[-2:]] == told)
+    reported = [("truncated", "upstream_truncated"), ("completed", None)]
+    shared.until(lambda: [(call["ending"], call["code"]) for call in shared.calls[-2:]] == reported)
 
 
 def test_killed_while_calls_wait_they_are_answered_all_the_same(serve: Serve, cache: dict[str, str]) -> None:
@@ -118,7 +118,7 @@ def test_killed_while_calls_wait_they_are_answered_all_the_same(serve: Serve, ca
 # Waiting
 
 
-def test_calls_wait_in_order_and_too_many_are_told_to_come_back(serve: Serve, cache: dict[str, str]) -> None:
+def test_calls_wait_in_order_and_too_many_are_asked_to_come_back(serve: Serve, cache: dict[str, str]) -> None:
     served = serve("heartbeat_s = 0.1\n" + ONLY + "slots = 1\nqueue = 2\n", **cache)
     first = begin(served)
     ended: list[int] = []
@@ -147,7 +147,7 @@ def test_calls_wait_in_order_and_too_many_are_told_to_come_back(serve: Serve, ca
 
 
 @prompt
-def test_who_waits_too_long_is_told(serve: Serve, cache: dict[str, str]) -> None:
+def test_who_waits_too_long_gets_an_error(serve: Serve, cache: dict[str, str]) -> None:
     served = serve(ONLY + "slots = 1\ntimeouts.first_event_s = 2.0\n", **cache)
     served.wait_until_loaded()
     with begin(served):

@@ -133,8 +133,8 @@ def test_malformed_requests_do_not_keep_the_model_from_others(shared: Served) ->
 
 
 def test_what_llama_says_of_a_mistake_that_is_not_the_requests() -> None:
-    said = {"error": {"code": 500, "message": "Compute error.", "type": "server_error"}}
-    failure = rewrite_error(from_status(500, {}, json.dumps(said).encode()), MODEL, {})
+    sent_text = {"error": {"code": 500, "message": "Compute error.", "type": "server_error"}}
+    failure = rewrite_error(from_status(500, {}, json.dumps(sent_text).encode()), MODEL, {})
     assert (failure.code, failure.status, failure.retryable) == ("local_failed", 503, True)
     assert failure.message == f"{MODEL}, the model on the gateway's machine, failed: Compute error."
 
@@ -170,8 +170,8 @@ def test_the_chat_says_the_same(
 ) -> None:
     (tmp_path / "penstock.toml").write_text(ROUTES)
     cache = str(weights.parents[1])
-    told = chat(tmp_path, "-m", route, "--json", stdin=question, PENSTOCK_CACHE=cache)
-    error = json.loads(told.stdout)["error"]
+    reported = chat(tmp_path, "-m", route, "--json", stdin=question, PENSTOCK_CACHE=cache)
+    error = json.loads(reported.stdout)["error"]
     assert error["code"] == code
     assert words in error["message"]
     piped = chat(tmp_path, "-m", route, stdin=question, PENSTOCK_CACHE=cache)

@@ -34,9 +34,9 @@ def refusal(served: Served, model: str = MODEL) -> InternalServerError:
 
 def state(served: Served, model: str = MODEL) -> dict[str, Any]:
     """What is told of the model. It is listed where it can answer, and only there."""
-    told = served.sdk.models.retrieve(model).model_extra or {}
-    assert (model in [each.id for each in served.sdk.models.list().data]) is told["available"]
-    return told
+    reported = served.sdk.models.retrieve(model).model_extra or {}
+    assert (model in [each.id for each in served.sdk.models.list().data]) is reported["available"]
+    return reported
 
 
 def says_the_same_everywhere(served: Served, reason: str, remedy: str) -> None:
@@ -115,7 +115,7 @@ def test_a_model_of_ones_own(serve: Serve, tmp_path: Path, weights: Path) -> Non
     assert "toy" not in banner
 
 
-def test_beside_providers_one_that_nobody_asked_for_is_not_listed(serve: Serve, tmp_path: Path, weights: Path) -> None:
+def test_beside_providers_one_that_no_one_asked_for_is_not_listed(serve: Serve, tmp_path: Path, weights: Path) -> None:
     served = serve(BESIDE, PENSTOCK_CACHE=str(tmp_path))
     assert [model.id for model in served.sdk.models.list().data] == []
     assert not any("etch" in line for line in served.output)
@@ -156,8 +156,8 @@ DEATHS: dict[str, tuple[str, int, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "status", "reason", "remedy"), DEATHS.values(), ids=DEATHS)
-def test_a_death_is_explained(said: str, status: int, reason: str, remedy: str) -> None:
-    obstacle = explain_exit(said, status)
+@pytest.mark.parametrize(("sent_text", "status", "reason", "remedy"), DEATHS.values(), ids=DEATHS)
+def test_a_death_is_explained(sent_text: str, status: int, reason: str, remedy: str) -> None:
+    obstacle = explain_exit(sent_text, status)
     assert reason in obstacle.reason
     assert remedy in obstacle.remedy

@@ -154,7 +154,7 @@ def test_offline_nothing_is_fetched(tiny: tuple[Weights, Path], environment: dic
     assert not is_offline({"PENSTOCK_OFFLINE": "0"})
 
 
-def test_a_folder_that_cannot_be_written_is_told(tiny: tuple[Weights, Path], environment: dict[str, str]) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tiny: tuple[Weights, Path], environment: dict[str, str]) -> None:
     Path(environment["PENSTOCK_CACHE"]).write_text("a file, and no folder")
     with pytest.raises(WeightsError, match="PENSTOCK_CACHE may name another folder"):
         fetch(tiny[0], environment, quiet)
