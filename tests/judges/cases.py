@@ -105,7 +105,7 @@ class Case(Struct, frozen=True):
             usage=None if usage is None else usage.raw | _figures(usage),
         )
 
-    def is_told_in(self, message: str, code: str | None) -> bool:
+    def is_reported_in(self, message: str, code: str | None) -> bool:
         """Whether an error tells a client why the stream is not completed: in the provider's own words if it failed."""
         fault = self.completion.fault
         return fault.message in message if fault else code == self.completion.ending
@@ -175,8 +175,8 @@ _USAGE = UsageReport(
 _DONE = End("completed")
 
 
-def _answer(*said: Event, finish: str = "stop") -> list[Event]:
-    return [_START, ChoiceStart(0, "assistant"), *said, Finish(0, finish), _USAGE, _DONE]
+def _answer(*sent_text: Event, finish: str = "stop") -> list[Event]:
+    return [_START, ChoiceStart(0, "assistant"), *sent_text, Finish(0, finish), _USAGE, _DONE]
 
 
 def _cited(url: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ from tests.judges.cases import NOTHING, Seen, SeenCall, SeenChoice
 QUESTION: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
 
 
-class Said:
+class ChoiceText:
     """What the chunks of one choice add up to, as an application adds them."""
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ def seen_in_chunks(chunks: list[ChatCompletionChunk]) -> Seen:
     if not chunks:
         return NOTHING
     (envelope,) = {(chunk.id, chunk.model, chunk.created) for chunk in chunks}
-    said: dict[int, Said] = {}
+    sent_text: dict[int, ChoiceText] = {}
     for chunk in chunks:
         for choice in chunk.choices:
-            said.setdefault(choice.index, Said()).add(choice)
+            sent_text.setdefault(choice.index, ChoiceText()).add(choice)
     usages = [chunk.usage for chunk in chunks if chunk.usage]
     assert len(usages) <= 1, "usage comes once"
-    choices = {index: choice.seen for index, choice in said.items()}
+    choices = {index: choice.seen for index, choice in sent_text.items()}
     return Seen(*envelope, choices, seen_usage(usages[0] if usages else None))
 
 

@@ -118,7 +118,7 @@ def compare(report: Report, case: Case, way: str) -> None:
     else:
         assert report.error is not None
         assert report.error.name == "APIError"
-        assert case.is_told_in(report.error.message, report.error.code)
+        assert case.is_reported_in(report.error.message, report.error.code)
 
 
 def spoken(seen: Seen, way: str) -> Seen:

@@ -140,7 +140,7 @@ def compare(judge: Judge, case: Case, way: str, write_size: int | None = None) -
     else:
         with pytest.raises(APIError) as raised:
             WAYS[way](judge, model)
-        assert case.is_told_in(raised.value.message, raised.value.code)
+        assert case.is_reported_in(raised.value.message, raised.value.code)
 
 
 @pytest.mark.parametrize("seed", ["000", "003"])

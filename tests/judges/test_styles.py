@@ -27,7 +27,7 @@ ANSWERS = {name: events for name, events in COMPLETED_EVENTS.items() if name != 
 FAILURES = {name: events for name, events in BROKEN_EVENTS.items() if fold(events).fault is not None}
 
 
-class Heard(Struct):
+class ReadChoice(Struct):
     """One choice, as an application adds it up."""
 
     text: str = ""
@@ -52,19 +52,19 @@ def client(server: StreamServer) -> Iterator[OpenAI]:
 
 @pytest.mark.parametrize("name", [name for name in style_names() if name != UNREADABLE])
 @pytest.mark.parametrize("events", ANSWERS.values(), ids=ANSWERS)
-def test_hears_what_was_said(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
+def test_reads_what_was_sent(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
     answer = fold(events)
     if name == THINKS_IN_PARTS and answer.choices[0].reasoning:
         pytest.skip("thinking as parts of the content is beyond the package")
     wire = b"".join(write_in_style(events, load_style(name)))
     chunks = ask(client, server.play(wire, 100))
-    assert heard(chunks) == {choice.index: of_choice(choice) for choice in answer.choices}
+    assert received(chunks) == {choice.index: of_choice(choice) for choice in answer.choices}
     assert tokens(chunks) == figures(fold(read(wire)))
 
 
 @pytest.mark.parametrize("name", [name for name in style_names() if name != UNREADABLE])
 @pytest.mark.parametrize("events", FAILURES.values(), ids=FAILURES)
-def test_hears_of_an_error(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
+def test_reads_of_an_error(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
     wire = b"".join(write_in_style(events, load_style(name)))
     if '"error":' not in wire.decode():
         pytest.skip("the provider writes its errors flat, and the package takes them for a chunk")
@@ -72,7 +72,7 @@ def test_hears_of_an_error(server: StreamServer, client: OpenAI, events: list[Ev
         ask(client, server.play(wire))
 
 
-def test_hears_nothing_of_a_reseller(server: StreamServer, client: OpenAI) -> None:
+def test_reads_nothing_of_a_reseller(server: StreamServer, client: OpenAI) -> None:
     wire = b"".join(write_in_style(COMPLETED_EVENTS["text"], load_style(UNREADABLE)))
     assert ask(client, server.play(wire)) == []
 
@@ -88,28 +88,28 @@ def ask(client: OpenAI, model: str) -> list[ChatCompletionChunk]:
         return list(stream)
 
 
-def heard(chunks: list[ChatCompletionChunk]) -> dict[int, Heard]:
-    found: dict[int, Heard] = {}
+def received(chunks: list[ChatCompletionChunk]) -> dict[int, ReadChoice]:
+    found: dict[int, ReadChoice] = {}
     for choice in (choice for chunk in chunks for choice in chunk.choices):
-        said, delta = found.setdefault(choice.index, Heard()), choice.delta
-        said.text += delta.content or ""
-        said.reasoning += reasoning_in(delta.model_extra)
-        said.refusal += delta.refusal or ""
-        said.finish = choice.finish_reason or said.finish
+        sent_text, delta = found.setdefault(choice.index, ReadChoice()), choice.delta
+        sent_text.text += delta.content or ""
+        sent_text.reasoning += reasoning_in(delta.model_extra)
+        sent_text.refusal += delta.refusal or ""
+        sent_text.finish = choice.finish_reason or sent_text.finish
         for piece in delta.tool_calls or []:
-            call = said.calls.setdefault(piece.index, ["", ""])
+            call = sent_text.calls.setdefault(piece.index, ["", ""])
             call[0] += (piece.function and piece.function.name) or ""
             call[1] += (piece.function and piece.function.arguments) or ""
         if delta.function_call:
-            call = said.calls.setdefault(0, ["", ""])
+            call = sent_text.calls.setdefault(0, ["", ""])
             call[0] += delta.function_call.name or ""
             call[1] += delta.function_call.arguments or ""
     return found
 
 
-def of_choice(choice: Choice) -> Heard:
+def of_choice(choice: Choice) -> ReadChoice:
     calls = {number: of_call(call) for number, call in enumerate(choice.tool_calls)}
-    return Heard(choice.text, choice.reasoning, choice.refusal, choice.finish_reason, calls)
+    return ReadChoice(choice.text, choice.reasoning, choice.refusal, choice.finish_reason, calls)
 
 
 def of_call(call: ToolCall) -> list[str]:

@@ -49,7 +49,7 @@ class Report(Struct, frozen=True):
     """What came of an ask: an answer or an error, and what there was of it on the way."""
 
     seen: Seen | None
-    said: str
+    sent_text: str
     """The text that the application had been handed when it ended."""
     error: Failure | None
     statuses: list[int]

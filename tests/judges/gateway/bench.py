@@ -47,7 +47,7 @@ class Bench:
         """Put two scripts on; returns the model that has them as its first and its second target."""
         return self._gateway.pair(first, second)
 
-    def nobody(self, voice: Voice) -> str:
+    def unreachable(self, voice: Voice) -> str:
         """A model whose two targets both refuse the connection.
 
         Each voice has its own, because targets that fail too often are left alone.

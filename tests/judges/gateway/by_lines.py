@@ -13,7 +13,7 @@ from tests.judges.gateway.asks import Ask, Report
 # Nothing of ours: neither a proxy, nor a key, nor where to send traces.
 _KEPT = ("PATH", "HOME", "LANG", "SYSTEMROOT")
 # More than any ask may take, its client's own time-out and retries included.
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _END_S = 5.0
 
 
@@ -34,7 +34,7 @@ class ByLines:
         stdin.write(msgspec.json.encode(ask) + b"\n")
         line = b""
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([stdout], [], [], _PATIENCE_S)
+            ready, _, _ = select.select([stdout], [], [], _TIMEOUT_S)
             assert ready, f"no report on {ask}"
             piece = os.read(stdout.fileno(), 1 << 20)
             assert piece, f"the judge has ended: {self._process.wait()}"

@@ -63,7 +63,7 @@ class OpenAIPython:
             failure = Failure(type(error).__name__, str(error), status, None if code is None else str(code))
         return Report(
             seen=seen,
-            said="".join(chunk.choices[0].delta.content or "" for chunk in self._chunks if chunk.choices),
+            sent_text="".join(chunk.choices[0].delta.content or "" for chunk in self._chunks if chunk.choices),
             error=failure,
             statuses=[answer.status_code for answer in self._answers],
             headers=dict(self._answers[-1].headers) if self._answers else {},

@@ -111,7 +111,7 @@ def agrees(voice: Voice, report: Report, expected: Seen) -> None:
     assert report.statuses == [200]
     assert report.seen == voice.shows(expected)
     if voice.streams:
-        assert report.said == expected.choices[0].text
+        assert report.sent_text == expected.choices[0].text
 
 
 @pytest.mark.parametrize("write_size", WRITE_SIZES)

@@ -86,7 +86,7 @@ RETRIERS = [
 
 
 @pytest.mark.parametrize("voice", RETRIERS, ids=str)
-def test_a_client_that_is_told_to_wait_waits_and_tries_again(bench: Bench, voice: Voice) -> None:
+def test_a_client_that_must_wait_waits_and_tries_again(bench: Bench, voice: Voice) -> None:
     limited = status(429, JSON | {"retry-after": "1"}, ERROR_BODY)
     model = bench.play([Turns([limited], whole())])
     begun = time.monotonic()
@@ -112,7 +112,7 @@ def test_a_failure_before_the_first_word_is_a_status(bench: Bench, voice: Voice,
     script, code_of_http, code = EARLY[fault]
     report = bench.ask(voice, bench.play(script))
     raised(report, code_of_http, code)
-    assert report.said == ""
+    assert report.sent_text == ""
 
 
 @pytest.mark.parametrize("fault", EARLY)
@@ -135,7 +135,7 @@ def test_a_failure_after_the_first_word_is_raised(bench: Bench, voice: Voice, fa
     model = bench.play(script)
     report = bench.ask(voice, model, max_retries=1)
     raised(report, None, code)
-    assert report.said == "Hello"
+    assert report.sent_text == "Hello"
     assert report.statuses == [200]
     assert bench.times_asked(model) == 1
 
@@ -160,7 +160,7 @@ def test_a_failure_in_the_middle_is_not_noticed_by_who_asked_for_no_stream_where
 
 @pytest.mark.parametrize("voice", VOICES, ids=str)
 def test_providers_that_cannot_be_reached_are_a_502(bench: Bench, voice: Voice) -> None:
-    report = bench.ask(voice, bench.nobody(voice))
+    report = bench.ask(voice, bench.unreachable(voice))
     raised(report, 502, "upstream_connect_failed")
     assert report.headers["x-penstock-attempts"] == "2"
 

@@ -21,7 +21,7 @@ class Judge:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self._answers: list[Any] = []
-        self._said = ""
+        self._sent_text = ""
 
         async def note(response: object) -> None:
             self._answers.append(response)
@@ -32,7 +32,7 @@ class Judge:
     def ask(self, ask: Json) -> Json:
         """Put it to the gateway."""
         self._answers.clear()
-        self._said = ""
+        self._sent_text = ""
         seen = failure = None
         try:
             seen = _seen(WAYS[ask["way"]](self, ask))
@@ -46,7 +46,7 @@ class Judge:
             }
         return {
             "seen": seen,
-            "said": self._said,
+            "said": self._sent_text,
             "error": failure,
             "statuses": [answer.status_code for answer in self._answers],
             "headers": dict(self._answers[-1].headers) if self._answers else {},
@@ -68,7 +68,7 @@ class Judge:
     def stream(self, ask: Json) -> Any:
         answer = None
         for piece in self._model(ask).stream(ask["messages"]):
-            self._said += piece.text
+            self._sent_text += piece.text
             answer = piece if answer is None else answer + piece
         return answer
 
@@ -76,7 +76,7 @@ class Judge:
         async def read() -> Any:
             answer = None
             async for piece in self._model(ask).astream(ask["messages"]):
-                self._said += piece.text
+                self._sent_text += piece.text
                 answer = piece if answer is None else answer + piece
             return answer
 
