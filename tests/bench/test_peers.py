@@ -34,18 +34,18 @@ def test_all_means_all_and_some_are_some() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sent_text"),
     [
         (["--peers", "go,nonsense"], "no peer is called 'nonsense'; there are: all, go, vllm-router, "),
         (["--peer", "mine=serve"], "'mine=serve' is not NAME=COMMAND@PORT"),
     ],
 )
-def test_a_mistaken_option_is_told_what_there_is(arguments: list[str], said: str) -> None:
+def test_a_mistaken_option_lists_what_there_is(arguments: list[str], sent_text: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench.gateway", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert said in done.stderr
+    assert sent_text in done.stderr
 
 
 def test_a_peer_without_its_compiler_is_left_out(
@@ -56,7 +56,7 @@ def test_a_peer_without_its_compiler_is_left_out(
     assert capsys.readouterr().err == "penstock: go is left out: `go` is needed, and is not there\n"
 
 
-def test_a_peer_is_compiled_told_and_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_is_compiled_configured_and_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler, calls = tmp_path / "compiler", tmp_path / "calls"
     compiler.write_text(COMPILER.format(calls=calls))
     compiler.chmod(0o755)
@@ -78,11 +78,11 @@ def test_a_peer_is_compiled_told_and_started(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.skipif(importlib.util.find_spec("ensurepip") is None, reason="this Python has no pip to give")
 def test_packages_are_fetched_once_for_each_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf, folder = tmp_path / "shelf", tmp_path / "peer"
-    shelf.mkdir()
+    index_folder, folder = tmp_path / "shelf", tmp_path / "peer"
+    index_folder.mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-    wheel = make_wheel(shelf, "1.0")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index_folder))
+    wheel = make_wheel(index_folder, "1.0")
 
     first = Peer("{bin}/python -c 'import pretend'", packages=("pretend==1.0",))
     gateway = fetch.fetch("pretend", first, folder)

@@ -40,12 +40,12 @@ def test_a_ratio_is_the_median_of_the_pairs_own() -> None:
 
 
 def test_the_range_holds_the_true_ratio_nineteen_times_in_twenty() -> None:
-    held = 0
+    within = 0
     for seed in range(200):
         pairs = noisy(1.04, 0.05, seed)
         found = estimate([next(pairs) for _ in range(15)], "cpu")
-        held += found.low <= 1.04 <= found.high
-    assert 180 <= held <= 199  # 190 are expected
+        within += found.low <= 1.04 <= found.high
+    assert 180 <= within <= 199  # 190 are expected
 
 
 def test_the_error_is_that_of_the_wider_side() -> None:

@@ -33,7 +33,7 @@ def test_the_watcher_follows_the_feed_and_reads_along(served: AdminClient) -> No
     assert watcher.seen.pieces >= 20
 
 
-def test_who_finds_nobody_to_watch_has_seen_nothing(served: AdminClient) -> None:
+def test_who_finds_no_one_to_watch_has_seen_nothing(served: AdminClient) -> None:
     with Watcher(served.port, "no-token-at-all") as watcher:
         time.sleep(0.5)
     assert watcher.seen == Seen(0, 0)
