@@ -135,7 +135,7 @@ MIXED = [b"".join(reads) for reads in SECOND.values()] + [FIRST, DECLINED, post(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_requests_are_told_apart_wherever_the_reads_part_them(seed: int) -> None:
+def test_requests_are_distinguished_wherever_the_reads_part_them(seed: int) -> None:
     async def check() -> None:
         chance = random.Random(seed)
         for _ in range(60):

@@ -25,19 +25,19 @@ class Receiver:
     """Takes an answer, and what becomes of it."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
 
     def on_head(self, status: int, _headers: object) -> None:
-        self.told.append(status)
+        self.reported.append(status)
 
     def on_data(self, data: bytes, *, last: bool = False) -> None:
-        self.told.append((data, last))
+        self.reported.append((data, last))
 
     def on_end(self) -> None:
-        self.told.append("end")
+        self.reported.append("end")
 
     def on_error(self, error: UpstreamError) -> None:
-        self.told.append(error.code)
+        self.reported.append(error.code)
 
 
 def test_a_client_that_is_lost_leaves_nothing_behind() -> None:
@@ -76,12 +76,12 @@ def test_a_provider_that_is_lost_leaves_nothing_behind() -> None:
             await asyncio.sleep(0.001)
         server.close()
         await server.wait_closed()
-        return receiver.told, weakref.ref(connection)
+        return receiver.reported, weakref.ref(connection)
 
     async def check() -> None:
         for sent in (b"", answer[:30], answer[:-10], answer):
-            told, connection = await ask(sent)
-            assert told or not sent
+            reported, connection = await ask(sent)
+            assert reported or not sent
             await asyncio.sleep(0.01)
             assert connection() is None, sent
 
