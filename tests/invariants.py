@@ -50,7 +50,7 @@ class CountingReader(StreamReader):
         return self.frames - fast.frames - (fast.opening is not None) - (trailer.frames if trailer else 0)
 
 
-def said(completion: Completion) -> list[object]:
+def sent_text(completion: Completion) -> list[object]:
     """What the choices say, in a form to compare; ids that only a writer would mint are left out."""
     return [
         (
@@ -109,18 +109,18 @@ def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
 
 def unpadded(events: list[Event]) -> list[Event]:
     """The events without padding; and without the first words of the stream, but for their length."""
-    told: list[Event] = []
+    reported: list[Event] = []
     first_words = True
     for event in events:
         if isinstance(event, Extra) and event.place == "chunk":
             fields = {name: value for name, value in event.fields.items() if name != "obfuscation"}
-            told += [Extra("chunk", fields)] if fields else []
+            reported += [Extra("chunk", fields)] if fields else []
         elif first_words and isinstance(event, TextDelta | ReasoningDelta):
-            told.append(structs.replace(event, text="x" * len(event.text)))
+            reported.append(structs.replace(event, text="x" * len(event.text)))
             first_words = False
         else:
-            told.append(event)
-    return told
+            reported.append(event)
+    return reported
 
 
 def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str], tuple[str, str]]:
@@ -156,7 +156,7 @@ def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str]
 def _differences(first: Completion, again: Completion, *, include_usage: bool) -> list[str]:
     """Where a completion, written and read again, is not the same."""
     found = []
-    if said(first) != said(again):
+    if sent_text(first) != sent_text(again):
         found.append("written and read again, the answer differs")
     if (first.ending == "completed") != (again.ending == "completed"):
         found.append(f"{first.ending} became {again.ending}")

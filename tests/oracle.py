@@ -177,8 +177,8 @@ def find_error(gap: str, payload: Json) -> object | None:
     """The error that a payload, or the gap before it, reports."""
     if payload.get("error") is not None:
         return payload["error"]
-    if said := re.search(r"(?m)^(?:event:[ \t]*error[ \t]*\n|error:)[ \t]*(.*)$", gap):
-        return said[1] or payload or None  # bare words, or the object that follows
+    if sent_text := re.search(r"(?m)^(?:event:[ \t]*error[ \t]*\n|error:)[ \t]*(.*)$", gap):
+        return sent_text[1] or payload or None  # bare words, or the object that follows
     if payload.get("object") == "error":
         return payload
     status = payload.get("base_resp")
@@ -240,8 +240,8 @@ def add_call(choice: Choice, index: object, call_id: str, function: object) -> N
 
 def settle(choice: Choice) -> ExpectedChoice:
     """The choice as it stands at the end of the file."""
-    said = choice.text or choice.reasoning or choice.refusal or choice.calls
-    if choice.message is not None and not said:
+    sent_text = choice.text or choice.reasoning or choice.refusal or choice.calls
+    if choice.message is not None and not sent_text:
         add(choice, choice.message)
     native = choice.native_finish
     finish = next((ours for ours, theirs in FINISH_REASONS.items() if native and native.lower() in theirs), native)

@@ -203,7 +203,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_told_with_its_line(text: str, words: str) -> None:
+def test_what_is_wrong_is_reported_with_its_line(text: str, words: str) -> None:
     with pytest.raises(CaptureError) as raised:
         parse(text.encode())
     assert words in str(raised.value)

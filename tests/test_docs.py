@@ -64,7 +64,7 @@ STYLES_PAGE = (ROOT / "docs" / "provider-styles.md").read_text(encoding="utf-8")
 @pytest.mark.skipif(which("curl") is None, reason="the page uses curl")
 def test_the_commands_on_the_page_say_what_the_page_says() -> None:
     (shown,) = re.findall(r"^```console\n(.*?)^```$", STYLES_PAGE, re.MULTILINE | re.DOTALL)
-    replay, announced, ask, *said = shown.splitlines()
+    replay, announced, ask, *sent_text = shown.splitlines()
     seed, *options = replay.removeprefix("$ penstock replay ").removesuffix(" &").split()
     with Player(ROOT / seed, *options) as player:  # on a port of its own
         assert player.output[0] == announced.replace("8090", str(player.port)) + "\n"
@@ -79,7 +79,7 @@ def test_the_commands_on_the_page_say_what_the_page_says() -> None:
             check=False,  # it says that the stream is not whole
             timeout=60,
         )
-    assert finished.stdout == "\n".join([*said, ""])
+    assert finished.stdout == "\n".join([*sent_text, ""])
 
 
 def test_the_page_lists_every_style() -> None:
@@ -131,7 +131,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_the_picture_in_the_readme_is_there_and_is_told_in_words() -> None:
+def test_the_picture_in_the_readme_is_there_and_is_described_in_words() -> None:
     ((words, path),) = re.findall(r"!\[([^]]*)\]\((docs/images/[^)]+)\)", README)
     picture = (ROOT / path).read_bytes()
     assert len(words) > 60

@@ -54,7 +54,7 @@ class Recorder:
     @pytest.hookimpl
     def pytest_sessionfinish(self) -> None:
         sys.settrace(None)
-        passed = {test: told for test, told in self.tests.items() if "failed" not in told}
+        passed = {test: reported for test, reported in self.tests.items() if "failed" not in reported}
         Path(_CALLS).write_text(json.dumps(passed))
 
 

@@ -44,7 +44,7 @@ def answers(draw: st.DrawFn) -> list[Event]:
     called = [0] * len(choices)
     for number in range(draw(st.integers(0, 12))):
         choice = draw(st.sampled_from(choices))
-        speech.append(_said(draw, choice, called, number))
+        speech.append(_sent_text(draw, choice, called, number))
     finishes: list[Event] = [
         Finish(choice, draw(_reasons(calls=called[choice] > 0)), draw(st.none() | texts)) for choice in choices
     ]
@@ -57,7 +57,7 @@ def answers(draw: st.DrawFn) -> list[Event]:
     ]
 
 
-def _said(draw: st.DrawFn, choice: int, called: list[int], number: int) -> list[Event]:
+def _sent_text(draw: st.DrawFn, choice: int, called: list[int], number: int) -> list[Event]:
     """One thing that a choice says, with the extras that come before it."""
     before: list[Event] = draw(
         st.lists(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from penstock import Event
 from penstock.replay.styles import write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
-from tests.invariants import said
+from tests.invariants import sent_text
 from tests.legal import violations
 from tests.properties.answers import answers
 from tests.streams import fold, read
@@ -22,7 +22,7 @@ def test_says_the_same_in_any_style(events: list[Event], name: str, cut: bool, a
     wire = b"".join(write_in_style(events if cut else answer, load_style(name), include_usage=asked))
     again = read(wire)
     assert violations(again) == []
-    assert said(fold(again)) == said(answer)
+    assert sent_text(fold(again)) == sent_text(answer)
     assert fold(again).ending == "completed"
     finishes = [[choice.finish_reason for choice in completion.choices] for completion in (answer, fold(again))]
     assert finishes[0] == finishes[1]
