@@ -223,6 +223,8 @@ def test_a_call_is_in_the_journal_while_it_is_under_way_and_in_the_book_soon(kep
         attempt = it.start(call)
         assert attempt.began_s == 0.25
         assert attempt.priced is not None
+        assert call.control is not None
+        assert call.control.on_limit is not None, "its budget is watched"
         assert [entry.id for entry in it.journal.open] == ["req_1"]
         entry = it.end(call, input=5, output=3)
         assert call.over
