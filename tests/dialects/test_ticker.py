@@ -21,7 +21,7 @@ from tests.dialects.support import (
 )
 from tests.faults.client import post
 from tests.faults.scripts import stream
-from tests.faults.upstream import JSON, Op, chunk, head, last_chunk, rst, status
+from tests.faults.upstream import JSON, Gate, Op, chunk, head, last_chunk, rst, status
 from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 
 THOUGHT: tuple[Tick, ...] = (("block", {"n": 0, "is": "thought"}), ("more", {"n": 0, "s": "hm"}), ("shut", {"n": 0}))
@@ -51,6 +51,22 @@ def test_an_unstreamed_ticker(gateway: TickerGateway) -> None:
     model = gateway.upstream.play([status(200, JSON, TICKER_BODY)])
     response = gateway.tick(f"tape/{model}", live=False)
     assert response.json == json.loads(TICKER_BODY)
+
+
+def test_a_picture_is_streamed_as_it_arrives(gateway: TickerGateway) -> None:
+    """It is content, so the first part of it commits the answer."""
+    gate = Gate()
+    first = frames(OPEN, ("block", {"n": 0, "is": "picture"}), ("more", {"n": 0, "s": "iVBORw0K"}))
+    rest = frames(("more", {"n": 0, "s": "GgoAAAAN"}), ("shut", {"n": 0}), OVER)
+    model = gateway.upstream.play([head(), chunk(first), gate, chunk(rest), last_chunk()])
+    with gateway.client() as client:
+        gateway.expected += 1
+        request = {"model": f"tape/{model}", "lines": [{"by": "user", "say": "Draw."}], "live": True}
+        client.send(post(json.dumps(request).encode(), path="/v1/ticker"))
+        client.read_until(b"iVBORw0K")
+        gate.open()
+        response = gateway.keep(client.response())
+    assert ticks(response)[-1][0] == "over"
 
 
 # Translation.

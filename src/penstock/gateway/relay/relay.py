@@ -57,6 +57,7 @@ from penstock.core.events import (
     Extra,
     Fault,
     Finish,
+    MediaDelta,
     ReasoningDelta,
     RefusalDelta,
     Repair,
@@ -89,8 +90,9 @@ from penstock.gateway.relay.transcript import TEXT_EVENTS
 from penstock.gateway.relay.watchdog import Watchdog
 from penstock.http.client import LONGEST_READ, UpstreamError
 
-_CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart))
-# The JSON types of delta fields that have no event of their own but are content: audio, images.
+_CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta))
+# Dialects without content blocks have audio and images in extra fields of a delta. These are the JSON types of such
+# fields.
 _MEDIA_TYPES = (dict, list)
 # Transport errors that cut an answer short.
 _TRUNCATION_CODES = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
