@@ -75,8 +75,9 @@ from penstock.core.templates import OpeningTemplate, alternating, learn_template
 class PassThrough:
     """The fast path of one stream. It has no template until the slow path has read healthy text, or an opening matches.
 
-    The `StreamReader` that made it calls `read`, `read_opening` and `feed_trailer`, which return events. The relay may
-    call `feed`, `feed_opening` and `feed_trailer` instead, for payloads that it forwards as they are.
+    The `StreamReader` that made it calls `read` and `read_opening`, which return events, and `feed_trailer`, which
+    returns the trailer so far. The relay may call `feed`, `feed_opening` and `feed_trailer` instead, for payloads that
+    it forwards as they are.
     """
 
     template: DeltaTemplate | None = None

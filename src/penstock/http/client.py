@@ -3,8 +3,9 @@
 1. A request is sent whole. Its response is passed to the callbacks of a `Receiver` as it arrives.
 2. A connection serves one request at a time. It is reused only if the request was sent completely and the response
    ended as HTTP requires.
-3. A reused connection that dies before the first byte of a response was stale (`StaleConnectionError`). Only then is it
-   safe to send the same request again.
+3. A reused connection that dies before the first byte of a response, and within `_STALE_S` of the request, is regarded
+   as stale: dead while it was idle (`StaleConnectionError`). Only then is the same request sent again. This is a
+   heuristic: an upstream that reads the request and disconnects at once looks the same.
 4. However much an upstream sends at once, it is processed in small parts, one per iteration of the event loop, so that
    other calls are not delayed.
 5. Backpressure: `pause` stops reading from the socket, so that TCP slows the upstream down, until `resume`.
@@ -55,11 +56,11 @@ class UpstreamError(Exception):
 
 
 class StaleConnectionError(UpstreamError):
-    """A reused connection was dead before the response started: send the request again on a new one."""
+    """A reused connection was presumably dead when the request was sent: send it again on a new one."""
 
 
 class Receiver(Protocol):
-    """The callbacks for a response, as it arrives. None is called after `on_end` or `on_error`."""
+    """The callbacks for a response, as it arrives. No callback is called after `on_end` or `on_error`."""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         """Called with the head of the response."""
@@ -131,14 +132,15 @@ class UpstreamConnection(asyncio.Protocol):
 
     @property
     def aligned_chunks(self) -> Sequence[bytes]:
-        """The payloads of this read, if it consists of whole HTTP chunks only and the parser is between two chunks.
+        r"""The payloads of this read, if it consists of whole HTTP chunks only and the parser is between two chunks.
 
         It is valid during `on_data`. The proof: the pieces that the parser has found, encoded again as chunks, are
         compared with the bytes of the read. If they are equal, the read is exactly these chunks, and the parser is at a
         chunk boundary. The same holds for a read with the head and then such chunks: the first empty line ends the
         head, wherever it is, and the rest cannot be an unchunked body, because that would be one piece with different
-        bytes. Two cases look like whole chunks and are excluded: the rest of a chunk followed by the size of the next,
-        if it has a CR in it, or if it is one byte long.
+        bytes. Two cases look like whole chunks and are excluded. In both, the read is the rest of a chunk and the size
+        of the next one. The rest has a CR in it, as `4\r\n4` in the read `4\r\n4\r\n4\r\n`; or it is one byte, as `1`
+        in the read `1\r\n1\r\n`.
         """
         pieces = self._pieces
         if not pieces or self._complete or self._rest or len(pieces[0]) == 1:
@@ -157,7 +159,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.write(request)
 
     def pause(self) -> None:
-        """Stop reading until `resume` (backpressure: the receiver's client is slow)."""
+        """Stop reading until `resume` (backpressure): the receiver cannot take more for now."""
         self._paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -297,7 +299,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._release(self)
 
     def _is_stale(self) -> bool:
-        """Whether the connection was dead when the request was sent."""
+        """Whether the connection was presumably dead when the request was sent (rule 3)."""
         begun = self._head is not None or self._framing_bytes
         return self.idle_until > 0 and not begun and self._loop.time() - self._sent < _STALE_S
 
@@ -361,7 +363,8 @@ class UpstreamConnection(asyncio.Protocol):
             # The connection cannot be reused: unsent bytes of this request would delay the next one, perhaps forever.
             transport.abort()
         if self._paused:
-            self.resume()  # the slow client has everything; the next response must not wait, nor a close go unnoticed
+            # The whole response has been handed over. The next one must not wait, nor a close go unnoticed.
+            self.resume()
         self._release(self)
         if receiver is not None:
             receiver.on_end()

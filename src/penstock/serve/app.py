@@ -128,7 +128,8 @@ class App:
         self._use(await self._loop.run_in_executor(None, self._prepare, config))
 
     def _prepare(self, config: Config) -> "_PreparedConfig":
-        """Do everything of a reload that may fail or take long. Changes nothing, and is thread-safe."""
+        """Do everything of a reload that may fail or take long. It is thread-safe, and changes nothing in this process.
+        It creates the directories for captures."""
         validate(config)
         replays = {name: self._replay(provider) for name, provider in config.providers.items() if provider.replay}
         return _PreparedConfig(_with_models(config, replays), replays)
@@ -283,7 +284,10 @@ class App:
             await asyncio.sleep(0.02)
 
     def has_stored_keys(self, _ledger: object = None) -> bool:
-        """Whether any key of the ledger can be used now."""
+        """Whether any key of the ledger can be used now.
+
+        It has the signature that `load` needs. The settings of the ledger are ignored: a reload keeps the open ledger.
+        """
         return self._books is not None and self._books.has_living_key()
 
     @property
@@ -343,7 +347,7 @@ class App:
         """Handle a request that starts no call, or cannot start it."""
         request, path = exchange.request, head.path
         request_id = next(self._request_ids)
-        if path in ("/livez", "/healthz", "/health", "/health/liveliness"):
+        if path in ("/livez", "/healthz", "/health", "/health/liveliness"):  # the last is LiteLLM's
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
             ready = self._ledger.ready and (self._books is None or self._books.can_authenticate)
@@ -449,7 +453,7 @@ class App:
             self._log.call(call, entry, client.address)
 
     def holds(self) -> dict[str, int]:
-        """The amount reserved for calls in progress, in nanodollars, by id of each key with a budget."""
+        """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""
         return self._books.holds() if self._books is not None else {}
 
     def _routes(self) -> Routes:

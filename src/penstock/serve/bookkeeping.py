@@ -141,7 +141,10 @@ class Bookkeeping:
         return self._journal.waiting, self._journal.waiting if self._book_writer.trouble else 0
 
     def holds(self) -> dict[str, int]:
-        """The amount reserved for calls in progress, in nanodollars, by id of each key with a budget."""
+        """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget.
+
+        It is the reserved cost of a call in progress, and the actual cost of one that has ended.
+        """
         return {key.id: self._accounts.reserved(key) for key in self._stored if key.budget is not None}
 
     def budgets(self) -> dict[str, float]:

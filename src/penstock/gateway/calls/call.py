@@ -54,13 +54,15 @@ class Attempt(Struct, eq=False):
     span: str = ""
     """Its span id, if it is sent to the provider (`telemetry.propagate`)."""
     sent: bool = False
-    """Whether the request was sent."""
+    """Whether the request was sent or is about to be. Set when the attempt gets its connection."""
     answered: bool = False
-    """Whether the provider generated an answer that could not be read: too large, or a truncated unstreamed body."""
+    """Whether the provider had generated an answer, and so bills for it, although the attempt failed: the answer was
+    too large, could not be translated, or was unstreamed and did not arrive completely."""
     status: int = 0
     code: ErrorCode | Literal[""] = ""
     ending: Ending | None = None
     first_event_s: float | None = None
+    """The time from its start to the commit point: the first content, or an unstreamed answer as a whole."""
     seconds: float = 0.0
     usage: Usage | None = None
     tokens: Tokens | None = None
@@ -137,6 +139,7 @@ class Call(Struct, eq=False):
     ending: Ending | None = None
     code: ErrorCode | Literal[""] = ""
     first_event_s: float | None = None
+    """As in `Attempt`, but from the start of the call, with all its attempts."""
     total_s: float = 0.0
     repairs: dict[str, int] = {}
     losses: list[Loss] = []

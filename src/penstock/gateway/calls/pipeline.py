@@ -1,8 +1,8 @@
 """Pipeline: from a request to an answer, with fallback over the targets of the model.
 
 `Gateway` chooses the targets; `ChatAttempts` and `EmbeddingAttempts` try them one after another until one commits. Each
-attempt after the first is taken from the retry budget. One retry is free: on a new connection, if a pooled one turns
-out to be closed before the provider can have seen the request.
+attempt after the first is taken from the retry budget. One retry is free: on a new connection, if a pooled one fails so
+soon that the provider has presumably not seen the request (`http/client.py`, rule 3).
 """
 
 import asyncio
@@ -345,7 +345,7 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         health = self._gateway.health
         if failure is not None and failure.code == "upstream_stale" and not self._needs_fresh_connection:
             attempt = self._call.attempts[-1]
-            attempt.code, attempt.sent = "", False  # the provider has not seen the request
+            attempt.code, attempt.sent = "", False  # presumably the provider has not seen the request
             self._gateway.ledger.guard(self._call)  # `AttemptControl.release` has removed the limit
             self._needs_fresh_connection = True
             self._ask()
@@ -426,7 +426,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         connection.send(request, relay if recording is None else recording, recorded=recording is not None)
 
     async def _ask_local(self) -> None:
-        """Send the request to the local model. The wait for a turn does not count towards the answer's timeouts."""
+        """Send the request to the local model. The wait for a turn counts towards the total timeout only."""
         plan, call = self._plan, self._call
         local = self._gateway.local_models[plan.provider]
         fields: dict[str, Any] = msgspec.json.decode(self._outgoing.body)

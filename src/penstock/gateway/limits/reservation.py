@@ -1,10 +1,10 @@
-"""Reservations: reserve the maximum cost of a call before it starts, and stop a stream that exceeds it.
+"""Reservations: reserve the cost of a call before it starts, and stop a stream for which the budget has no more.
 
-A reservation is meant to be sufficient: the input with a margin, and the output that the client allows. If the client
-sets no limit, the usual output is reserved, or what is left if that is less. As the stream continues, the reservation
-is extended while the budget has more; when it has none, the stream ends with the error `budget_exceeded`. The request
-for more is sent before the reservation is used up. If its answer takes long, the relay pauses the provider at the end
-of the reservation.
+A reservation is meant to be sufficient: the input, and the output that the client allows. The cost includes a margin
+for the input; the tokens, which count towards the rate limit, do not. If the client sets no limit, the usual output is
+reserved, or what is left if that is less. As the stream continues, the reservation is extended while the budget has
+more; when it has none, the stream ends with the error `budget_exceeded`. The request for more is sent before the
+reservation is used up. If its answer takes long, the relay pauses the provider at the end of the reservation.
 """
 
 import math
@@ -25,7 +25,8 @@ from penstock.gateway.limits.demand import TokenDemand
 
 # The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
 _USUAL_OUTPUT = 4_096
-# In tokens. A call does not start with less; and more is requested when this much of the reservation is left.
+# In output tokens. A call does not start with less. More is requested when a quarter of the reservation is left, or
+# this much if that is more. When this much is left, the stream pauses until the answer comes, or ends if there is none.
 _LEAST_OUTPUT = 16
 # The estimate of the input is inexact, relatively more so for short inputs.
 _MARGIN = 1.25
@@ -54,7 +55,10 @@ class Reservations:
         total_s: float,
         then: Callable[[Failure | None], None],
     ) -> None:
-        """Reserve the maximum cost of a call at the highest of these prices, for the time that it may take."""
+        """Reserve the cost of a call at the highest of these prices, for the time that it may take.
+
+        It is the maximum cost if the client limits the output, otherwise the cost of the usual output.
+        """
         assert call.key is not None
         possible = [price for priced in prices for price in call.tier.prices(priced.price)]
         input = _with_margin(demand.input)

@@ -1,15 +1,19 @@
 """Relay: one attempt, from the head of the provider's response to the last byte for the client.
 
 There is no task, no queue and no `await` between the two sockets. The upstream connection calls `on_data`, which parses
-the bytes, checks the events and writes them to the client before it returns.
+the bytes, checks the events and writes them to the client before it returns. A large read is passed on in parts, one
+per iteration of the event loop (`http/client.py`).
 
 **Phases**
 
 | phase | from | a failure in it |
 |---|---|---|
-| `waiting` | the request is sent | is an outcome: the gateway may try the next target, as the client has no bytes |
+| `waiting` | the request is sent | is an outcome: the gateway may try the next target, as the client has no content |
 | `streaming` | the commit point | becomes one error frame and a clean end of the body, without `[DONE]`: no retry |
 | `over` | the answer has ended or failed | is ignored |
+
+If no target is left, a failure in `waiting` becomes a response with its HTTP status, unless a heartbeat has sent the
+head of a 200 response (`send_heartbeat`); then the failure is an error frame.
 
 **The commit point** is the first event that carries content: text, reasoning, a refusal, a tool call, audio or an
 image. Until then the relay buffers what it would write (`_uncommitted`), at most `_MAX_UNCOMMITTED` bytes. An
@@ -115,8 +119,9 @@ class Relay:
     _bypass_reader = False
     _error_body = b""
     _decompressor: Decompressor | None = None
-    # Pieces that are still to be decompressed. The end or the failure of the body is handled after the last of them.
-    _decompressed: Iterator[bytes] | None = None
+    # Decompresses the bytes that have arrived, one piece at a time as it is iterated; None if no bytes wait. The end or
+    # the failure of the body is handled after the last piece.
+    _decompression: Iterator[bytes] | None = None
     _after_decompression: Callable[[], None] | None = None
     _decompress_handle: asyncio.Handle | None = None
     _connection: Connection | None = None
@@ -163,7 +168,10 @@ class Relay:
         self._on_outcome = on_outcome
 
     def attach(self, connection: Connection, recording: RecordingReceiver | None = None) -> None:
-        """Set the connection that the answer arrives on, and the recording receiver in front of the relay, if any."""
+        """Set the connection that the answer arrives on, and the recording receiver in front of the relay, if any.
+
+        The caller sends the request next, so the attempt counts as sent from here on.
+        """
         self._attempt.sent = True
         self._connection = connection
         self._recording = recording
@@ -226,10 +234,14 @@ class Relay:
         return True
 
     def on_end(self) -> None:
-        """Handle the end of the body. It is complete by its HTTP framing; the reader checks the answer in it."""
+        """Handle the end of the body. The reader checks whether the answer in it is complete.
+
+        The body has ended by its HTTP framing, or with its connection if it has no framing. After `[DONE]` the watchdog
+        calls this if the end does not arrive soon.
+        """
         if self._phase == "over":
             return
-        if self._decompressed is not None:
+        if self._decompression is not None:
             self._connection = None  # the pool may use it for another call already
             self._after_decompression = self.on_end
             return
@@ -242,7 +254,7 @@ class Relay:
         """Handle a connection that failed before the body was complete. The answer may be complete all the same."""
         if self._phase == "over":
             return
-        if self._decompressed is not None:
+        if self._decompression is not None:
             self._connection = None
             self._after_decompression = partial(self.on_error, error)
             return
@@ -402,7 +414,7 @@ class Relay:
     # Called by the client's side.
 
     def pause(self, by: int = _SLOW_CLIENT) -> None:
-        """Stop reading from the provider: the client reads slowly."""
+        """Stop reading from the provider for this reason: a slow client or a limit check."""
         self._watchdog.paused |= by
         if self._connection is not None:
             self._connection.pause()
@@ -414,7 +426,7 @@ class Relay:
         if watchdog.paused:
             return
         watchdog.resume()
-        if self._decompressed is not None:
+        if self._decompression is not None:
             self._decompress_soon()
         elif self._connection is not None:
             self._connection.resume()
@@ -422,7 +434,7 @@ class Relay:
             watchdog.arm()
 
     def cancel(self, failure: Failure, ending: Ending = "cancelled") -> None:
-        """End the attempt: the client has disconnected, or the gateway shuts down."""
+        """End the attempt: the client has disconnected, the gateway shuts down, or no connection could be opened."""
         self._fail(failure, ending=ending)
 
     def drain(self, on_drained: Callable[[], None]) -> bool:
@@ -678,25 +690,25 @@ class Relay:
         """
         assert self._decompressor is not None
         pieces = self._decompressor.pieces(data)
-        if self._decompressed is None:
-            self._decompressed = pieces
+        if self._decompression is None:
+            self._decompression = pieces
             self._decompress_next()
         else:
-            self._decompressed = chain(self._decompressed, pieces)
+            self._decompression = chain(self._decompression, pieces)
 
     def _decompress_soon(self) -> None:
         if self._decompress_handle is None:
             self._decompress_handle = self._loop.call_soon(self._decompress_next)
 
     def _decompress_next(self) -> None:
-        """Decompress and read the next piece. The rest follows after the loop has served other calls and while the
-        client is not slow. Meanwhile nothing more is read from the provider."""
+        """Decompress and read the next piece. The rest follows after the loop has served other calls, and not while the
+        attempt is paused. Meanwhile nothing more is read from the provider."""
         self._decompress_handle = None
-        if self._decompressed is None or self._watchdog.paused:
+        if self._decompression is None or self._watchdog.paused:
             return
         piece = b""
         try:
-            piece = next(self._decompressed, b"") if self._phase != "over" else b""
+            piece = next(self._decompression, b"") if self._phase != "over" else b""
             if piece and (self._answer is None or self._fits(piece)):
                 self._on_events(self._reader.feed(piece), last=False)
         except zlib.error as error:
@@ -706,7 +718,7 @@ class Relay:
                 self._connection.pause()
             self._decompress_soon()
             return
-        self._decompressed = None
+        self._decompression = None
         if self._connection is not None and not self._watchdog.paused:
             self._connection.resume()
         then, self._after_decompression = self._after_decompression, None

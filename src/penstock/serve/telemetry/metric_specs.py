@@ -58,7 +58,7 @@ REQUESTS = _counter(
 STREAMS_OPEN = _gauge("streams_open", "Streamed calls in progress.")
 FIRST_CHUNK = _histogram(
     "time_to_first_chunk",
-    "Time from the complete request to the first chunk of its stream.",
+    "Time from the complete request to the first content of its stream.",
     _ANSWER_BOUNDS,
     "provider",
 )

@@ -11,10 +11,11 @@ are counted together. Every reader of metrics counts the waiting calls first, so
 
 Why there are two ways to count. Nearly all calls are alike: one attempt, streamed, completed, with usage reported by
 the provider and without repairs. Calls of a batch that are alike in everything that selects a series are summed first
-and added to slots that are cached per (model, provider, cost known), see `_CounterSlots`. Every other call takes
-`_count_any`. Both give the same counts: under the conditions of `_count_all` and `_common_slots`, `_count_any` counts
-in these series and in no others (`test_the_most_usual_call_is_counted_as_any_other`). The cache is bounded, because
-only names that are label values of their own are cached, and slots never move (`counters.py`, rule 4).
+and added to slots that are cached per route, provider, model and whether the cost is not zero, see `_CounterSlots`.
+Every other call takes `_count_any`. Both give the same counts: under the conditions of `_count_all` and
+`_common_slots`, `_count_any` counts in these series and in no others
+(`test_the_most_usual_call_is_counted_as_any_other`). The cache is bounded, because only names that are label values of
+their own are cached, and slots never move (`counters.py`, rule 4).
 """
 
 import asyncio
@@ -370,7 +371,7 @@ def _merge_gauges(workers: list[_GaugeSeries]) -> Counts:
 
 
 def bounded(ratios: Mapping[str, float]) -> dict[Labels, float]:
-    """One value per key, for at most a hundred keys. The minimum of all others is reported as `other`."""
+    """One value per key, for at most 99 keys. The minimum of all others is reported as `other`."""
     result: dict[Labels, float] = {}
     for number, (key, ratio) in enumerate(ratios.items()):
         label = (key,) if number < MAX_VALUES else (OTHER,)

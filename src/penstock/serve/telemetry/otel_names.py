@@ -71,7 +71,7 @@ TOKEN_BOUNDS = tuple(float(4**power) for power in range(14))
 UNITS = {DURATION: "s", FIRST_CHUNK: "s", PER_CHUNK: "s", TOKEN_USAGE: "{token}"}
 DESCRIPTIONS = {
     DURATION: "Duration of an attempt at a provider.",
-    FIRST_CHUNK: "Time from the start of an attempt to the first chunk of its stream.",
+    FIRST_CHUNK: "Time from the start of an attempt to the first content of its stream.",
     PER_CHUNK: "Time between two chunks of a stream.",
     TOKEN_USAGE: "Tokens used by an attempt.",
 }

@@ -21,9 +21,10 @@ after the swap, and then its hold is in the account.
 
 *Offline* means that the storage does not answer. The client then has the account as it was last seen, with the sum from
 the ledger. Other processes may be offline too, so it admits no more than its share (`local_share` in the configuration)
-of what is left of each limit; with shares that add up to one, the processes together do not exceed it. Its operations
-go to a separate account, `OfflineState.own`. Calls that are booked in the meantime are in the ledger, which is read
-when the storage answers again.
+of what is left of each limit. With shares that add up to one, the processes together do not exceed a budget. They may
+exceed the other limits: as long as anything is left of one, the share of each process is at least 1. The client's
+operations go to a separate account, `OfflineState.own`. Calls that are booked in the meantime are in the ledger, which
+is read when the storage answers again.
 """
 
 import random
@@ -103,6 +104,7 @@ class SharedAccountClient:
         self._outages = 0
         self._ledger_retry_at = 0
         self.degraded = ""
+        """The name of the storage while it does not answer, otherwise empty."""
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(Account).decode
 
