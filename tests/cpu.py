@@ -258,7 +258,7 @@ class _Client:
     def answer(self, body: bytes) -> None: ...
 
 
-_PATIENCE = AttemptTimeouts(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900, max_body=MAX_EVENT)
+_TIMEOUT = AttemptTimeouts(first_event_s=60, gap_s=60, heartbeat_s=0, total_s=900, max_body=MAX_EVENT)
 _BEGINNING = sse(begins())
 
 
@@ -272,7 +272,7 @@ async def cost_of_event(data: bytes, how: str = "streamed") -> Cost:
     if how == "kept":
         call.control.keep_transcript()
     client = _Client(stream=how != "unstreamed")
-    relay = Relay(call, client, StreamReader(), StreamWriter(), _PATIENCE, failures.append)
+    relay = Relay(call, client, StreamReader(), StreamWriter(), _TIMEOUT, failures.append)
     relay.attach(_Connection())
     packed = how == "packed"
     relay.on_head(200, {"content-encoding": "gzip"} if packed else {})
@@ -311,8 +311,8 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
             embeddings.members.edited(_DESTINATION.members)
         else:
             chat = _SURFACE.read_request(data, {}, _SURFACE.path)
-            wish = chat_demand(chat, _UPSTREAM.limits(chat, _DESTINATION))
-            clean_tags(wish.tags, {}, SECRETS)
+            demand = chat_demand(chat, _UPSTREAM.limits(chat, _DESTINATION))
+            clean_tags(demand.tags, {}, SECRETS)
             _UPSTREAM.write_request(chat, _DESTINATION)
         outcome = "read"
     except RequestError as refused:

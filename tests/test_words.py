@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CODE = [path for folder in ("src", "bench", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
+CODE = [path for folder in ("src", "tests", "bench", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
 OWN_CODE = sorted((ROOT / "src").rglob("*.py"))
 PAGE = [path for ending in ("js", "html") for path in sorted((ROOT / "src/penstock/serve/web").rglob(f"*.{ending}"))]
 DOCS = [path for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if path.name != "CHANGELOG.md"]
