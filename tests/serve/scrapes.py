@@ -18,7 +18,7 @@ from penstock.http.server import ServerConnection
 from penstock.serve.app import App
 from penstock.serve.responses import error_page
 from penstock.serve.telemetry.log import Log
-from penstock.upstream.local.model import ModelFolder
+from penstock.upstream.local.model import RuntimeFolder
 
 # By the name of a sample, its labels and their values.
 Samples: TypeAlias = dict[str, dict[frozenset[tuple[str, str]], float]]
@@ -118,7 +118,7 @@ class Served:
     async def _serve(self) -> None:
         environment = {"PENSTOCK_STATE": str(self._state)}
         with (self._state.parent / "log").open("wb") as file:
-            log, home = Log(file.fileno(), pretty=False), ModelFolder()
+            log, home = Log(file.fileno(), pretty=False), RuntimeFolder()
             self.app = app = App(load(self._file, environment), environment, log, home)
             self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
             self.port = await app.listen("127.0.0.1", 0)

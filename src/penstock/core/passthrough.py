@@ -35,9 +35,9 @@ then missed nothing but whole chunks. No event spans two payloads: a payload mat
 template does.
 
 **How the slow path catches up.** The slow path has not seen the events that the fast path read. It needs to know their
-number, their bytes and lines (for the positions of later repairs), and that the choice has text. `take_counts` returns
-these figures, before the slow path reads on. Padding that is kept as a field of the stream is written to the dictionary
-that the frame reader uses.
+number, their bytes and lines (for the positions of later repairs), and that the choice has text. `take_progress`
+returns these figures, before the slow path reads on. Padding that is kept as a field of the stream is written to the
+dictionary that the frame reader uses.
 
 **Openings.** The first events of two answers of one target differ only in an id, a time, perhaps a fingerprint, and
 padding. The text deltas of the two answers differ in the same values. `OpeningTemplate` is learned from one answer, by
@@ -176,9 +176,9 @@ class PassThrough:
         padding = {slot.name: self.fields.get(slot.name) for slot, _ in template.suffix_slots if slot.kind == "padding"}
         frames = start = 0
         while data.startswith(self._prefix, start):
-            opening = start + self._text_start
-            quote = data.find(b'"', opening)
-            text = plain_text(data[opening:quote])
+            text_at = start + self._text_start
+            quote = data.find(b'"', text_at)
+            text = plain_text(data[text_at:quote])
             end, values = self._match_suffix(data, quote)
             if not text or not end:
                 return []
@@ -280,7 +280,7 @@ class PassThrough:
         self.template = None
         self._prefix = self._suffix = ()
 
-    def take_counts(self) -> tuple[int, int, int]:
+    def take_progress(self) -> tuple[int, int, int]:
         """Let the slow path catch up: return the number of events read here, their bytes, and the bytes of the last."""
         frames, size = self.frames, self._size
         self.frames = self._size = 0

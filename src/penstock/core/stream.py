@@ -262,7 +262,7 @@ class StreamReader:
         """Set the slow path to the state after the events that the fast path read."""
         if not self._ready:
             self._prepare()
-        frames, size, last = fast.take_counts()
+        frames, size, last = fast.take_progress()
         template = fast.template
         if frames and template is not None:
             if self._fast is not None:

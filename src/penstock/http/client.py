@@ -100,7 +100,7 @@ class UpstreamConnection(asyncio.Protocol):
     _receiver: Receiver | None = None
     _head: Headers | None = None
     _read = b""  # the bytes that were parsed last
-    _opening = False  # whether they have the start of a response
+    _starts_response = False  # whether they have the start of a response
     _complete = _keep_alive = False
     _framing_bytes = 0  # bytes of head or framing since the last piece of the body
     _rest = b""  # bytes that were read, and wait for the next turn
@@ -115,8 +115,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._limits = limits
         self._release = release
         self._loop = asyncio.get_running_loop()
-        self._sent = self._loop.time()
-        self.retires = self._sent + limits.max_age_s
+        self._sent_at = self._loop.time()
+        self.retires = self._sent_at + limits.max_age_s
         """The time after which the connection is too old for another request."""
         self._pieces: list[bytes] = []
         self._fields: dict[bytes, bytes] = {}
@@ -146,7 +146,7 @@ class UpstreamConnection(asyncio.Protocol):
         if not pieces or self._complete or self._rest or len(pieces[0]) == 1:
             return ()
         chunks = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
-        read = self._read.partition(b"\r\n\r\n")[2] if self._opening else self._read
+        read = self._read.partition(b"\r\n\r\n")[2] if self._starts_response else self._read
         return pieces if read == chunks and chunks.count(b"\r") == 2 * len(pieces) else ()
 
     def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
@@ -155,7 +155,7 @@ class UpstreamConnection(asyncio.Protocol):
         assert self._transport is not None
         assert self._receiver is None
         self._receiver = receiver
-        self._sent = self._loop.time()
+        self._sent_at = self._loop.time()
         self._transport.write(request)
 
     def pause(self) -> None:
@@ -208,7 +208,7 @@ class UpstreamConnection(asyncio.Protocol):
             if not data:
                 return
         self._read = data
-        self._opening = False
+        self._starts_response = False
         defect = ""
         try:
             self._parser.feed_data(data)
@@ -301,7 +301,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _is_stale(self) -> bool:
         """Whether the connection was presumably dead when the request was sent (rule 3)."""
         begun = self._head is not None or self._framing_bytes
-        return self.idle_until > 0 and not begun and self._loop.time() - self._sent < _STALE_S
+        return self.idle_until > 0 and not begun and self._loop.time() - self._sent_at < _STALE_S
 
     # Called by llhttp.
 
@@ -309,7 +309,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Called at the start of a response."""
         if self._complete:
             raise ValueError("a second answer to one request")
-        self._opening = True
+        self._starts_response = True
 
     def on_headers_complete(self) -> None:
         """Called when the head is complete."""

@@ -41,7 +41,7 @@ from penstock.serve.responses import error_page, refused, request_ids, respond_f
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
-from penstock.serve.telemetry import metric_specs as families
+from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
 from penstock.serve.telemetry.traces import Traces, require_exporter
@@ -49,7 +49,7 @@ from penstock.serve.workers.live_calls import LiveCalls, LiveFilter
 from penstock.serve.workers.peers import Routes, WorkerPeers
 from penstock.serve.workers.shared_memory import SharedMemory
 from penstock.serve.workers.text_stream import TextStreams
-from penstock.upstream.local.model import LocalModel, ModelFolder, Settings
+from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
 from penstock.upstream.remote import Remote
 
 _DRAINING = Failure(
@@ -77,7 +77,7 @@ class App:
         config: Config,
         environment: Mapping[str, str],
         log: Log,
-        home: ModelFolder,
+        home: RuntimeFolder,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -110,10 +110,10 @@ class App:
         self._breakers = _breakers(folder)
         self.live = LiveCalls(self._calls, self._ledger.output)
         self.text_streams = TextStreams()
-        self.peers = WorkerPeers(folder, self._routes()) if folder is not None else None
+        self.peers = WorkerPeers(folder, self._peer_handlers()) if folder is not None else None
         self.metrics.peers = self.peers
         if self._books is not None:
-            self._books.watch(self.metrics.committed, self.metrics.limits_store_changed)
+            self._books.watch(self.metrics.ledger_committed, self.metrics.limits_store_changed)
             for store in self._books.limits_store:
                 self.metrics.limits_store(store)
             for entry in self._books.orphans:
@@ -169,9 +169,9 @@ class App:
         """Allow or forbid readers to see the text of calls. If forbidden, transcripts are dropped at once."""
         self.live.content = allowed
         if not allowed:
-            for client in self._calls:
-                if client.call.control is not None:
-                    client.call.control.drop_transcript()
+            for session in self._calls:
+                if session.call.control is not None:
+                    session.call.control.drop_transcript()
 
     def _update_recorder(self, config: Config) -> None:
         """Start the recorder if the configuration records anything."""
@@ -260,8 +260,8 @@ class App:
         for connection in list(self._connections):
             connection.drain()
         await self._until(lambda: not self._calls, window_s)
-        for client in list(self._calls):
-            client.cut(_DRAINING)
+        for session in list(self._calls):
+            session.cut(_DRAINING)
         await self._until(lambda: not self._connections, _FLUSH_S)
         for connection in list(self._connections):
             connection.abort()
@@ -308,12 +308,12 @@ class App:
 
     def stop(self, id: str) -> bool:
         """Stop a call for the operator. Returns False if it is not in progress in this process."""
-        client = self.live.find(id)
-        if client is not None:
-            client.stop(_STOPPED)
-        return client is not None
+        session = self.live.find(id)
+        if session is not None:
+            session.stop(_STOPPED)
+        return session is not None
 
-    def play(self, exchange: Exchange, request_id: str) -> None:
+    def handle_playground(self, exchange: Exchange, request_id: str) -> None:
         """Handle a call of the page's playground."""
         head = _parse_head(exchange.request)
         if self.draining or not head.post_path:
@@ -436,10 +436,10 @@ class App:
         replay = self._replays.get(provider.name)
         return replay is None or replay.has(target.model)
 
-    def _on_settled(self, client: CallSession) -> None:
+    def _on_settled(self, session: CallSession) -> None:
         """Settle a call, and report it to metrics, traces, live view and log."""
-        self._calls.pop(client, None)
-        call = client.call
+        self._calls.pop(session, None)
+        call = session.call
         call.total_s = self._loop.time() - call.started
         entry = self._ledger.settle(call)
         self.metrics.settled(call, entry)
@@ -450,14 +450,14 @@ class App:
         if call.on_text is not None:
             self.text_streams.settled(call, entry)
         if self._log.enabled:
-            self._log.call(call, entry, client.address)
+            self._log.call(call, entry, session.address)
 
     def holds(self) -> dict[str, int]:
         """The amount held for calls that are not booked yet, in nanodollars, by id of each key with a budget."""
         return self._books.holds() if self._books is not None else {}
 
-    def _routes(self) -> Routes:
-        """The routes for other workers of the gateway (`workers/peers.py`)."""
+    def _peer_handlers(self) -> Routes:
+        """The handlers of requests from other workers of the gateway (`workers/peers.py`)."""
         return {
             ("GET", "/gauges"): self.metrics.handle_gauges,
             ("GET", "/metrics"): self.metrics.handle,
@@ -469,21 +469,21 @@ class App:
         }
 
     def _stream_text(self, exchange: Exchange) -> None:
-        client = self.live.find(_call_id(exchange))
-        if client is None or not self.live.content:
+        session = self.live.find(_call_id(exchange))
+        if session is None or not self.live.content:
             respond_json(exchange, 404, {})
         else:
-            self.text_streams.join(client.call, exchange, {})
+            self.text_streams.join(session.call, exchange, {})
 
     def _gauges(self) -> Gauges:
         """The gauges of this process."""
         queue, spooled = self._books.waiting if self._books is not None else (0, 0)
         return {
-            families.STREAMS_OPEN: {(): sum(client.call.stream for client in self._calls)},
-            families.LEDGER_QUEUE: {(): queue},
-            families.LEDGER_SPOOLED: {(): spooled},
-            families.BUDGET: bounded(self._books.budgets() if self._books is not None else {}),
-            families.LIMITS_STORE_UP: {
+            metric_specs.STREAMS_OPEN: {(): sum(session.call.stream for session in self._calls)},
+            metric_specs.LEDGER_QUEUE: {(): queue},
+            metric_specs.LEDGER_SPOOLED: {(): spooled},
+            metric_specs.BUDGET: bounded(self._books.budgets() if self._books is not None else {}),
+            metric_specs.LIMITS_STORE_UP: {
                 (store,): up for store, up in (self._books.limits_store.items() if self._books is not None else ())
             },
         }

@@ -34,7 +34,7 @@ from penstock.serve.telemetry.log_bridge import divert
 from penstock.stores.accounts.sqlite import remove_old
 from penstock.stores.book.open import has_living_key, state_folder
 from penstock.stores.state_lock import claim
-from penstock.upstream.local.model import ModelFolder
+from penstock.upstream.local.model import RuntimeFolder
 
 # Back-off: a worker that dies younger than this is replaced only after so long.
 _RESPAWN_BACKOFF_S = 1.0
@@ -72,7 +72,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
     write = _message_writer(config)
     endpoint = open_endpoint(config, environment, lambda message: write(message, "warning"))
     admin = (endpoint.banner_line, endpoint.link()) if endpoint is not None else ("", "")
-    home = ModelFolder()
+    home = RuntimeFolder()
     try:
         if endpoint is not None:
             _publish_endpoint(endpoint, config, environment)
@@ -153,7 +153,7 @@ async def _serve(
     config: Config,
     load: Load,
     environment: Mapping[str, str],
-    home: ModelFolder,
+    home: RuntimeFolder,
     listeners: _Listeners,
     ready: Callable[[int], list[str]] | int,
 ) -> int:

@@ -29,7 +29,7 @@ from penstock.http.pool import Pool
 from penstock.serve.app import App
 from penstock.serve.loop import new_event_loop
 from penstock.serve.telemetry.log import Log
-from penstock.upstream.local.model import ModelFolder
+from penstock.upstream.local.model import RuntimeFolder
 from penstock.upstream.remote import Remote, RemoteEndpoint
 
 _CONNECT_S = 10.0
@@ -66,7 +66,7 @@ class Caller:
         self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-chat")
         self._pool: Pool | None = None
         self._app: App | None = None
-        self._home: ModelFolder | None = None
+        self._home: RuntimeFolder | None = None
         self._log: CapturingLog | None = None
         self._costs: CostReader | None = None
 
@@ -139,7 +139,7 @@ class Caller:
 
     async def _listen(self, config: Config) -> None:
         self._log = CapturingLog()
-        self._home = ModelFolder()
+        self._home = RuntimeFolder()
         self._app = App(config, self._environment, self._log, self._home)
         port = await self._app.listen("127.0.0.1", 0)
         self._url = f"http://127.0.0.1:{port}/v1"

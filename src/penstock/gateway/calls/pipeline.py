@@ -99,7 +99,7 @@ class Gateway:
         self.ledger = ledger
         self.local_models = local_models
         self.health = health
-        self.budget = health.retries
+        self.retry_budget = health.retries
         self._upstream = upstream
         self._recorder = recorder
         self._secrets = config.secrets()
@@ -124,17 +124,17 @@ class Gateway:
         if call.trace is not None:
             call.parameters = request.figures()
             call.request = request.read() if self.config.telemetry.content else None
-        plans = self._admit(call, client, self._streamed if request.stream else self._whole)
+        plans = self._select_plans(call, client, self._streamed if request.stream else self._whole)
         return ChatAttempts(self, call, client, request, plans) if plans is not None else None
 
     def embed(self, call: Call, request: EmbeddingsRequest, client: BodyClient) -> "Attempts | None":
         """As `answer`, for a request for embeddings."""
-        plans = self._admit(call, client, self._embeddings)
+        plans = self._select_plans(call, client, self._embeddings)
         return EmbeddingAttempts(self, call, client, request, plans) if plans is not None else None
 
-    def _admit(self, call: Call, client: Refusable, known: Plans) -> Sequence[Plan] | None:
+    def _select_plans(self, call: Call, client: Refusable, known: Plans) -> Sequence[Plan] | None:
         """The plans to try, in order; None if the client was refused."""
-        self.budget.earn()
+        self.retry_budget.earn()
         model, key = call.model, call.key
         if key is not None and key.models:
             model = known.full_name(
@@ -157,7 +157,7 @@ class Gateway:
         return self._choose(call, client, plans)
 
     def _choose(self, call: Call, client: Refusable, plans: Sequence[Plan]) -> Sequence[Plan] | None:
-        """As `_admit`, if there are several targets, a budget, or a target that cools down."""
+        """As `_select_plans`, if there are several targets, a budget, or a target that cools down."""
         if not plans:
             client.refuse(refusals.no_embeddings(call.model))
             return None
@@ -319,9 +319,9 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         first, _, rest = request.partition(b"\r\n")
         return b"%b\r\n%b: %b\r\n%b" % (first, HEADER.encode(), trace.header(span).encode(), rest)
 
-    def _run_task(self, opening: Coroutine[Any, Any, None]) -> None:
+    def _run_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Continue in a task: something has to be awaited."""
-        self._task = asyncio.get_running_loop().create_task(opening)
+        self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._on_task_done)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
@@ -359,7 +359,7 @@ class AnyAttempts(ABC, Generic[ClientType, Request]):
         following = self._plans[self._tried + 1 : self._tried + 2] if failure.retryable else ()
         if len(self._call.attempts) >= self._gateway.config.retries.max_attempts:
             following = ()
-        if following and self._gateway.budget.spend():
+        if following and self._gateway.retry_budget.spend():
             self._tried += 1
             self._plan = following[0]
             self._needs_fresh_connection = False

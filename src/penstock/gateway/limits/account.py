@@ -1,7 +1,7 @@
 """Account: the spending, the holds and the last minute's usage of one key. Pure: the time is always a parameter.
 
 A call *reserves* its maximum cost, *extends* the reservation if necessary, and *settles* the actual cost, or *releases*
-all of it. Its hold stays until its entry is in the ledger; then it is *booked*: the hold becomes a part of the sum.
+all of it. Its hold stays until its entry is in the book; then it is *booked*: the hold becomes a part of the sum.
 
     reserve ──► hold, open ──settle──► hold, closed ──book──► spent
                   │    ▲ extend
@@ -11,9 +11,9 @@ Every operation is idempotent, because a process may apply one to shared storage
 the period in which it was admitted. A second counts until its newest request is 60 seconds old (sliding window), so
 that no 60 seconds have more than the limit. `reserve` and `extend`, which check the limits, are in `admission.py`.
 
-The ledger is the source of truth, not the account. An account is *seeded* from the ledger: with the amount spent in a
+The book is the source of truth, not the account. An account is *seeded* from the book: with the amount spent in a
 period, and the ids of the calls that were booked recently. To settle or book one of those later changes nothing, and
-its hold is not restored. So no call counts twice. An account is *stale* if something happened that only the ledger
+its hold is not restored. So no call counts twice. An account is *stale* if something happened that only the book
 knows; then it is seeded again.
 
 Money is in nanodollars, time in milliseconds since 1970.
@@ -28,10 +28,10 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.period import DAY_MS, BudgetPeriod, period_at
 
 MINUTE_MS = 60_000
-# How long a settled call may wait until it is in the ledger. Longer than any outage of the ledger should last.
+# How long a settled call may wait until it is in the book. Longer than any outage of the book should last.
 _BOOKED_WITHIN_MS = 3_600_000
 # How long after seeding another process may still settle or book a call that is in the seed; and how soon after its end
-# a call must be booked for the ledger to list it among the recent ones.
+# a call must be booked for the book to list it among the recent ones.
 SEED_IDS_MS = 60_000
 _BOOKED_LATE_MS = 20_000
 
@@ -101,7 +101,7 @@ def release(account: Account, id: str, now: int) -> None:
 
 
 def book(account: Account, ids: Iterable[str], now: int) -> None:
-    """Turn the holds of these calls into spending: they are in the ledger.
+    """Turn the holds of these calls into spending: they are in the book.
 
     The account becomes stale if a call is unknown, was never settled, or is booked so late that a seed may contain its
     cost without its id.
@@ -137,7 +137,7 @@ def reserved_cost(account: Account, key: Key, now: int) -> int:
 
 
 def seed(account: Account, period: BudgetPeriod, spent: Spent, now: int) -> None:
-    """Set the amount spent in a period from the ledger. Holds of calls that are in the ledger are removed."""
+    """Set the amount spent in a period from the book. Holds of calls that are in the book are removed."""
     account.stale = False
     account.seeded = now
     account.seed_ids = set(spent.recent)
@@ -162,7 +162,7 @@ def restore_holds(account: Account, holds: Mapping[str, Hold]) -> None:
 
 
 def remove_holds(account: Account, ids: Iterable[str]) -> None:
-    """Remove holds without booking them: the account is seeded next, from a ledger that has these calls."""
+    """Remove holds without booking them: the account is seeded next, from a book that has these calls."""
     for id in ids:
         if id in account.holds:
             _drop(account, id)

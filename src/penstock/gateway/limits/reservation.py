@@ -26,7 +26,7 @@ from penstock.gateway.limits.demand import TokenDemand
 # The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
 _USUAL_OUTPUT = 4_096
 # In output tokens. A call does not start with less. More is requested when a quarter of the reservation is left, or
-# this much if that is more. When this much is left, the stream pauses until the answer comes, or ends if there is none.
+# this much if that is more. When this much is left, the stream pauses until the answer comes, or ends if it is no.
 _LEAST_OUTPUT = 16
 # The estimate of the input is inexact, relatively more so for short inputs.
 _MARGIN = 1.25
@@ -183,8 +183,8 @@ def _affordable_at(nanodollars: int, price: Price) -> int:
     return nanodollars * 1_000 // price_per_thousand if price_per_thousand else 1_000_000_000
 
 
-def _with_margin(input: int) -> int:
-    return int(input * _MARGIN) + _FIXED_MARGIN
+def _with_margin(tokens: int) -> int:
+    return int(tokens * _MARGIN) + _FIXED_MARGIN
 
 
 def _refusal(denial: Denial) -> Failure:

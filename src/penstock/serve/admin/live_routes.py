@@ -115,7 +115,7 @@ class LiveRoutes:
         answer(await self._inspector.inspect(data))
 
     def _play(self, _name: str, exchange: Exchange, _answer: AdminResponse) -> None:
-        self._app.play(exchange, new_request_id())
+        self._app.handle_playground(exchange, new_request_id())
 
     def _start(self, work: Coroutine[Any, Any, None], answer: AdminResponse) -> None:
         """Run work in a task. If it fails, the error is the response."""

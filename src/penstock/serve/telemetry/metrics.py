@@ -34,7 +34,7 @@ from penstock.gateway.calls.call import Call
 from penstock.gateway.config import Config
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import respond_json
-from penstock.serve.telemetry import metric_specs as families
+from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.counters import LOST_SLOT, OTHER, Counts, Labels, SharedCounters, read_all, total
 from penstock.serve.telemetry.label_values import MAX_VALUES, LabelValues
 from penstock.serve.telemetry.metric_specs import BY_NAME, FAMILIES, MetricSpec
@@ -129,7 +129,7 @@ class Metrics:
             if not family.labels and family.kind in ("counter", "histogram"):
                 self.counters.create(family)
         for reason in sorted(_ALL_REASONS):
-            self.counters.create(families.STREAM_END, (reason,))
+            self.counters.create(metric_specs.STREAM_END, (reason,))
 
     def settled(self, call: Call, entry: Entry) -> None:
         """Count a settled call, with the next batch."""
@@ -181,18 +181,18 @@ class Metrics:
         for tried in call.attempts:
             name = self._label_values.of("provider", tried.provider)
             for code, count in tried.repairs.items():
-                family = families.REPAIRS if level_of(code) == "repair" else families.NOTICES
+                family = metric_specs.REPAIRS if level_of(code) == "repair" else metric_specs.NOTICES
                 self.counters.add(family, (name, code), count)
             if any(tried.gaps.counts):
-                self.counters.merge(families.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
+                self.counters.merge(metric_specs.CHUNK_GAP, (name,), tried.gaps.counts, tried.gaps.total_s)
         for code, count in entry.losses.items():
-            self.counters.add(families.LOSSES, (provider, code), count)
+            self.counters.add(metric_specs.LOSSES, (provider, code), count)
         if call.overhead_s is not None:
-            observe(families.OVERHEAD, (), call.overhead_s)
+            observe(metric_specs.OVERHEAD, (), call.overhead_s)
         if entry.stream and call.first_event_s is not None:
-            observe(families.FIRST_CHUNK, (provider,), call.first_event_s)
+            observe(metric_specs.FIRST_CHUNK, (provider,), call.first_event_s)
             reason = _REASONS_BY_CODE.get(entry.code) or _REASONS.get(entry.outcome, "failed")
-            self.counters.add(families.STREAM_END, (reason,))
+            self.counters.add(metric_specs.STREAM_END, (reason,))
 
     def _common_slots(self, entry: Entry) -> "_CounterSlots | None":
         """The slots of a common call: a stream that its first provider completed, with usage. None for others."""
@@ -219,15 +219,15 @@ class Metrics:
     def _find_slots(self, route: str, provider: str, model: str, *, has_cost: bool) -> "_CounterSlots":
         slot = self.counters.slot
         return _CounterSlots(
-            requests=slot(families.REQUESTS, (route, model, provider, "2xx", "completed")),
-            attempts=slot(families.ATTEMPTS, (provider, "completed")),
-            input=slot(families.TOKENS, (provider, model, "input", "false")),
-            output=slot(families.TOKENS, (provider, model, "output", "false")),
-            cost=slot(families.COST, (provider, model)) if has_cost else None,
-            gaps=slot(families.CHUNK_GAP, (provider,)),
-            first=slot(families.FIRST_CHUNK, (provider,)),
-            overhead=slot(families.OVERHEAD, ()),
-            end=slot(families.STREAM_END, (_REASONS["completed"],)),
+            requests=slot(metric_specs.REQUESTS, (route, model, provider, "2xx", "completed")),
+            attempts=slot(metric_specs.ATTEMPTS, (provider, "completed")),
+            input=slot(metric_specs.TOKENS, (provider, model, "input", "false")),
+            output=slot(metric_specs.TOKENS, (provider, model, "output", "false")),
+            cost=slot(metric_specs.COST, (provider, model)) if has_cost else None,
+            gaps=slot(metric_specs.CHUNK_GAP, (provider,)),
+            first=slot(metric_specs.FIRST_CHUNK, (provider,)),
+            overhead=slot(metric_specs.OVERHEAD, ()),
+            end=slot(metric_specs.STREAM_END, (_REASONS["completed"],)),
         )
 
     def _count_common(self, slots: "_CounterSlots", calls: list[tuple[Call, Entry]]) -> None:
@@ -241,8 +241,8 @@ class Metrics:
         if slots.cost is not None:
             values[slots.cost] += sum(cost)
         counters.merge_at(slots.gaps, list(map(sum, gaps)), sum(gaps_s))
-        counters.observe_at(slots.first, families.FIRST_CHUNK.bounds, first_s)
-        counters.observe_at(slots.overhead, families.OVERHEAD.bounds, overhead_s)
+        counters.observe_at(slots.first, metric_specs.FIRST_CHUNK.bounds, first_s)
+        counters.observe_at(slots.overhead, metric_specs.OVERHEAD.bounds, overhead_s)
 
     def orphaned(self, entry: Entry) -> None:
         """Count a call that a worker left open when it died, as the ledger has settled it."""
@@ -257,39 +257,39 @@ class Metrics:
         for attempt in entry.attempts:
             provider = self._label_values.of("provider", attempt.provider)
             model = self._label_values.of("model", attempt.model, may_add=answered)
-            add(families.ATTEMPTS, (provider, attempt.outcome))
+            add(metric_specs.ATTEMPTS, (provider, attempt.outcome))
             estimated = "true" if attempt.measure == "estimated" else "false"
             if attempt.tokens.input:
-                add(families.TOKENS, (provider, model, "input", estimated), attempt.tokens.input)
+                add(metric_specs.TOKENS, (provider, model, "input", estimated), attempt.tokens.input)
             if attempt.tokens.output:
-                add(families.TOKENS, (provider, model, "output", estimated), attempt.tokens.output)
+                add(metric_specs.TOKENS, (provider, model, "output", estimated), attempt.tokens.output)
             if attempt.cost:
-                add(families.COST, (provider, model), attempt.cost)
+                add(metric_specs.COST, (provider, model), attempt.cost)
         if len(entry.attempts) > 1:
-            add(families.FALLBACKS, (route,), len(entry.attempts) - 1)
-        add(families.REQUESTS, (route, model, provider, _status_class(entry.status), entry.outcome))
+            add(metric_specs.FALLBACKS, (route,), len(entry.attempts) - 1)
+        add(metric_specs.REQUESTS, (route, model, provider, _status_class(entry.status), entry.outcome))
         return provider
 
-    def committed(self, seconds: float) -> None:
+    def ledger_committed(self, seconds: float) -> None:
         """Count one commit of the ledger, which took so long."""
-        self.counters.observe(families.LEDGER_COMMIT, (), seconds)
+        self.counters.observe(metric_specs.LEDGER_COMMIT, (), seconds)
 
     def limits_store(self, store: str) -> None:
         """Create the series of a store through which limits are shared."""
         for to in ("down", "up"):
-            self.counters.create(families.LIMITS_STORE_CHANGES, (store, to))
+            self.counters.create(metric_specs.LIMITS_STORE_CHANGES, (store, to))
 
     def limits_store_changed(self, store: str, up: bool) -> None:
         """Count a change of the store's availability."""
-        self.counters.add(families.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
+        self.counters.add(metric_specs.LIMITS_STORE_CHANGES, (store, "up" if up else "down"))
 
     def dropped(self, spans: int) -> None:
         """Count spans that were not exported."""
-        self.counters.add(families.DROPPED, (), spans)
+        self.counters.add(metric_specs.DROPPED, (), spans)
 
     def _measure_lag(self) -> None:
         now = self._loop.time()
-        self.counters.observe(families.LOOP_LAG, (), max(0.0, now - self._lag_due))
+        self.counters.observe(metric_specs.LOOP_LAG, (), max(0.0, now - self._lag_due))
         self._lag_due = now + _LAG_INTERVAL_S
         self._lag_timer = self._loop.call_at(self._lag_due, self._measure_lag)
 

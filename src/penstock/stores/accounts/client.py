@@ -5,25 +5,25 @@ applies the operations to its copy, and swaps the copy in if the storage still h
 faster, the client applies the operations again to what that process wrote. Every operation is idempotent
 (`gateway/limits/account.py`), so an operation whose result was lost can be applied again.
 
-The storage may lose accounts: it is a cache, and the ledger is the source of truth. So the client keeps its own holds
+The storage may lose accounts: it is a cache, and the book is the source of truth. So the client keeps its own holds
 (`AccountView.own_holds`) until they are booked, and repairs the account:
 
 | the client finds | it does |
 |---|---|
-| no account | makes one with a new random `generation`, seeded from the ledger, with its own holds |
+| no account | makes one with a new random `generation`, seeded from the book, with its own holds |
 | an account of another generation: another process made it | restores its own holds, except those in the seed |
-| an account that is stale, or has no sum for the current period | reads the sum from the ledger |
+| an account that is stale, or has no sum for the current period | reads the sum from the book |
 | the storage fails | continues offline, see below; afterwards reads the sum and restores its own holds |
 
-Why no call counts twice and none is lost: the ledger is read between load and swap. A call that is booked meanwhile is
+Why no call counts twice and none is lost: the book is read between load and swap. A call that is booked meanwhile is
 either in the sum that was read, and then its id is in the seed as well, so that its hold is dropped; or it is booked
 after the swap, and then its hold is in the account.
 
 *Offline* means that the storage does not answer. The client then has the account as it was last seen, with the sum from
-the ledger. Other processes may be offline too, so it admits no more than its share (`local_share` in the configuration)
+the book. Other processes may be offline too, so it admits no more than its share (`local_share` in the configuration)
 of what is left of each limit. With shares that add up to one, the processes together do not exceed a budget. They may
 exceed the other limits: as long as anything is left of one, the share of each process is at least 1. The client's
-operations go to a separate account, `OfflineState.own`. Calls that are booked in the meantime are in the ledger, which
+operations go to a separate account, `OfflineState.own`. Calls that are booked in the meantime are in the book, which
 is read when the storage answers again.
 """
 
@@ -54,15 +54,15 @@ from penstock.gateway.limits.period import period_at
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, apply_operation
 from penstock.stores.accounts.storage import Storage, StorageError, StoredValue
 
-# Reads from the ledger a key's sum since a time, and the ids of its calls that ended after another time: `Book.spent`.
-Seed: TypeAlias = Callable[[Key, int, int], Spent]
+# Reads from the book a key's sum since a time, and the ids of its calls that ended after another time: `Book.spent`.
+FetchSpent: TypeAlias = Callable[[Key, int, int], Spent]
 
 # A try fails only because another process has succeeded. After the first few, each process waits a random time.
 _MAX_TRIES = 200
 _IMMEDIATE_TRIES = 3
 _MAX_BACKOFF_S = 0.002
-# How long the client waits before it reads a ledger again that has failed.
-_LEDGER_RETRY_MS = 1000
+# How long the client waits before it reads a book again that has failed.
+_BOOK_RETRY_MS = 1000
 _RETRY_AFTER_S = 5.0
 # The most accounts that one `refresh` loads: each takes a tenth of a millisecond, and calls wait for it.
 _MAX_REFRESHED = 200
@@ -93,7 +93,7 @@ class AccountView(Struct):
 class SharedAccountClient:
     """Applies operations to shared accounts, and continues offline when the storage fails."""
 
-    def __init__(self, storage: Storage, fetch_spent: Seed, share: float, clock: Callable[[], int]) -> None:
+    def __init__(self, storage: Storage, fetch_spent: FetchSpent, share: float, clock: Callable[[], int]) -> None:
         self._storage = storage
         self._fetch_spent = fetch_spent
         self._share = share
@@ -102,7 +102,7 @@ class SharedAccountClient:
         # The keys whose account had holds when it was last seen; the least recently refreshed first.
         self._holding: dict[str, None] = {}
         self._outages = 0
-        self._ledger_retry_at = 0
+        self._book_retry_at = 0
         self.degraded = ""
         """The name of the storage while it does not answer, otherwise empty."""
         self._encode = msgspec.msgpack.Encoder().encode
@@ -239,16 +239,16 @@ class SharedAccountClient:
         return own_holds, answers
 
     def _seed(self, account: Account, key: Key | None) -> Denial | None:
-        """Seed the account from the ledger if it needs it. Returns a denial if the sum is unknown, for reservations."""
+        """Seed the account from the book if it needs it. Returns a denial if the sum is unknown, for reservations."""
         now = self._clock()
         if key is None or not wants_seed(account, key, now):
             return None
         period = period_at(key.period, now)
-        if now >= self._ledger_retry_at:
+        if now >= self._book_retry_at:
             try:
                 seed(account, period, self._fetch_spent(key, period.since, now - SEED_IDS_MS), now)
             except BookError:
-                self._ledger_retry_at = now + _LEDGER_RETRY_MS
+                self._book_retry_at = now + _BOOK_RETRY_MS
         if period.label in account.spent:
             return None
         message = "the rest of this key's budget cannot be read from the ledger: try again in a few seconds"
@@ -258,7 +258,7 @@ class SharedAccountClient:
         if view.offline is None:
             last_seen = self._decode_account(view.stored)
             base = last_seen if last_seen is not None else Account()
-            base.stale = True  # other processes have spent since: the ledger has the sum, if it answers
+            base.stale = True  # other processes have spent since: the book has the sum, if it answers
             self._seed(base, view.key)
             if last_seen is None:
                 restore_holds(base, view.own_holds)

@@ -20,7 +20,7 @@ from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.account import remaining_share, reserved_cost
 from penstock.gateway.limits.accounts import now_ms
 from penstock.gateway.limits.admission import Answer, Denial, Reservation
-from penstock.stores.accounts.client import Seed, SharedAccountClient
+from penstock.stores.accounts.client import FetchSpent, SharedAccountClient
 from penstock.stores.accounts.operations import Booked, Extend, Invalidate, Operation, Release, Reserve, Settle
 from penstock.stores.accounts.storage import Storage, StorageError
 
@@ -55,7 +55,7 @@ class SharedAccounts:
     def __init__(
         self,
         storage: Storage,
-        fetch_spent: Seed,
+        fetch_spent: FetchSpent,
         share: float,
         clock: Callable[[], int] = now_ms,
         retry_s: float = _RETRY_S,

@@ -7,7 +7,7 @@
    until its connection is closed, for whatever reason. Calls that wait when the child dies wait for the next child.
 3. Every call has its own connection to the child: llama.cpp's server closes some connections that it has promised to
    keep alive.
-4. The child exits with the last process of the gateway: all of them have one end of a pipe open (`ModelFolder`), and
+4. The child exits with the last process of the gateway: all of them have one end of a pipe open (`RuntimeFolder`), and
    the child waits at the other end.
 5. An `Obstacle` is the reason why the model cannot answer, and what to do about it.
 """
@@ -63,8 +63,9 @@ _PASSED_VARIABLES = re.compile(
 _SPIN = {"GOMP_SPINCOUNT": "100"}
 
 
-class ModelFolder:
-    """The private folder of a gateway's child processes, made when it is needed, and their lifeline, a pipe.
+class RuntimeFolder:
+    """The private folder of a gateway's workers and child processes, made when it is needed; and the lifeline of the
+    child processes, a pipe.
 
     It is constructed before workers are forked, so that all of them share it.
     """
@@ -152,7 +153,7 @@ class LocalModel:
     """One model on this machine."""
 
     def __init__(
-        self, settings: Settings, folder: ModelFolder, environment: Mapping[str, str], log: Callable[[str], None]
+        self, settings: Settings, folder: RuntimeFolder, environment: Mapping[str, str], log: Callable[[str], None]
     ) -> None:
         self.settings = settings
         self._folder = folder
