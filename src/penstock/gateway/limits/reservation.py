@@ -26,7 +26,7 @@ from penstock.gateway.limits.demand import TokenDemand
 # The output tokens that are reserved if the client sets no limit. An answer of about 3,000 words.
 _USUAL_OUTPUT = 4_096
 # In output tokens. A call does not start with less. More is requested when a quarter of the reservation is left, or
-# this much if that is more. When this much is left, the stream pauses until the answer comes, or ends if it is no.
+# this much if that is more. When this much is left, the stream pauses until the answer comes; a denial ends it.
 _LEAST_OUTPUT = 16
 # The estimate of the input is inexact, relatively more so for short inputs.
 _MARGIN = 1.25
