@@ -5,6 +5,8 @@ import types
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import penstock
 
 
@@ -21,6 +23,7 @@ def test_the_names_are_in_order() -> None:
     assert penstock.__all__ == sorted(penstock.__all__)
 
 
+@pytest.mark.slow
 def test_class_names_are_unique_in_the_package() -> None:
     modules = Path(penstock.__file__).parent.rglob("*.py")
     trees = [ast.parse(module.read_text(encoding="utf-8")) for module in modules]

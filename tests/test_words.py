@@ -11,6 +11,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 CODE = [path for folder in ("src", "tests", "bench", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
 OWN_CODE = sorted((ROOT / "src").rglob("*.py"))
@@ -42,6 +44,7 @@ PROSE = frozenset(
 )
 
 
+@pytest.mark.slow
 def test_identifiers_are_common_terms() -> None:
     assert [
         f"{place(path, token.start[0])}: {token.string}"
@@ -64,6 +67,7 @@ def test_attributes_say_what_they_hold() -> None:
 ALIASES = ("--manners", "list_manners")
 
 
+@pytest.mark.slow
 def test_texts_in_code_are_plain() -> None:
     texts = (tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
     assert [
