@@ -75,6 +75,7 @@ def test_what_was_not_booked_is_found_with_how_far_it_had_come(tmp_path: Path, t
     journal.marked({"open": (7, 33)})
     journal.settled(entry("settled"))
     assert (journal.waiting, journal.intact) == (1, True)
+    assert {file.stat().st_size for file in tmp_path.iterdir()} == {ROOM + ROOM // 2}, "it writes beyond its room"
     journal.close()
     left = only(tmp_path)
     assert left.open == [(entry("silent"), (0, 0)), (entry("open"), (7, 33))]
