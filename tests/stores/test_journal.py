@@ -58,7 +58,7 @@ def test_what_a_killed_process_wrote_is_found(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("times", [1, 200])
+@pytest.mark.parametrize("times", [1, 1_000])
 def test_what_was_not_booked_is_found_with_how_far_it_had_come(tmp_path: Path, times: int) -> None:
     """However often it has switched its files meanwhile."""
     journal = Journal(tmp_path, ROOM)
