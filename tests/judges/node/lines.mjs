@@ -3,12 +3,12 @@
 
 import { createInterface } from 'node:readline';
 
-// `ways` maps the name of a way to `async (ask, report, fetch) => seen`. It may add to `report.said` as text arrives;
+// `ways` maps the name of a way to `async (ask, report, fetch) => seen`. It may add to `report.sent_text` as text arrives;
 // whatever it throws is reported as the error.
 export async function answerLines(ways) {
   for await (const line of createInterface({ input: process.stdin })) {
     const ask = JSON.parse(line);
-    const report = { seen: null, said: '', error: null, statuses: [], headers: {} };
+    const report = { seen: null, sent_text: '', error: null, statuses: [], headers: {} };
     try {
       report.seen = await ways[ask.way](ask, report, recording(report));
     } catch (error) {

@@ -24,7 +24,7 @@ function body({ model, messages, tools, include_usage }, stream) {
 }
 
 function note(report, chunk) {
-  report.said += chunk.choices[0]?.delta.content ?? '';
+  report.sent_text += chunk.choices[0]?.delta.content ?? '';
 }
 
 await answerLines({

@@ -70,7 +70,7 @@ await answerLines({
     let failed = null;
     for await (const part of result.fullStream) {
       if (part.type === 'text-delta') {
-        report.said += part.text;
+        report.sent_text += part.text;
       } else if (part.type === 'error') {
         failed = part.error;
       }
@@ -86,7 +86,7 @@ await answerLines({
     };
     const result = streamText({ ...settings(ask, fetch), onError });
     for await (const text of result.textStream) {
-      report.said += text;
+      report.sent_text += text;
     }
     return failed ? fail(result, failed) : seen(result);
   },

@@ -46,7 +46,7 @@ class Judge:
             }
         return {
             "seen": seen,
-            "said": self._sent_text,
+            "sent_text": self._sent_text,
             "error": failure,
             "statuses": [answer.status_code for answer in self._answers],
             "headers": dict(self._answers[-1].headers) if self._answers else {},
