@@ -1,0 +1,113 @@
+"""The Anthropic Messages dialect, unstreamed: a whole completion → the body of one message."""
+
+import msgspec
+
+from penstock.core.completion import Choice, Completion
+from penstock.core.content import (
+    Citation,
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from penstock.core.dialects.anthropic_messages.reader import SEAL_SCHEME
+from penstock.core.dialects.anthropic_messages.usage import write_usage
+from penstock.core.dialects.anthropic_messages.writer import citation_body, stop_reason
+from penstock.core.events import Finish
+from penstock.core.losses import Loss
+from penstock.core.seals import wrap
+
+
+class BodyFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in for what the provider did not send. `own`: whether the provider speaks this dialect too."""
+
+    id: str
+    model: str
+    own: bool = True
+    issuer: str = ""
+
+
+def write_body(completion: Completion, losses: list[Loss], facts: BodyFacts) -> bytes:
+    """The body of a message."""
+    choice = completion.choices[0] if completion.choices else Choice(0)
+    if len(completion.choices) > 1:
+        losses.append(Loss("choices-dropped"))
+    blocks = [block for part in choice.parts if (block := _block(part, losses, facts)) is not None]
+    finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, choice.stop_sequence)
+    message: dict[str, object] = {
+        "id": completion.id or facts.id,
+        "type": "message",
+        "role": "assistant",
+        "model": completion.model or facts.model,
+        "content": blocks,
+        "stop_reason": stop_reason(finish),
+        "stop_sequence": choice.stop_sequence,
+    }
+    if choice.finish_details is not None:
+        message["stop_details"] = choice.finish_details
+    empty = {"input_tokens": 0, "output_tokens": 0}
+    message["usage"] = write_usage(completion.usage) if completion.usage is not None else empty
+    if facts.own:
+        message |= completion.extras
+    return msgspec.json.encode(message)
+
+
+def _block(part: Part, losses: list[Loss], facts: BodyFacts) -> dict[str, object] | None:
+    match part:
+        case TextPart(text, citations):
+            return _text(text, citations, losses, own=facts.own)
+        case RefusalPart(text):
+            return {"type": "text", "text": text}
+        case ReasoningPart():
+            return _thinking(part, facts)
+        case ToolCall(server=True) if not facts.own:
+            losses.append(Loss("server-activity-hidden", part.name))
+        case ToolCall():
+            return _call(part, own=facts.own)
+        case OpaquePart(_, type, data) if facts.own:
+            return {"type": type} | data
+        case OpaquePart(_, type):
+            losses.append(Loss("server-activity-hidden", type))
+        case MediaPart(mime=mime):
+            losses.append(Loss("media-dropped", mime))
+        case ToolResult():
+            losses.append(Loss("server-activity-hidden", part.name))
+    return None
+
+
+def _text(text: str, citations: tuple[Citation, ...], losses: list[Loss], *, own: bool) -> dict[str, object]:
+    block: dict[str, object] = {"type": "text", "text": text}
+    written = [citation_body(citation, own=own) for citation in citations]
+    losses.extend(Loss("citation-dropped") for body in written if body is None)
+    if written:
+        block["citations"] = [body for body in written if body is not None]
+    return block
+
+
+def _thinking(part: ReasoningPart, facts: BodyFacts) -> dict[str, object]:
+    seal = part.seals[0] if part.seals else None
+    value = "" if seal is None else seal.value if seal.scheme == SEAL_SCHEME else wrap(seal, facts.issuer)
+    if seal is not None and seal.redacted:
+        return {"type": "redacted_thinking", "data": value}
+    return {"type": "thinking", "thinking": part.text or "\n\n".join(part.summary), "signature": value}
+
+
+def _call(call: ToolCall, *, own: bool) -> dict[str, object]:
+    try:
+        given = msgspec.json.decode(call.arguments or "{}")
+    except ValueError:
+        given = None
+    if call.kind == "custom" or not isinstance(given, dict):
+        given = {"input": call.arguments}
+    name = f"{call.namespace}__{call.name}" if call.namespace else call.name
+    block: dict[str, object] = {
+        "type": "server_tool_use" if call.server else "tool_use",
+        "id": call.id or f"toolu_{call.name}",
+        "name": name,
+        "input": given,
+    }
+    return block | (call.extras if own else {})

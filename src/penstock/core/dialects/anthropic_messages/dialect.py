@@ -1,0 +1,15 @@
+"""The Anthropic Messages dialect, as the rest of Penstock knows it."""
+
+from penstock.core.dialects.anthropic_messages.detector import AnthropicMessagesDetector
+from penstock.core.dialects.anthropic_messages.reader import NAME
+from penstock.core.dialects.anthropic_messages.surface import AnthropicMessagesSurface
+from penstock.core.dialects.anthropic_messages.upstream import AnthropicMessagesUpstream
+from penstock.core.dialects.dialect import Dialect
+
+ANTHROPIC_MESSAGES = Dialect(
+    name=NAME,
+    title="Anthropic Messages",
+    upstream=AnthropicMessagesUpstream(),
+    surface=AnthropicMessagesSurface(),
+    detector=AnthropicMessagesDetector(),
+)

@@ -1,0 +1,47 @@
+"""Failures in the words of Anthropic's API: the error envelope, as a body and as the last event of a stream."""
+
+import msgspec
+
+from penstock.core.failure import Failure
+
+# A provider's words are quoted, but not at any length.
+_MAX_MESSAGE = 1000
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def error_type(status: int) -> str:
+    """Anthropic's word for errors of this status."""
+    return _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+
+
+def write_error(failure: Failure, request_id: str) -> bytes:
+    """The body of an error. Penstock's own code stands at the end of the message: the envelope has no member for it."""
+    message = failure.message[:_MAX_MESSAGE]
+    if failure.code not in message:
+        message = f"{message} ({failure.code})"
+    return envelope(error_type(failure.status), message, request_id)
+
+
+def write_error_event(failure: Failure, request_id: str) -> bytes:
+    """The error as the last event of a stream."""
+    return b"event: error\ndata: " + write_error(failure, request_id) + b"\n\n"
+
+
+def envelope(type: str, message: str, request_id: str) -> bytes:
+    """An error as Anthropic sends it."""
+    return msgspec.json.encode(
+        {"type": "error", "error": {"type": type, "message": message}, "request_id": request_id or None}
+    )

@@ -1,0 +1,542 @@
+"""The Anthropic Messages dialect, read: the JSON of an event → hub events.
+
+    message_start                                              Start, ChoiceStart, a preliminary usage report
+    ( content_block_start content_block_delta* content_block_stop )*     one content block after the other
+    message_delta                                              the stop reason, cumulative usage; at times several
+    message_stop                                               the end; `ping` and `error` may come anywhere
+
+The reader reports what it read; `core/grammar.py` puts that into order. Rules for the whole file:
+
+1. The type in the JSON says what an event is. The transport's event name counts only where the JSON has no type.
+2. The delta's type says what it is, not the block's (LiteLLM sends thinking inside of text blocks). A delta that does
+   not fit the open block ends that block and starts one of its own kind.
+3. A block is known by its index. A second start of an open index ends the first one. A signature belongs to the block
+   of its index, even if that block has ended (OpenRouter).
+4. Text or input that a start has already counts only where the deltas do not repeat it (MiniMax).
+5. Blocks of unknown types are kept whole (`BlockStart` of the kind `opaque`): the fields of their deltas are merged
+   into the block, and it is reported when it ends.
+6. An unstreamed message is read as the stream that it stands for.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.dialects.anthropic_messages.usage import merge, read_usage
+from penstock.core.error_shapes import is_heartbeat, read_error
+from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    Extra,
+    Finish,
+    ReasoningDelta,
+    Seal,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from penstock.core.json_getters import integer_of, shown, text_of
+from penstock.core.sink import Sink
+from penstock.core.text import SurrogateJoiner, whole_json
+
+NAME = "anthropic_messages"
+SEAL_SCHEME = "anthropic"
+FINISH_REASONS: Mapping[str, str] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+    "pause_turn": "pause",
+    "compaction": "pause",
+}
+SERVER_CALLS = frozenset(("server_tool_use", "mcp_tool_use"))
+"""Blocks that are calls which the provider executes itself."""
+NATIVE_REASONING = "thinking"
+# Far above what a real answer has; it bounds what a stream may hold in memory.
+_MAX_BLOCKS = 10_000
+_MAX_BUFFERED = 1_000_000
+_Kind: TypeAlias = Literal["text", "reasoning", "call", "whole"]
+_Json: TypeAlias = dict[str, object]
+_DELTA_KINDS: Mapping[str, _Kind] = {
+    "text_delta": "text",
+    "citations_delta": "text",
+    "thinking_delta": "reasoning",
+    "signature_delta": "reasoning",
+    "input_json_delta": "call",
+}
+_MESSAGE_FIELDS = frozenset(
+    ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
+)
+
+
+class _OpenBlock(Struct):
+    """A content block that has started."""
+
+    number: int
+    kind: _Kind
+    call: int = 0
+    head: str = ""
+    """Text of the start that the deltas may repeat; see rule 4."""
+    repeated: str = ""
+    """As much of the head as the deltas have repeated so far."""
+    has_input: bool = False
+    whole: _Json = {}
+    """The block as it was sent, with the fields of its deltas, where it is reported as a whole."""
+
+
+class AnthropicMessagesReader:
+    """Reads the events of one stream, or one unstreamed message."""
+
+    sentinel = ""
+    done = False
+    unread = ""
+    _started = False
+    _id = ""
+    _model = ""
+    _whole = False
+    _surrogates = False  # whether texts may hold halves of surrogate pairs
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._joiner = SurrogateJoiner()
+        self._open: dict[int, _OpenBlock] = {}
+        self._numbers: dict[int, int] = {}  # of the blocks that have ended, by index
+        self._next_block = 0
+        self._next_call = 0
+        self._buffered = 0
+        self._usage: _Json = {}
+
+    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+        """Take in the JSON of one event, and the name that the transport gave it."""
+        if surrogates:
+            self._surrogates = True
+            value = self._without_halves(value)
+        if not isinstance(value, dict):
+            self._read_other(value, event)
+            return
+        kind = text_of(value.get("type")) or event
+        match kind:
+            case "content_block_delta":
+                self._read_delta(value)
+            case "content_block_start":
+                self._read_block_start(value)
+            case "content_block_stop":
+                self._read_block_stop(value)
+            case "message_start":
+                self._read_start(_object(value.get("message")))
+            case "message_delta":
+                self._read_message_delta(value)
+            case "message_stop":
+                self._read_stop()
+            case "ping":
+                pass  # the API's own heartbeat
+            case "message":
+                self._read_message(value)
+            case _:
+                self._read_unknown(value, kind, event)
+
+    def read_undecodable(self, data: bytes, event: str) -> None:
+        """Take in the data of an event that is not JSON."""
+        text = data.decode(errors="replace").strip()
+        if text == "[DONE]":
+            self._sink.repair("done-unexpected")
+        elif event == "error":
+            self._sink.fault("provider-error", text[:500] or "an error event without data")
+        elif not text or event == "ping" or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
+            self._sink.repair("empty-event" if not text and event != "ping" else "keepalive-event", event or text[:80])
+        elif self.done:
+            self._sink.repair("data-after-done", text[:80])
+        else:
+            self._sink.fault("bad-json", text[:500])
+
+    def flush(self) -> None:
+        """Emit what was held back of the open blocks: nothing more of them will be read."""
+        for block in self._open.values():
+            self._emit_head(block)
+
+    def close(self) -> None:
+        """No more events will come."""
+        self.flush()
+
+    # Messages.
+
+    def _read_start(self, message: _Json) -> None:
+        id, model = text_of(message.get("id")), text_of(message.get("model"))
+        if self._started:
+            self._sink.repair("message-start-repeated", id)
+            if id and self._id and id != self._id:
+                self._sink.fault("bad-shape", "a second message starts in the same stream")
+            return
+        self._started = True
+        self._id, self._model = id, model
+        usage = message.get("usage")
+        tier = usage.get("service_tier") if isinstance(usage, dict) else None
+        self._sink.events.append(Start(id, model, None, tier if isinstance(tier, str) else None))
+        self._read_extras({name: value for name, value in message.items() if name not in _MESSAGE_FIELDS})
+        self._sink.events.append(ChoiceStart(0, text_of(message.get("role"))))
+        self._read_usage(usage)
+        content = message.get("content")
+        if isinstance(content, list) and content:
+            self._read_content(content)
+
+    def _read_message(self, message: _Json) -> None:
+        """An unstreamed message; behind a stream it is a repetition of the whole answer (MiniMax)."""
+        if self._started:
+            self._sink.repair("message-appended")
+            return
+        self._whole = True
+        self._read_start(message)
+        self._finish(message)
+        self.done = True
+
+    def _read_content(self, content: list[object]) -> None:
+        for index, block in enumerate(content):
+            self._read_block_start({"index": index, "content_block": block})
+            self._read_block_stop({"index": index})
+
+    def _read_message_delta(self, value: _Json) -> None:
+        if not self._started:
+            self._read_missing_start()
+        delta = _object(value.get("delta"))
+        self._finish(delta)
+        known = ("stop_reason", "stop_sequence", "stop_details")
+        extras = {name: field for name, field in delta.items() if name not in known and field is not None}
+        self._read_extras(extras | {name: field for name, field in value.items() if name not in _DELTA_FIELDS})
+        self._read_usage(value.get("usage"))
+
+    def _finish(self, fields: _Json) -> None:
+        native = fields.get("stop_reason")
+        if native is None:
+            return
+        reason = FINISH_REASONS.get(text_of(native))
+        if reason is None:
+            self._sink.repair("finish-unknown", shown(native))
+            reason = "stop"
+        sequence, details = fields.get("stop_sequence"), fields.get("stop_details")
+        self._sink.events.append(
+            Finish(
+                0,
+                reason,
+                text_of(native),
+                sequence if isinstance(sequence, str) else None,
+                details if isinstance(details, dict) else None,
+            )
+        )
+        if self._open and not self._whole:
+            self._end_all()
+
+    def _read_stop(self) -> None:
+        if self.done:
+            self._sink.repair("done-repeated")
+        self.done = True
+
+    def _read_usage(self, report: object) -> None:
+        if not isinstance(report, dict) or not report:
+            if report is not None and report != {}:
+                self._sink.repair("usage-mistyped", shown(report))
+            return
+        self._usage = merge(self._usage, report)
+        usage = read_usage(self._usage, self._sink, self._model)
+        if not usage.blank:  # zeros in `message_start` only mean that nothing is known yet
+            self._sink.events.append(UsageReport(usage))
+
+    def _read_extras(self, fields: _Json) -> None:
+        kept = {name: value for name, value in fields.items() if value is not None}
+        if kept:
+            self._sink.events.append(Extra("chunk", kept))
+
+    # Blocks.
+
+    def _read_block_start(self, value: _Json) -> None:
+        if not self._started:
+            self._read_missing_start()
+        index = self._index(value)
+        if index in self._open:
+            self._sink.repair("block-restarted", str(index))
+            self._end(index)
+        block = value.get("content_block")
+        if not isinstance(block, dict):
+            self._sink.fault("bad-shape", f"a content block is not an object: {shown(block)}")
+            return
+        if self._next_block >= _MAX_BLOCKS:
+            self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} content blocks")
+            return
+        self._end_texts()
+        self._start(index, dict(block))
+
+    def _start(self, index: int, block: _Json) -> None:
+        type = text_of(block.pop("type", None))
+        number, self._next_block = self._next_block, self._next_block + 1
+        events = self._sink.events
+        if type == "text":
+            head = text_of(block.pop("text", None))
+            citations = block.pop("citations", None)
+            self._open[index] = _OpenBlock(number, "text", head=head)
+            events.append(BlockStart(0, number, "text", type=type, data=block or None))
+            for citation in citations if isinstance(citations, list) else ():
+                self._annotate(number, citation)
+        elif type == "thinking":
+            head, signature = text_of(block.pop("thinking", None)), text_of(block.pop("signature", None))
+            self._open[index] = _OpenBlock(number, "reasoning", head=head)
+            events.append(BlockStart(0, number, "reasoning", type=type, data=block or None))
+            if signature:
+                self._emit_head(self._open[index])
+                events.append(Seal(0, number, SEAL_SCHEME, signature))
+        elif type == "redacted_thinking":
+            self._open[index] = _OpenBlock(number, "reasoning")
+            events.append(BlockStart(0, number, "reasoning", type=type))
+            events.append(Seal(0, number, SEAL_SCHEME, text_of(block.get("data")), redacted=True))
+        elif type == "tool_use" or type in SERVER_CALLS:
+            self._start_call(index, number, type, block)
+        else:
+            self._open[index] = _OpenBlock(number, "whole", whole={"type": type, **block})
+
+    def _start_call(self, index: int, number: int, type: str, block: _Json) -> None:
+        call, self._next_call = self._next_call, self._next_call + 1
+        id, name, given = block.pop("id", None), text_of(block.pop("name", None)), block.pop("input", None)
+        if not name:
+            self._sink.fault("tool-call-unnamed", f"a {type} block has no name")
+            return
+        if not isinstance(id, str) or not id:
+            self._sink.repair("tool-id-missing")
+            id = None
+        written = given if isinstance(given, str) else msgspec.json.encode(given).decode() if given else ""
+        self._open[index] = _OpenBlock(number, "call", call=call, head=written)
+        self._sink.events.append(ToolCallStart(0, call, id, name, server=type in SERVER_CALLS, block=number))
+        extras = block if type != "mcp_tool_use" else {"type": type, **block}
+        if extras:
+            self._sink.events.append(Extra("tool", extras, 0, call))
+
+    def _read_delta(self, value: _Json) -> None:
+        if not self._started:
+            self._read_missing_start()
+        index, delta = self._index(value), _object(value.get("delta"))
+        type = text_of(delta.get("type"))
+        kind = _DELTA_KINDS.get(type)
+        block = self._open.get(index)
+        if type == "signature_delta" and (block is None or block.kind != "reasoning"):
+            self._read_late_signature(index, delta)
+            return
+        if kind is None:
+            self._read_unknown_delta(block, delta, type)
+            return
+        if block is None or block.kind != kind:
+            block = self._implied_block(index, block, kind)
+            if block is None:
+                return
+        events = self._sink.events
+        match type:
+            case "text_delta":
+                self._add(block, text_of(delta.get("text")))
+            case "thinking_delta":
+                self._add(block, text_of(delta.get("thinking")))
+            case "input_json_delta":
+                text = text_of(delta.get("partial_json"))
+                if text:
+                    block.has_input, block.head = True, ""
+                    events.append(ToolCallDelta(0, block.call, self._joined(block, text)))
+            case "signature_delta":
+                self._emit_head(block)
+                signature = text_of(delta.get("signature"))
+                if signature:
+                    events.append(Seal(0, block.number, SEAL_SCHEME, signature))
+            case _:
+                self._emit_head(block)
+                self._annotate(block.number, delta.get("citation"))
+
+    def _read_late_signature(self, index: int, delta: _Json) -> None:
+        """A signature of a block that has ended, or that another block has followed."""
+        number = self._numbers.get(index)
+        if number is None:
+            self._sink.repair("block-start-missing", "signature_delta")
+            return
+        self._sink.repair("signature-late", str(index))
+        self._sink.events.append(Seal(0, number, SEAL_SCHEME, text_of(delta.get("signature"))))
+
+    def _implied_block(self, index: int, block: _OpenBlock | None, kind: _Kind) -> _OpenBlock | None:
+        """The block that a delta needs and no start has announced (rule 2)."""
+        if kind == "call":
+            self._sink.fault("tool-call-unnamed", "arguments came without the start of their call")
+            return None
+        if block is None:
+            self._sink.repair("block-start-missing", str(index))
+        else:
+            self._sink.repair("delta-in-wrong-block", f"{kind} in a block of {block.kind}")
+            self._end(index)
+        self._end_texts()
+        self._start(index, {"type": "text" if kind == "text" else "thinking"})
+        return self._open[index]
+
+    def _read_unknown_delta(self, block: _OpenBlock | None, delta: _Json, type: str) -> None:
+        """A delta of a block that is kept whole: its fields are added to the block's."""
+        fields = {name: value for name, value in delta.items() if name != "type" and value is not None}
+        if block is None or block.kind != "whole":
+            self._sink.repair("delta-unknown", type)
+            if not self.unread:
+                self.unread = shown(delta)
+            return
+        self._buffered += len(msgspec.json.encode(fields))
+        if self._buffered > _MAX_BUFFERED:
+            self._sink.fault("event-too-large", f"blocks of unknown types hold more than {_MAX_BUFFERED} bytes")
+            return
+        for name, value in fields.items():
+            before = block.whole.get(name)
+            block.whole[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
+
+    def _read_block_stop(self, value: _Json) -> None:
+        index = self._index(value)
+        if index in self._open:
+            self._end(index)
+        elif index not in self._numbers:
+            self._sink.repair("block-start-missing", f"content_block_stop {index}")
+        else:
+            self._sink.repair("block-stop-repeated", str(index))
+
+    def _end(self, index: int) -> None:
+        block = self._open.pop(index)
+        self._emit_head(block)
+        events = self._sink.events
+        if block.kind == "call" and not block.has_input:
+            events.append(ToolCallDelta(0, block.call, block.head or "{}"))
+        elif block.kind == "whole":
+            type = text_of(block.whole.get("type"))
+            kind: Literal["result", "opaque"] = "result" if type.endswith("_tool_result") else "opaque"
+            id = block.whole.get("tool_use_id") if kind == "result" else block.whole.get("id")
+            events.append(BlockStart(0, block.number, kind, id if isinstance(id, str) else None, type, block.whole))
+        if len(self._numbers) < _MAX_BLOCKS:
+            self._numbers[index] = block.number
+        events.append(BlockEnd(0, block.number))
+
+    def _end_texts(self) -> None:
+        """Another block starts: text and reasoning that have no stop end here."""
+        for index in [index for index, block in self._open.items() if block.kind != "call"]:
+            self._sink.repair("block-unclosed", str(index))
+            self._end(index)
+
+    def _end_all(self) -> None:
+        for index in list(self._open):
+            self._sink.repair("block-unclosed", str(index))
+            self._end(index)
+
+    def _add(self, block: _OpenBlock, text: str) -> None:
+        """More text of a block. As long as it only repeats the start's, nothing is certain (rule 4)."""
+        if not text:
+            return
+        if block.head:
+            block.repeated += text
+            if block.head.startswith(block.repeated) and len(block.repeated) < len(block.head):
+                return
+            text, head, block.repeated, block.head = block.repeated, block.head, "", ""
+            if text.startswith(head):
+                self._sink.repair("block-start-repeated")
+            else:
+                text = head + text
+        text = self._joined(block, text)
+        if text:
+            self._sink.events.append(
+                TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text, NATIVE_REASONING)
+            )
+
+    def _emit_head(self, block: _OpenBlock) -> None:
+        """Emit the text of a start that no delta has repeated in full."""
+        if block.kind == "call" or not block.head:
+            return
+        text, block.head, block.repeated = block.head + block.repeated, "", ""
+        self._sink.events.append(
+            TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text, NATIVE_REASONING)
+        )
+
+    def _annotate(self, number: int, citation: object) -> None:
+        if not isinstance(citation, dict):
+            self._sink.repair("delta-unknown", "citations_delta")
+            return
+        start, end = citation.get("start_char_index"), citation.get("end_char_index")
+        self._sink.events.append(
+            Annotation(
+                0,
+                number,
+                url=text_of(citation.get("url")) or text_of(citation.get("source")),
+                title=text_of(citation.get("title")) or text_of(citation.get("document_title")),
+                quote=text_of(citation.get("cited_text")),
+                start=start if isinstance(start, int) else None,
+                end=end if isinstance(end, int) else None,
+                data=citation,
+            )
+        )
+
+    # Everything else.
+
+    def _read_missing_start(self) -> None:
+        self._sink.repair("message-start-missing")
+        self._started = True
+        self._sink.events += [Start("", "", None), ChoiceStart(0, "assistant")]
+
+    def _read_unknown(self, value: _Json, kind: str, event: str) -> None:
+        """An error, a heartbeat of another kind, or an event that is not known."""
+        error = read_error(value, event)
+        if error is not None:
+            self._sink.fault("provider-error", *error)
+        elif "choices" in value or kind.startswith("response.") or "candidates" in value:
+            self._sink.fault("other-dialect", f"this is no event of the Anthropic Messages dialect: {shown(value)}")
+        elif is_heartbeat(kind) or not value:
+            self._sink.repair("keepalive-event", kind)
+        else:
+            self._sink.repair("event-unknown", kind or shown(value))
+            if not self.unread:
+                self.unread = shown(value)
+
+    def _read_other(self, value: object, event: str) -> None:
+        """An event whose JSON is no object."""
+        if event == "error":
+            self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            for item in value:
+                self.read(item, event=event)
+        elif isinstance(value, list) and value:
+            self._sink.fault("bad-shape", f"an event is a list: {shown(value)}")
+        else:
+            self._sink.repair("empty-event", shown(value))
+
+    def _index(self, value: _Json) -> int:
+        index = integer_of(value.get("index"))
+        if index is not None:
+            return index
+        self._sink.repair("block-index-missing")
+        return max(self._open, default=self._next_block)
+
+    def _without_halves(self, value: object) -> object:
+        """An event's JSON without halves of characters, but for texts of which the next event may bring the rest."""
+        match value:
+            case (
+                {"delta": {"text": str(text)}}
+                | {"delta": {"thinking": str(text)}}
+                | {"delta": {"partial_json": str(text)}}
+            ):
+                assert isinstance(value, dict)
+                delta = value["delta"]
+                name = next(name for name in ("text", "thinking", "partial_json") if isinstance(delta.get(name), str))
+                clean = whole_json({**value, "delta": {**delta, name: ""}}, self._sink)
+                assert isinstance(clean, dict)
+                clean["delta"][name] = text
+                return clean
+            case _:
+                return whole_json(value, self._sink)
+
+    def _joined(self, block: _OpenBlock, text: str) -> str:
+        """The text with surrogate pairs joined that are split over two deltas."""
+        return self._joiner.join((block.number, block.kind), text, self._sink) if self._surrogates else text
+
+
+_DELTA_FIELDS = frozenset(("type", "delta", "usage"))
+
+
+def _object(value: object) -> _Json:
+    return value if isinstance(value, dict) else {}

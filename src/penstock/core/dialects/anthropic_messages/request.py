@@ -1,0 +1,211 @@
+"""The Anthropic Messages dialect, requests read: the fields of a body → `Request`.
+
+Reading never fails: a message, a block or a tool of an unknown shape is kept as an `OpaquePart`, or in `extras`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.core.content import (
+    Citation,
+    MediaKind,
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    ReasoningSeal,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME, SERVER_CALLS
+from penstock.core.json_getters import integer_of, text_of
+from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
+
+Json: TypeAlias = dict[str, object]
+
+ATTRIBUTION = "x-anthropic-billing-header:"
+"""How a text block of the system prompt begins that Claude Code addresses to Anthropic, and not to the model."""
+_ROLES: Mapping[object, Role] = {"assistant": "assistant", "system": "system"}
+
+
+def read_request(fields: Mapping[str, object]) -> Request:
+    """The request that a body with these fields is."""
+    rest = dict(fields)
+    metadata = _object(rest.pop("metadata", None))
+    choice = _object(rest.pop("tool_choice", None))
+    output = dict(_object(rest.pop("output_config", None)))
+    form = output.pop("format", None) or rest.pop("output_format", None)
+    stop = rest.pop("stop_sequences", None)
+    extras = {name: value for name, value in output.items() if name != "effort"}
+    return Request(
+        dialect=NAME,
+        model=text_of(rest.pop("model", None)),
+        stream=rest.pop("stream", None) is True,
+        system=tuple(_read_content(rest.pop("system", None))),
+        turns=tuple(_read_message(message) for message in _list(rest.pop("messages", None))),
+        tools=tuple(_read_tool(tool) for tool in _objects(rest.pop("tools", None))),
+        tool_choice=_read_choice(choice),
+        parallel_calls=False if choice.get("disable_parallel_tool_use") is True else None,
+        max_output=integer_of(rest.pop("max_tokens", None)),
+        stop=tuple(word for word in _list(stop) if isinstance(word, str)),
+        sampling=_read_sampling(rest),
+        format=_read_format(form),
+        reasoning=_read_reasoning(rest.pop("thinking", None), output.get("effort")),
+        tier=text_of(rest.pop("service_tier", None)),
+        user=text_of(metadata.get("user_id")),
+        extras={name: value for name, value in rest.items() if value is not None}
+        | ({"output_config": extras} if extras else {}),
+    )
+
+
+def _read_message(message: object) -> Message:
+    fields = dict(message) if isinstance(message, dict) else {"content": message}
+    role = _ROLES.get(fields.pop("role", None), "user")
+    parts = _read_content(fields.pop("content", None))
+    return Message(role, tuple(parts), extras={name: value for name, value in fields.items() if value is not None})
+
+
+def _read_content(content: object) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(content)] if content else []
+    return [_read_block(block) for block in _list(content)]
+
+
+def _read_block(block: object) -> Part:
+    if isinstance(block, str):
+        return TextPart(block)
+    fields = dict(_object(block))
+    type, cache = text_of(fields.pop("type", None)), _read_cache(fields.pop("cache_control", None))
+    match type, fields:
+        case "text", {"text": str(text), **rest}:
+            citations = tuple(_read_citation(item) for item in _objects(rest.pop("citations", None)))
+            return TextPart(text, citations, cache, rest)
+        case (("image" | "document"), {"source": dict(source), **rest}):
+            return _read_media(type, source, cache, rest)
+        case "thinking", {"thinking": str(text), **rest}:
+            signature = text_of(rest.pop("signature", None))
+            seals = (ReasoningSeal(SEAL_SCHEME, signature),) if signature else ()
+            return ReasoningPart(text, seals=seals, field="thinking", extras=rest)
+        case "redacted_thinking", {"data": str(data), **rest}:
+            return ReasoningPart(seals=(ReasoningSeal(SEAL_SCHEME, data, redacted=True),), extras=rest)
+        case _, {"id": str(id), "name": str(name), **rest} if type == "tool_use" or type in SERVER_CALLS:
+            given = rest.pop("input", None)
+            arguments = (
+                given if isinstance(given, str) else msgspec.json.encode(given if given is not None else {}).decode()
+            )
+            extras = rest | ({"type": type} if type == "mcp_tool_use" else {})
+            return ToolCall(id, name, arguments, extras=extras, server=type in SERVER_CALLS, cache=cache)
+        case "tool_result", {"tool_use_id": str(id), **rest}:
+            content, is_error = rest.pop("content", None), rest.pop("is_error", None) is True
+            return ToolResult(id, tuple(_read_content(content)), is_error, cache=cache, extras=rest)
+        case _:
+            return OpaquePart(NAME, type, _object(block))
+
+
+def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart | OpaquePart:
+    kind: MediaKind = "image" if type == "image" else "file"
+    name = text_of(extras.pop("title", None))
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            mime = text_of(source.get("media_type"))
+            return MediaPart(kind=kind, mime=mime, data=data, name=name, cache=cache, extras=extras)
+        case {"type": "url", "url": str(url)}:
+            return MediaPart(kind=kind, url=url, name=name, cache=cache, extras=extras)
+        case {"type": "file", "file_id": str(id)}:
+            return MediaPart(kind=kind, file_id=id, name=name, cache=cache, extras=extras)
+        case _:
+            block: Json = {"type": type, "source": source, **extras} | ({"title": name} if name else {})
+            return OpaquePart(NAME, type, block)
+
+
+def _read_citation(citation: Json) -> Citation:
+    return Citation(
+        url=text_of(citation.get("url")) or text_of(citation.get("source")),
+        title=text_of(citation.get("title")) or text_of(citation.get("document_title")),
+        quote=text_of(citation.get("cited_text")),
+        data=citation,
+    )
+
+
+def _read_cache(control: object) -> str:
+    """The lifetime of a cache breakpoint; five minutes where it says none."""
+    if not isinstance(control, dict):
+        return ""
+    return text_of(control.get("ttl")) or "5m"
+
+
+def _read_tool(tool: Json) -> Tool:
+    fields = dict(tool)
+    type, name = text_of(fields.pop("type", None)), text_of(fields.pop("name", None))
+    cache = _read_cache(fields.pop("cache_control", None))
+    if type not in ("", "custom"):
+        return Tool(name=name or type, kind="server", type=type, cache=cache, extras=fields)
+    schema, strict = fields.pop("input_schema", None), fields.pop("strict", None)
+    return Tool(
+        name=name,
+        description=text_of(fields.pop("description", None)),
+        schema=schema if isinstance(schema, dict) else None,
+        strict=strict if isinstance(strict, bool) else None,
+        cache=cache,
+        extras=fields,
+    )
+
+
+def _read_choice(choice: Json) -> ToolChoice | None:
+    match choice:
+        case {"type": "auto"}:
+            return ToolChoice("auto")
+        case {"type": "any"}:
+            return ToolChoice("required")
+        case {"type": "none"}:
+            return ToolChoice("none")
+        case {"type": "tool", "name": str(name)}:
+            return ToolChoice("tool", (name,))
+        case _:
+            return None
+
+
+def _read_sampling(rest: Json) -> Sampling:
+    """The sampling settings, taken out of the fields; one that is no number stays there."""
+    given = {
+        name: rest.pop(name)
+        for name in ("temperature", "top_p", "top_k")
+        if isinstance(rest.get(name), int | float) and not isinstance(rest[name], bool)
+    }
+    return msgspec.convert(given, Sampling, strict=False)
+
+
+def _read_format(form: object) -> ResponseFormat | None:
+    match form:
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return ResponseFormat("schema", schema=schema)
+        case _:
+            return None
+
+
+def _read_reasoning(thinking: object, effort: object) -> ReasoningSettings | None:
+    settings = _object(thinking)
+    if not settings and not isinstance(effort, str):
+        return None
+    type, display = settings.get("type"), settings.get("display")
+    return ReasoningSettings(
+        effort=effort if isinstance(effort, str) else None,
+        budget=integer_of(settings.get("budget_tokens")),
+        enabled={"enabled": True, "adaptive": True, "disabled": False}.get(text_of(type)),
+        summary="none" if display == "omitted" else display if isinstance(display, str) else None,
+    )
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Json]:
+    return [item for item in _list(value) if isinstance(item, dict)]

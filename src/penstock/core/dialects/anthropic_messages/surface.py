@@ -1,0 +1,77 @@
+"""The Anthropic Messages dialect, as an API to offer: `POST /v1/messages`.
+
+A request is checked as far as the gateway acts on it (`model`, `messages`, `max_tokens`, `stream`). Every other field
+goes to a provider of the same dialect as the client wrote it.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from penstock.core.completion import Completion
+from penstock.core.dialects.anthropic_messages.body import BodyFacts, write_body
+from penstock.core.dialects.anthropic_messages.failures import write_error
+from penstock.core.dialects.anthropic_messages.reader import NAME
+from penstock.core.dialects.anthropic_messages.request import read_request
+from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWriter
+from penstock.core.dialects.bodies import decode_fields, refused
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.failure import Failure
+from penstock.core.input_estimate import estimate_request
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest
+
+_ONCE = ("model", "stream", "messages", "max_tokens")
+_MAX_TOKENS = 2**63 - 1
+_MAX_MODEL = 256
+
+
+class AnthropicMessagesSurface:
+    """Offers Messages."""
+
+    name = "messages"
+    path = "/messages"
+
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
+        """The request in a body; raises `RequestError`."""
+        members, fields = decode_fields(body, _ONCE)
+        model, stream, messages, most = map(fields.get, ("model", "stream", "messages", "max_tokens"))
+        if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+            raise refused(f"model: must name a model, in at most {_MAX_MODEL} characters", param="model")
+        if stream is not None and not isinstance(stream, bool):
+            raise refused("stream: must be true or false", param="stream")
+        if not isinstance(messages, list):
+            raise refused("messages: must be a list of messages", param="messages")
+        if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MAX_TOKENS:
+            raise refused("max_tokens: must be a positive integer", param="max_tokens")
+        metadata, tier = fields.get("metadata"), fields.get("service_tier")
+        user = metadata.get("user_id") if isinstance(metadata, dict) else None
+        return ClientRequest(
+            dialect=NAME,
+            model=model,
+            stream=bool(stream),
+            members=members,
+            include_usage=True,
+            fields=fields,
+            tier=tier if isinstance(tier, str) else "",
+            user=user if isinstance(user, str) else "",
+            estimate=lambda: estimate_request(read_request(fields)),
+            read=partial(read_request, fields),
+        )
+
+    def writer(self, facts: AnswerFacts) -> AnthropicMessagesWriter:
+        """What writes a streamed answer."""
+        return AnthropicMessagesWriter(
+            id=_answer_id(facts), model=facts.model, input_estimate=facts.input_estimate, request_id=facts.call_id
+        )
+
+    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+        """The body of a message."""
+        return write_body(completion, losses, BodyFacts(id=_answer_id(facts), model=facts.model))
+
+    def write_error(self, failure: Failure, request_id: str) -> bytes:
+        """The body of an error, in Anthropic's envelope."""
+        return write_error(failure, request_id)
+
+
+def _answer_id(facts: AnswerFacts) -> str:
+    return facts.id or f"msg_{facts.call_id}"

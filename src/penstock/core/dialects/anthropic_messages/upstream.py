@@ -1,0 +1,59 @@
+"""The Anthropic Messages dialect, as an API to call."""
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
+from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, write_request
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.error_shapes import read_error
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest
+from penstock.core.sink import Sink
+
+VERSION = "2023-06-01"
+_HEADERS = {"anthropic-version": VERSION}
+
+
+class AnthropicMessagesUpstream:
+    """Calls providers that speak Messages."""
+
+    def frame_reader(self, sink: Sink) -> AnthropicMessagesReader:
+        """What reads one answer."""
+        return AnthropicMessagesReader(sink)
+
+    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The request for a provider: the client's own bytes with edits, or a new body."""
+        if request.dialect == NAME:
+            return self._forwarded(request, destination)
+        settings = msgspec.convert(dict(destination.settings), MessagesSettings, strict=False)
+        losses: list[Loss] = []
+        fields = write_request(request.read(), settings, losses)
+        fields |= {"model": destination.model, **destination.overrides}
+        if destination.stream is not None:
+            fields["stream"] = destination.stream
+        return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses))
+
+    def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        changes: dict[str, Raw | None] = {**destination.members}
+        if destination.stream is not None and destination.stream != request.stream:
+            changes["stream"] = Raw(b"true" if destination.stream else b"false")
+        return OutgoingRequest(request.members.edited(changes), _HEADERS)
+
+    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
+        """`max_tokens` is required, so there is always a limit."""
+        asked = request.read() if request.dialect != NAME else None
+        most = destination.overrides.get("max_tokens", asked.max_output if asked else request.fields.get("max_tokens"))
+        if most is None:
+            most = msgspec.convert(dict(destination.settings), MessagesSettings, strict=False).default_max_tokens
+        tier = destination.overrides.get("service_tier", asked.tier if asked else request.fields.get("service_tier"))
+        return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
+
+    def read_error(self, body: bytes) -> ProviderError:
+        """What an error says: Anthropic's envelope, or one of the many shapes that compatible servers have."""
+        parsed = msgspec.json.decode(body)
+        if not isinstance(parsed, dict):
+            return ProviderError()
+        error = read_error(parsed, "error")
+        own = parsed.get("type") == "error" and isinstance(parsed.get("error"), dict)
+        return ProviderError(error[0] if error else "", body if own else b"")

@@ -1,0 +1,145 @@
+"""Usage in the Anthropic Messages dialect.
+
+Anthropic's `input_tokens` excludes what was read from and written into the prompt cache; `Usage.input` includes both.
+`message_start` has a preliminary report and `message_delta` a cumulative one, each of which may lack fields. So the raw
+reports are merged first (`merge`), and only the merged report is converted (`read_usage`): converting each report on
+its own would count cache tokens twice, or lose them.
+
+`iterations` lists what the answer took in several steps. Steps of the types `compaction` and `advisor_message` are
+billed but are not in the top-level figures, so where there are iterations their sum is the bill: that of the steps of
+the answering model is the usage, and steps of other models are `Usage.others`.
+"""
+
+from collections.abc import Iterable
+
+from penstock.core.json_getters import integer_of, shown
+from penstock.core.sink import Sink
+from penstock.core.usage import ModelUsage, Usage
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+# More iterations and members than any provider sends; they bound what one stream may hold in memory.
+_MAX_ITERATIONS = 100
+_MAX_MEMBERS = 100
+# Beyond this a figure is not worth keeping as a number; the raw object has it.
+_MAX_COUNT = 10**1000
+
+
+def merge(before: dict[str, object], report: dict[str, object]) -> dict[str, object]:
+    """Two reports of one stream: each field as reported last, but neither null nor zero replaces a figure.
+
+    Some providers report zeros first and figures last (z.ai), others zeros last.
+    """
+    merged = dict(before)
+    for name, value in report.items():
+        known = merged.get(name)
+        if isinstance(value, dict) and isinstance(known, dict):
+            merged[name] = merge(known, value)
+        elif (value or not known) and (name in merged or len(merged) < _MAX_MEMBERS):
+            merged[name] = value
+    return merged
+
+
+def read_usage(raw: dict[str, object], sink: Sink, model: str = "") -> Usage:
+    """A merged report as `Usage`. `model` is the model that answers."""
+    steps = _steps(raw)
+    others: list[ModelUsage] = []
+    if steps:
+        answering = _answering_model(steps, model)
+        others = [ModelUsage(named, _counted([step], sink)) for step in steps if (named := _model(step, answering))]
+        usage = _counted([step for step in steps if not _model(step, answering)], sink)
+    else:
+        usage = _counted([raw], sink)
+    tier, requests = raw.get("service_tier"), raw.get("server_tool_use")
+    details = raw.get("output_tokens_details")
+    return Usage(
+        input=usage.input,
+        output=usage.output,
+        cached=usage.cached,
+        cache_write=usage.cache_write,
+        cache_write_1h=usage.cache_write_1h,
+        reasoning=_count(details, "thinking_tokens", sink),
+        tier=tier if isinstance(tier, str) else None,
+        tool_requests={
+            name.removesuffix("_requests"): count
+            for name, count in (requests.items() if isinstance(requests, dict) else ())
+            if isinstance(count, int) and count > 0
+        },
+        others=tuple(others),
+        raw=raw,
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, object]:
+    """A report in Anthropic's words. Its `input_tokens` excludes the cache, as clients expect, which add the three."""
+    own = {name: usage.raw[name] for name in _COUNTS if name in usage.raw}
+    if "input_tokens" in own and "output_tokens" in own:  # it came in this dialect
+        return usage.raw
+    cached, written, hour = usage.cached or 0, usage.cache_write or 0, usage.cache_write_1h or 0
+    report: dict[str, object] = {
+        "input_tokens": max((usage.input or 0) - cached - written, 0),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": cached,
+        "output_tokens": usage.output or 0,
+    }
+    if hour:
+        report["cache_creation"] = {
+            "ephemeral_5m_input_tokens": max(written - hour, 0),
+            "ephemeral_1h_input_tokens": hour,
+        }
+    if usage.reasoning is not None:
+        report["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    return report
+
+
+def _steps(raw: dict[str, object]) -> list[dict[str, object]]:
+    steps = raw.get("iterations")
+    if not isinstance(steps, list):
+        return []
+    return [step for step in steps[:_MAX_ITERATIONS] if isinstance(step, dict)]
+
+
+def _answering_model(steps: list[dict[str, object]], model: str) -> str:
+    """The model that answered: a fallback names itself, because it is not the one that was requested."""
+    fallbacks = [step.get("model") for step in steps if step.get("type") == "fallback_message"]
+    return next((named for named in reversed(fallbacks) if isinstance(named, str)), model)
+
+
+def _model(step: dict[str, object], answering: str) -> str:
+    """The model of a step, where it is another one than the answering model."""
+    named = step.get("model")
+    if not isinstance(named, str) or named == answering:
+        return ""
+    return named
+
+
+def _counted(reports: Iterable[dict[str, object]], sink: Sink) -> Usage:
+    """The sum of reports that have Anthropic's four counts."""
+    sums: dict[str, int | None] = dict.fromkeys(_COUNTS)
+    hour: int | None = None
+    for report in reports:
+        for name in _COUNTS:
+            count = _count(report, name, sink)
+            if count is not None:
+                sums[name] = (sums[name] or 0) + count
+        kept = _count(report.get("cache_creation"), "ephemeral_1h_input_tokens", sink)
+        if kept is not None:
+            hour = (hour or 0) + kept
+    fresh, output, cached, written = sums.values()
+    return Usage(
+        input=None if fresh is None else fresh + (cached or 0) + (written or 0),
+        output=output,
+        cached=cached,
+        cache_write=written,
+        cache_write_1h=hour,
+    )
+
+
+def _count(report: object, name: str, sink: Sink) -> int | None:
+    value = report.get(name) if isinstance(report, dict) else None
+    if value is None or (type(value) is int and abs(value) < _MAX_COUNT):
+        return value
+    if type(value) is int:
+        sink.repair("usage-absurd", shown(value))
+        return None
+    sink.repair("usage-mistyped", shown(value))
+    return integer_of(value)
