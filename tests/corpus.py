@@ -11,18 +11,27 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-from penstock import Choice, Completion
+from penstock import Choice, Completion, Ending
 from tests.oracle import Expected, ExpectedCall, ExpectedChoice, expect
 from tests.streams import fold, read
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = (ROOT / os.environ.get("PENSTOCK_CORPUS", "../shared/corpus")).resolve()
 DEFECTS = CORPUS.parent / "defects"
+DEFECTS_OF_DIALECTS = CORPUS.parent / "defects-dialects"
+# How the lists of expectations beside the streams of defects call the endings.
+ENDINGS: dict[str, Ending] = {
+    "ok": "completed",
+    "ok_with_warning": "completed",
+    "truncated": "truncated",
+    "error": "failed",
+    "refuse": "failed",
+}
 
 
 @dataclass(frozen=True)
 class Capture:
-    """One recorded stream, or error body, of the chat-completions dialect."""
+    """One recorded stream, or error body."""
 
     file: str
     vendor: str
@@ -54,16 +63,14 @@ class Verdict:
     differences: list[str] = field(default_factory=list)
 
 
-def captures() -> list[Capture]:
-    """Every chat capture of the corpus, in the order of its index; none where there is no corpus."""
+def captures(api: str = "chat") -> list[Capture]:
+    """Every capture of an API in the corpus, in the order of its index; none where there is no corpus."""
     index = CORPUS / "INDEX.jsonl"
     if not index.exists():
         return []
     rows = map(json.loads, index.read_text().splitlines())
     return [
-        Capture(row["file"], row["vendor"], row["has_reads"], row["status"] or 200)
-        for row in rows
-        if row["api"] == "chat"
+        Capture(row["file"], row["vendor"], row["has_reads"], row["status"] or 200) for row in rows if row["api"] == api
     ]
 
 

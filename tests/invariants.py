@@ -6,9 +6,12 @@ from random import Random
 from msgspec import structs
 
 from penstock import Completion, StreamReader, StreamWriter
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
 from penstock.core.events import Event, Extra, ReasoningDelta, TextDelta
 from penstock.core.stream import MAX_EVENT
 from penstock.core.templates import OpeningTemplate
+from penstock.core.usage import Tokens
 from tests.legal import violations
 from tests.mutation import split
 from tests.streams import by_event, fold, read
@@ -64,9 +67,9 @@ def sent_text(completion: Completion) -> list[object]:
     ]
 
 
-def broken_promises(data: bytes, random: Random) -> list[str]:
-    """Every promise that the reader and the writer break on these bytes."""
-    return examine(data, random)[0]
+def broken_promises(data: bytes, random: Random, dialect: str = DEFAULT_DIALECT) -> list[str]:
+    """Every promise that the reader and the writer of a dialect break on these bytes."""
+    return examine(data, random, dialect=dialect)[0]
 
 
 def opening_of(*streams: bytes, together: int = 1) -> OpeningTemplate:
@@ -123,37 +126,79 @@ def unpadded(events: list[Event]) -> list[Event]:
     return reported
 
 
-def examine(data: bytes, random: Random, before: bytes = b"") -> tuple[list[str], tuple[str, str]]:
+def examine(
+    data: bytes, random: Random, before: bytes = b"", dialect: str = DEFAULT_DIALECT
+) -> tuple[list[str], tuple[str, str]]:
     """Every promise that is broken; and how the stream ended, with the code of its fault, for counting.
 
     `before` is another stream, from which an opening may have been learned.
     """
-    events = read(data)
+
+    def events_of(*pieces: bytes, opening: OpeningTemplate | None = None) -> list[Event]:
+        return read(*pieces, reader=StreamReader(dialect, opening=opening))
+
+    events = events_of(data)
     broken = violations(events)
-    if read(*split(data, random)) != events:
+    if events_of(*split(data, random)) != events:
         broken.append("another split gives other events")
-    if read(*by_event(data)) != events:
+    if events_of(*by_event(data)) != events:
         broken.append("read event by event, it gives other events")
-    if read(data, reader=SlowReader()) != events:
+    if read(data, reader=SlowReader(dialect)) != events:
         broken.append("the fast path gives other events")
-    for opening in (opening_of(data, together=random.randint(1, 3)), opening_of(before or data)):
+    for opening in _openings(data, before, random, dialect):
         pieces = random.choice((by_event, lambda data: split(data, random)))(data)
-        if read(*pieces, reader=StreamReader(opening=opening)) != events:
+        if events_of(*pieces, opening=opening) != events:
             broken.append("with a known opening, it gives other events")
-        in_chunks = read_in_chunks(by_event(data), StreamReader(opening=opening))
+        in_chunks = read_in_chunks(by_event(data), StreamReader(dialect, opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
+    broken += _lanes_differ(data, dialect)
     completion = fold(events)
     include_usage = random.random() < 0.8
-    writer = StreamWriter(include_usage=include_usage)
-    again = read(writer.write(events))
+    facts = AnswerFacts(call_id="1", model="", created=0, include_usage=include_usage)
+    writer = StreamWriter.for_call(dialect, facts)
+    again = events_of(writer.write(events))
     broken += [f"written in its own dialect, it loses something: {loss.code}" for loss in writer.losses]
     broken += [f"rewritten: {violation}" for violation in violations(again)]
-    broken += _differences(completion, fold(again), include_usage=include_usage)
+    broken += _differences(completion, fold(again), dialect, include_usage=include_usage)
     return broken, (completion.ending or "", completion.fault.code if completion.fault else "")
 
 
-def _differences(first: Completion, again: Completion, *, include_usage: bool) -> list[str]:
+def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
+    """What a client of the same dialect gets for these reads, and how many of them went out as they came."""
+    facts = AnswerFacts(call_id="1", model="", created=0, include_usage=True)
+    writer = StreamWriter.for_call(reader.dialect, facts)
+    out, untouched = [], 0
+    for piece in pieces:
+        events = reader.feed(piece)
+        if reader.untouched:
+            writer.note(events)
+        out.append(piece if reader.untouched else writer.write(events))
+        untouched += reader.untouched
+    out.append(writer.write(reader.close()))
+    return b"".join(out), untouched
+
+
+def _lanes_differ(data: bytes, dialect: str) -> list[str]:
+    """Whether a client gets another answer where healthy text is forwarded as it is."""
+    answers = [
+        fold(read(relayed(by_event(data), reader)[0], reader=StreamReader(dialect)))
+        for reader in (StreamReader(dialect), SlowReader(dialect))
+    ]
+    if sent_text(answers[0]) != sent_text(answers[1]) or answers[0].ending != answers[1].ending:
+        return ["forwarded as it is, it gives a client another answer"]
+    return []
+
+
+def _openings(data: bytes, before: bytes, random: Random, dialect: str) -> list[OpeningTemplate | None]:
+    """Openings that the reader may know; none where the dialect has no such."""
+    format = find_dialect(dialect).passthrough
+    if format is None or format.opening is None:
+        return [None]
+    return [opening_of(data, together=random.randint(1, 3)), opening_of(before or data)]
+
+
+def _differences(first: Completion, again: Completion, dialect: str, *, include_usage: bool) -> list[str]:
     """Where a completion, written and read again, is not the same."""
     found = []
     if sent_text(first) != sent_text(again):
@@ -167,10 +212,13 @@ def _differences(first: Completion, again: Completion, *, include_usage: bool) -
         mistyped = any(
             repair.code == "usage-mistyped" for repair in first.repairs
         )  # its raw object does not say the same
-        if include_usage and not mistyped and _counts(first) != _counts(again):
+        if include_usage and not mistyped and _counts(first, dialect) != _counts(again, dialect):
             found.append("written and read again, the usage differs")
     return found
 
 
-def _counts(completion: Completion) -> tuple[int | None, ...] | None:
-    return completion.usage.counts() if completion.usage else None
+def _counts(completion: Completion, dialect: str) -> object:
+    """The counts of the usage. Not every dialect can say that one is unknown: then what is booked must be the same."""
+    if completion.usage is None:
+        return None
+    return completion.usage.counts() if dialect == DEFAULT_DIALECT else Tokens.of(completion.usage)

@@ -5,20 +5,11 @@ from typing import Any
 
 import pytest
 
-from penstock import Ending
-from tests.corpus import DEFECTS
+from tests.corpus import DEFECTS, ENDINGS
 from tests.streams import bytewise, completion, read
 
 LIST = DEFECTS / "EXPECT.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in LIST.read_text().splitlines()] if LIST.exists() else []
-ENDINGS: dict[str, Ending] = {
-    "ok": "completed",
-    "ok_with_warning": "completed",
-    "truncated": "truncated",
-    "error": "failed",
-    "refuse": "failed",
-}
-
 pytestmark = pytest.mark.skipif(not ROWS, reason=f"there are no streams in {DEFECTS}, beside the corpus")
 
 

@@ -11,7 +11,7 @@ from penstock.cli.main import commands
 from tests.streams import DONE, Json, begins, finishes, says, sse
 
 ROOT = Path(__file__).parents[2]
-CAPTURES = sorted((ROOT / "tests" / "captures").iterdir())
+CAPTURES = sorted((ROOT / "tests" / "captures").rglob("*.sse"))
 SEEDS = sorted((ROOT / "tests" / "seeds").glob("*.txt"))
 GROQ, RESELLER, OPENAI_2025, OPENAI_2026 = map(str, SEEDS)
 

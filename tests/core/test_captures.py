@@ -1,18 +1,16 @@
 """One small capture per defect: each shows that defect, as far as possible no other, and is read as it should be.
 
-`tests/captures/<code>.sse` belongs to the row `<code>` of `core/repairs.py`. What the table below leaves out is what a
+`tests/captures/<code>.sse` belongs to the row `<code>` of `core/repairs.py`; those of another dialect than chat
+completions are in a folder that it names. What the table below leaves out is what a
 healthy answer has: it is completed, it stops, it calls no tool, nobody sent the usage and nothing failed.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
-from msgspec import Struct
 
-from penstock import Completion, Ending
 from penstock.core.repairs import FAULTS, REPAIRS
+from tests.expected import Call, Expected, called, emitted, failed, repaired
 from tests.streams import DONE, begins, bytewise, completion, dumps, finishes, fold, read, says, sse
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -21,41 +19,6 @@ GENERATED: dict[str, bytes] = {
     "event-too-large": sse(begins(), says("So far so good."), says("!" * 1_000_000), finishes(), DONE),
     "event-too-complex": sse(begins(), says("So far so good."), "{}" * 2_000, finishes(), DONE),
 }
-
-Row: TypeAlias = "tuple[str, Expected]"
-Call: TypeAlias = tuple[str | None, str, str]
-"""The id, the name and the arguments of a tool call."""
-
-
-class Expected(Struct, frozen=True, kw_only=True):
-    """What a capture says. `repairs`: how often each defect is met, and the line where it is met first."""
-
-    text: str = ""
-    reasoning: str = ""
-    calls: tuple[Call, ...] = ()
-    finish: str | None = "stop"
-    native_finish: str | None = None
-    usage: tuple[int, int, int] | None = None
-    ending: Ending = "completed"
-    fault: tuple[str, int, str] | None = None
-    """The code, the line and the words."""
-    repairs: Mapping[str, tuple[int, int]] = {}
-
-
-def repaired(code: str, count: int, line: int, text: str = "", **expected: Any) -> Row:
-    """The row of a capture that shows one repair and nothing else."""
-    return code, Expected(text=text, repairs={code: (count, line)}, **expected)
-
-
-def called(code: str, count: int, line: int, *calls: Call, **expected: Any) -> Row:
-    """The same, of an answer that calls tools."""
-    return repaired(code, count, line, calls=calls, **({"finish": "tool_calls"} | expected))
-
-
-def failed(code: str, line: int, words: str, text: str = "", **expected: Any) -> Row:
-    """The row of a capture that shows one fault and nothing else."""
-    fault = (code, line, words)
-    return code, Expected(text=text, finish=None, ending="failed", fault=fault, **expected)
 
 
 def tide(port: str, id: str | None = "call_1") -> Call:
@@ -203,27 +166,10 @@ def wire_of(code: str) -> bytes:
     return GENERATED[code] if code in GENERATED else (CAPTURES / f"{code}.sse").read_bytes()
 
 
-def emitted(answer: Completion) -> Expected:
-    """A completion in the terms of the table; none of the captures has more than one choice."""
-    assert len(answer.choices) <= 1
-    choice = answer.choices[0] if answer.choices else None
-    usage, fault = answer.usage, answer.fault
-    return Expected(
-        text=answer.text,
-        reasoning=choice.reasoning if choice else "",
-        calls=tuple((call.id, call.name, call.arguments) for call in choice.tool_calls) if choice else (),
-        finish=choice.finish_reason if choice else None,
-        native_finish=choice.native_finish_reason if choice else None,
-        usage=(usage.input or 0, usage.output or 0, usage.total or 0) if usage else None,
-        ending=answer.ending or "cancelled",
-        fault=(fault.code, fault.line, fault.message) if fault else None,
-        repairs={repair.code: (repair.count, repair.line) for repair in answer.repairs},
-    )
-
-
 def test_every_defect_has_a_capture_and_every_capture_a_defect() -> None:
     captures = {path.stem for path in CAPTURES.glob("*.sse")} | GENERATED.keys()
-    assert captures == REPAIRS.keys() | FAULTS.keys()
+    of_other_dialects = {path.stem for path in CAPTURES.glob("*/*.sse")}
+    assert captures | of_other_dialects == REPAIRS.keys() | FAULTS.keys()
     assert captures == EXPECTED.keys()
 
 
@@ -248,7 +194,7 @@ def test_a_generated_capture_is_read_the_same_in_pieces() -> None:
         assert read(*(wire[i : i + 1460] for i in range(0, len(wire), 1460))) == read(wire)
 
 
-@pytest.mark.parametrize("code", REPAIRS)
+@pytest.mark.parametrize("code", [code for code in EXPECTED if code in REPAIRS])
 def test_a_repair_says_where_it_stands(code: str) -> None:
     wire = wire_of(code)
     for repair in fold(read(wire)).repairs:

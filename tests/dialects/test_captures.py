@@ -173,7 +173,7 @@ def test_a_dialect_that_is_not_known_is_reported(tmp_path: Path) -> None:
     )
     refused = run("inspect", "--dialect", "telegraph", "-")
     assert refused.returncode == 2
-    assert b"there is no dialect 'telegraph'; choose one of openai_chat, ticker" in refused.stderr
+    assert b"there is no dialect 'telegraph'; choose one of openai_chat, anthropic_messages, ticker" in refused.stderr
 
 
 def test_lint_says_in_which_dialect_it_read(tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ class TickerReader:
     """The JSON of a ticker's frames → what they say."""
 
     sentinel = ""
+    marks_end = False
+    envelope: tuple[str, ...] = ("id", "model", "created")
     unread = ""
 
     def __init__(self, sink: Sink) -> None:

@@ -6,29 +6,15 @@ from typing import Any
 
 import pytest
 
-from penstock import Completion, StreamReader, StreamWriter
+from penstock import Completion, StreamReader
 from tests.corpus import CORPUS, captures
-from tests.invariants import SlowReader, sent_text
+from tests.invariants import SlowReader, relayed, sent_text
 from tests.streams import DONE, begins, by_event, finishes, fold, read, says, sse
 
 FOLDER = Path(__file__).parent.parent
 OURS = {path.stem: path.read_bytes() for path in sorted((*FOLDER.glob("seeds/*"), *FOLDER.glob("captures/*.sse")))}
 CAPTURES = captures()
 VENDORS = sorted({capture.vendor for capture in CAPTURES})
-
-
-def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
-    """What a client gets for these reads of the upstream's socket, and how many of them went out untouched."""
-    writer = StreamWriter(include_usage=True)
-    out, untouched = [], 0
-    for piece in pieces:
-        events = reader.feed(piece)
-        if reader.untouched:
-            writer.note(events)
-        out.append(piece if reader.untouched else writer.write(events))
-        untouched += reader.untouched
-    out.append(writer.write(reader.close()))
-    return b"".join(out), untouched
 
 
 def same(first: Completion, second: Completion) -> bool:

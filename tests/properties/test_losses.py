@@ -17,7 +17,7 @@ from penstock.gateway.calls.call import Call
 from tests.properties.answers import answers
 from tests.streams import fold, read
 
-CAPTURES = sorted((Path(__file__).parents[1] / "captures").iterdir())
+CAPTURES = sorted((Path(__file__).parents[1] / "captures").glob("*.sse"))
 _SURFACE, _UPSTREAM = surface_dialect(DEFAULT_DIALECT), upstream_dialect(DEFAULT_DIALECT)
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),

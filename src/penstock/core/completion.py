@@ -254,6 +254,8 @@ class Accumulator:
         match extra:
             case Extra("chunk", fields):
                 self._extras.update(fields)
+            case Extra("event"):
+                pass  # it belongs to the stream, not to the answer
             case Extra("tool", fields, int(choice), int(call)):
                 self._choice(choice).calls[call].extras.update(fields)
             case Extra(place, fields, int(choice)) if choice in self._choices:

@@ -33,7 +33,7 @@ from penstock.core.usage import Usage
 
 Ending: TypeAlias = Literal["completed", "truncated", "failed", "cancelled", "timed_out"]
 ToolKind: TypeAlias = Literal["function", "custom", "function_call"]
-Place: TypeAlias = Literal["chunk", "choice", "delta", "tool"]
+Place: TypeAlias = Literal["chunk", "choice", "delta", "tool", "event"]
 BlockKind: TypeAlias = Literal["text", "reasoning", "refusal", "result", "media", "opaque"]
 
 
@@ -185,7 +185,11 @@ class UsageReport(Struct, frozen=True, gc=False):
 
 
 class Extra(Struct, frozen=True, gc=False):
-    """Provider fields with no meaning to us, kept so that the same dialect writes them again."""
+    """Provider fields with no meaning to us, kept so that the same dialect writes them again.
+
+    `place` is where they stand: in the answer as a whole (`chunk`), in a choice, in its delta or in a tool call. An
+    extra of the place `event` is a whole event of the provider's stream.
+    """
 
     place: Place
     fields: dict[str, object]

@@ -59,7 +59,9 @@ class Grammar:
     """What failed, if anything has."""
     _usage_place = (0, 1)  # where the last usage was seen
 
-    def __init__(self) -> None:
+    def __init__(self, envelope: tuple[str, ...] = ("id", "model", "created")) -> None:
+        """`envelope`: the fields of `Start` that every answer of the dialect has."""
+        self._envelope = envelope
         self._waiting: list[Event] = []
         self._choices: dict[int, Finish | None] = {}
         self._tool_finishes: dict[int, str] = {}  # by choice: the finish reason that its tool calls imply
@@ -87,15 +89,15 @@ class Grammar:
         return self.usage is None and not self._tool_finishes and len(self._choices) == 1
 
     def has_block(self, choice: int, block: object) -> bool:
-        """Whether a block of this number is open in a choice."""
-        return block in self._open_blocks.get(choice, {})
+        """Whether a block of this number that is not a tool call is open in a choice: text belongs to it."""
+        return isinstance(block, int) and self._open_blocks.get(choice, {}).get(block) is False
 
     def begin(self, start: Start, choice: int) -> bool:
         """Take the events of the first frame: a start, extras, and the start of this choice.
 
         Returns whether they are legal without any repair; if not, nothing is taken.
         """
-        if self.fault is not None or not (start.id and start.model and start.created):
+        if self.fault is not None or self._missing(start):
             return False
         self._start = start
         self._started = True
@@ -245,9 +247,13 @@ class Grammar:
         if self._started:
             return
         self._started = True
-        missing = [name for name in ("id", "model", "created") if not getattr(self._start, name)]
+        missing = self._missing(self._start)
         if missing and self.fault is None:
             sink.repair("envelope-incomplete", ", ".join(missing))
         sink.events.append(self._start)
         sink.events.extend(self._waiting)
         self._waiting.clear()
+
+    def _missing(self, start: Start) -> list[str]:
+        """The fields that the provider should have sent, and has not."""
+        return [name for name in self._envelope if not getattr(start, name)]

@@ -98,6 +98,45 @@ LOSSES: dict[str, LossRow] = {
         "The option; the tool itself stays.",
         "The model can still call the tool.",
     ),
+    "choices-dropped": LossRow(
+        "The request asks for several choices, or the provider sent several, and one of the APIs has only one.",
+        "All choices but the first.",
+        "The first choice is a complete answer.",
+        changes_meaning=True,
+    ),
+    "effort-approximated": LossRow(
+        "The provider expresses reasoning effort in another way: in levels, or as a budget of tokens.",
+        "The exact level or budget; the nearest one is used.",
+        "Effort is a hint: the model reasons, a little more or less.",
+    ),
+    "grammar-dropped": LossRow(
+        "A tool restricts its input by a grammar, and the provider's API has no grammars.",
+        "The grammar.",
+        "The model still sees the tool's description; the client must check the input anyway.",
+        changes_meaning=True,
+    ),
+    "schema-loosened": LossRow(
+        "The provider's API has no mode for any JSON object.",
+        "The guarantee that the answer is JSON.",
+        "The prompt still asks for JSON; the client must check the answer anyway.",
+        changes_meaning=True,
+    ),
+    "system-moved": LossRow(
+        "The provider refuses system messages between other messages.",
+        "The role; the text is in the user message that follows.",
+        "The model sees the text in the same place.",
+    ),
+    "temperature-clamped": LossRow(
+        "The temperature exceeds the maximum of the provider's API.",
+        "What exceeds it.",
+        "The maximum is the nearest behaviour that the provider has.",
+    ),
+    "tool-choice-widened": LossRow(
+        "The request allows some tools only, and the provider's API cannot restrict the choice to several.",
+        "The restriction.",
+        "The model still sees all tools; the client decides which calls it executes.",
+        changes_meaning=True,
+    ),
     # Answers
     "citation-dropped": LossRow(
         "The client's API has no field for a citation.",

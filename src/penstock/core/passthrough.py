@@ -10,6 +10,7 @@ exactly one `TextDelta` or `ReasoningDelta`. The event is one SSE event: one `da
 before it, and no CR. `learn_template` cuts its bytes into literals and *slots*. One slot is the text. The dialect's
 `PassThroughFormat` names the others. *Padding* is a string without meaning, which some providers add to hide the length
 of the text from eavesdroppers. A *counter* is a number that grows by one with each event.
+*Spaces* before the last bracket are what other providers add for the purpose of padding.
 
 **How it is proved: by substitution.** `learn_template` puts another text, another padding and another number into the
 slots, and decodes the result. The JSON must be that of the original event, changed at the paths of these members and
@@ -20,6 +21,7 @@ the literals determine everything else. The literals are ASCII. The values in sl
   So it cannot end its JSON string, and all clients see the same lines.
 - Padding is alphanumeric.
 - A counter is the previous number plus one.
+- Spaces are any number of spaces.
 
 Hence an event that matches has the JSON of the learned event, except for the values in its slots. By supplying a
 `PassThroughFormat`, the dialect promises that its frame reader makes one text delta of such JSON, and that reading a
@@ -215,7 +217,7 @@ class PassThrough:
         for slot, literal in template.suffix_slots:
             end = data.find(literal, at)
             value = data[at:end]
-            if end < 0 or not (value.isalnum() if slot.kind == "padding" else value == self._expected_number(slot)):
+            if end < 0 or not self._is_legal(value, slot):
                 return 0, []
             values.append(value)
             at = end + len(literal)
@@ -229,6 +231,12 @@ class PassThrough:
             for (slot, _), value in zip(self.template.suffix_slots, values, strict=True):
                 if slot.kind == "padding":
                     self.fields[slot.name] = value.decode()
+
+    def _is_legal(self, value: bytes, slot: TemplateSlot) -> bool:
+        """Whether a slot of the next event may have this value."""
+        if slot.kind == "spaces":
+            return not value.strip(b" ")
+        return value.isalnum() if slot.kind == "padding" else value == self._expected_number(slot)
 
     def _expected_number(self, counter: TemplateSlot) -> bytes:
         return b"%d" % self._next_counts[counter.name] if self._next_counts is not None else b""

@@ -25,12 +25,13 @@ class TemplateSlot(NamedTuple):
     """A member of a text delta's JSON, other than the text, whose value varies between events.
 
     `padding` is a string without meaning, which some providers add to hide the length of the text. A `counter` is an
-    integer that grows by one with each event.
+    integer that grows by one with each event. `spaces` is not a member, and has no path: it is any number of spaces
+    before the last bracket.
     """
 
     name: str
     path: Path
-    kind: Literal["padding", "counter"]
+    kind: Literal["padding", "counter", "spaces"]
 
 
 class OpeningField(NamedTuple):
@@ -70,8 +71,11 @@ class PassThroughFormat(Struct, frozen=True, kw_only=True):
     text_path: Callable[[TextEvent], Path]
     """Returns the path of the text in the JSON of this event."""
     block_path: Path | None = None
-    """The path of the block number in a text delta, in dialects that number blocks. A template is learned only while a
-    block of this number is open, so that the client knows the block by the same number."""
+    """The path of the block number in a text delta, in dialects that number blocks. A text delta is forwarded only
+    while a block of this number is open, so that the client knows the block by the same number."""
+    event_name: str = ""
+    """The event name by which clients recognise a text delta; empty if they do not rely on it. A text delta without it
+    is not forwarded."""
     slots: tuple[TemplateSlot, ...] = ()
     padding_event: Callable[[dict[str, object]], Event] | None = None
     """Makes the event for padding that has changed; None if the dialect has no such event."""

@@ -143,7 +143,7 @@ REPAIRS: dict[str, RepairRow] = {
     ),
     # The end of the stream
     "no-done": RepairRow(
-        "There is no `[DONE]`.",
+        "The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages.",
         "The end of the bytes is the end of the stream.",
         "Every choice that began has its finish reason.",
     ),
@@ -153,15 +153,21 @@ REPAIRS: dict[str, RepairRow] = {
         "The whole data is compared, never a part of it.",
     ),
     "done-repeated": RepairRow(
-        "`[DONE]` is sent more than once.",
+        "The marker of the end (`[DONE]`, `message_stop`) is sent more than once.",
         "The first one is used.",
         "The others add nothing.",
         "notice",
     ),
     "data-after-done": RepairRow(
-        "Events follow `[DONE]`.",
+        "Events follow the marker of the end (`[DONE]`, `message_stop`).",
         "They are read like others, except an incomplete event at the end of the bytes.",
-        "Some providers send usage there. The answer was complete at `[DONE]`.",
+        "Some providers send usage there. The answer was complete at the marker.",
+    ),
+    "done-unexpected": RepairRow(
+        "`[DONE]` is sent in a dialect that does not have it.",
+        "It is ignored.",
+        "The dialect has an event of its own for the end; the SDKs ignore events that they do not know.",
+        "notice",
     ),
     # Chunks and choices
     "keepalive-event": RepairRow(
@@ -287,6 +293,75 @@ REPAIRS: dict[str, RepairRow] = {
         "A choice continues after its finish reason.",
         "The content is used, and the finish reason is sent at the end.",
         "The provider sent it as part of the same choice.",
+    ),
+    # Messages and content blocks
+    "message-start-missing": RepairRow(
+        "Content comes before `message_start`.",
+        "The message begins with it; the writer adds an id.",
+        "The envelope is not part of the answer.",
+    ),
+    "message-start-repeated": RepairRow(
+        "`message_start` is sent again for the same message.",
+        "The first one is used.",
+        "It has the same id. Another id would be another answer, which is a fault.",
+    ),
+    "message-appended": RepairRow(
+        "The whole message follows the stream that has it already.",
+        "The stream is used, the repetition is dropped.",
+        "Using both would duplicate the text.",
+    ),
+    "block-index-missing": RepairRow(
+        "An event of a content block has no valid index.",
+        "It belongs to the open block; a start is that of the next block.",
+        "One block is open at a time.",
+    ),
+    "block-start-missing": RepairRow(
+        "An event belongs to a content block that was not started.",
+        "Text and thinking start a block of their own; anything else is ignored.",
+        "The type of a delta says what it is. Arguments without the start of their call are a fault.",
+    ),
+    "block-restarted": RepairRow(
+        "A content block is started while one of the same index is open.",
+        "The start ends the open block and begins another one.",
+        "What was sent before it belongs to the first block, what follows to the second.",
+    ),
+    "block-unclosed": RepairRow(
+        "A content block is not stopped before the next one, or the stop reason, comes.",
+        "It ends there.",
+        "Nothing of it follows.",
+    ),
+    "block-stop-repeated": RepairRow(
+        "A content block is stopped again.",
+        "The second stop is ignored.",
+        "It adds nothing.",
+        "notice",
+    ),
+    "block-text-repeated": RepairRow(
+        "The start of a content block has text that its deltas repeat.",
+        "The text of the deltas is used.",
+        "The deltas begin with exactly that text, so it was sent twice. Text that they do not repeat is kept.",
+    ),
+    "delta-in-wrong-block": RepairRow(
+        "A delta is of another kind than its block: thinking in a block of text, for example.",
+        "The block ends, and a block of the delta's kind begins.",
+        "The type of the delta says what it is. SDKs fail on such a delta, or lose it.",
+    ),
+    "delta-unknown": RepairRow(
+        "A delta in a block of a known type has a type that is not known.",
+        "It is forwarded to clients of the same API only.",
+        "Clients ignore types that they do not know.",
+        "notice",
+    ),
+    "event-unknown": RepairRow(
+        "An event has a type that is not known.",
+        "It is forwarded to clients of the same API only.",
+        "Clients ignore types that they do not know.",
+        "notice",
+    ),
+    "signature-late": RepairRow(
+        "The signature of a thinking block follows the end of the block.",
+        "It belongs to the block with its index.",
+        "A signature is for exactly one block, and the index names it.",
     ),
     # Tool calls
     "tool-index-missing": RepairRow(
@@ -458,7 +533,7 @@ FAULTS: dict[str, RepairRow] = {
     "other-dialect": RepairRow(
         "The events are of another API's dialect.",
         "The dialect is named; the stream fails.",
-        "Reading it as chat completions would lose all of it.",
+        "Reading it as the expected dialect would lose all of it.",
     ),
     "tool-call-ambiguous": RepairRow(
         "A fragment of a tool call could belong to more than one call.",

@@ -219,7 +219,7 @@ class StreamReader:
         if cut and self.done:
             self._out.repair("data-after-done", "the bytes stop in the middle of an event")
             cut = False  # the answer is complete
-        if not cut and not self.done and self._dialect.sentinel and self.framing == "sse" and self._grammar.whole:
+        if not cut and not self.done and self._dialect.marks_end and self.framing == "sse" and self._grammar.whole:
             self._out.repair("no-done")
         self._grammar.close(self._out, cut=cut, unread=self._dialect.unread)
         return self._out.take()
@@ -241,7 +241,7 @@ class StreamReader:
         self._seen = Sink()
         self._dialect = self._upstream.frame_reader(self._seen)
         self._sentinel = self._dialect.sentinel.encode()
-        self._grammar = Grammar()
+        self._grammar = Grammar(self._dialect.envelope)
         self._out = Sink()
         self._fast = None
         fast = self.passthrough
@@ -278,10 +278,7 @@ class StreamReader:
             return
         name = b"event: %b\n" % item.event.encode() if item.event else b""
         event = b"%bdata:%b\n" % (name, item.data)
-        path = fast.format.block_path
-        if not data.endswith(event) or (
-            path is not None and not self._grammar.has_block(delta.choice, value_at(_JSON.decode(item.data), path))
-        ):
+        if not data.endswith(event):
             return
         fast.learn(event, delta, self._fast.fields if self._fast is not None else {})
         if self._first and self._framed == self._plain + 1:
@@ -296,6 +293,7 @@ class StreamReader:
                 self._framed += 1
                 outline = outline_of(item.data) if len(item.data) > SMALL else None
                 taken: FastResult | Literal["complex"] = "complex"
+                value: object = None
                 if outline is not None and outline.is_costly():
                     self._refuse_complex()
                 else:
@@ -304,7 +302,7 @@ class StreamReader:
                     out.events += seen.events  # legal without the grammar
                 else:
                     if taken == "refused" and (self._framed > 1 or not self._read_opening(item)):
-                        self._read_frame(item, outline)
+                        value = self._read_frame(item, outline)
                     if self._framed == 1 and self._usual and self._opens(seen.events):
                         out.events += seen.events
                         self._opened = seen.events
@@ -314,7 +312,7 @@ class StreamReader:
                         if self._grammar.fault is not None:
                             self._note_failure()
                         elif self._fast is None and len(seen.events) == 1 and seen.events == out.events[before:]:
-                            self._plain += isinstance(seen.events[0], TextEvent)
+                            self._plain += self._is_plain(seen.events[0], item, value)
                 seen.events = []
             elif isinstance(item, Fault) and self.done and item.code == "not-a-stream":
                 out.repair("data-after-done", item.message[:80])  # garbage after a complete answer
@@ -360,22 +358,37 @@ class StreamReader:
             isinstance(start, Start) and isinstance(choice, ChoiceStart) and self._grammar.begin(start, choice.choice)
         )
 
-    def _read_frame(self, frame: Frame, outline: Outline | None) -> None:
+    def _is_plain(self, event: Event, frame: Frame, value: object) -> bool:
+        """Whether a frame with this JSON, which produced only this event, is a text delta that may be forwarded."""
+        fast = self.passthrough
+        if fast is None or value is None or not isinstance(event, TextEvent):
+            return False
+        format = fast.format
+        if format.event_name and frame.event != format.event_name:
+            return False
+        if value_at(value, format.text_path(event)) != event.text:
+            return False  # the event includes text that was held back before
+        path = format.block_path
+        return path is None or self._grammar.has_block(event.choice, value_at(value, path))
+
+    def _read_frame(self, frame: Frame, outline: Outline | None) -> object:
+        """Take the slow path; returns the frame's JSON, or None if it is defective."""
         if self._sentinel and frame.data.strip() == self._sentinel:  # in every stream, so not tried as JSON first
             self._dialect.read_undecodable(frame.data, frame.event)
-            return
+            return None
         if is_too_deep(frame.data, outline and outline.outside):
             self._seen.fault("bad-json", f"JSON nested more than {MAX_DEPTH} levels deep")
-            return
+            return None
         try:
-            value = _JSON.decode(frame.data)
+            value: object = _JSON.decode(frame.data)
         except ValueError:
             self._read_leniently(frame, outline)
-        else:
-            if outline is not None and is_intricate([value]):
-                self._refuse_complex()
-            else:
-                self._dialect.read(value, event=frame.event)
+            return None
+        if outline is not None and is_intricate([value]):
+            self._refuse_complex()
+            return None
+        self._dialect.read(value, event=frame.event)
+        return value
 
     def _refuse_complex(self) -> None:
         self._dialect.flush()

@@ -100,7 +100,7 @@ class _KnownOpening(NamedTuple):
 class _SlotValue(NamedTuple):
     """A value in the bytes of an event: its position, its path in the JSON, and a substitute for the proof.
 
-    `slot` is None for the text.
+    `slot` is None for the text. A value without a path has no meaning: any substitute leaves the JSON as it is.
     """
 
     start: int
@@ -154,6 +154,11 @@ def _slot_values(format: PassThroughFormat, event: bytes, decoded: object, delta
     path = format.text_path(delta)
     values = [_slot_value(event, path, b'"%b"' % delta.text.encode(), delta.text + ".", None)]
     for slot in format.slots:
+        if slot.kind == "spaces":
+            bracket = event.rfind(b"}")
+            start = len(event[:bracket].rstrip(b" "))
+            values.append(_SlotValue(start, bracket, (), " " * (bracket - start + 1), slot))
+            continue
         member = value_at(decoded, slot.path)
         if member is _MISSING:
             continue
@@ -186,7 +191,7 @@ def _is_proved(event: bytes, values: list[_SlotValue]) -> bool:
     """Whether substituting all values in the bytes changes the JSON at their paths, and nowhere else."""
     substitutes = [str(value.substitute).encode() for value in values]
     probe = b"".join(alternating(_literals(event, values), substitutes))
-    return differs_only(event, probe, {value.path: value.substitute for value in values})
+    return differs_only(event, probe, {value.path: value.substitute for value in values if value.path})
 
 
 def differs_only(event: bytes, probe: bytes, changes: dict[Path, object]) -> bool:

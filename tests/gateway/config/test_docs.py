@@ -86,7 +86,10 @@ def test_the_schema_knows_bounds_and_words() -> None:
     number = {"type": "number", "exclusiveMinimum": 0, "maximum": 86400}
     assert properties["timeouts"]["properties"]["gap_s"]["anyOf"][0] == number
     assert properties["server"]["properties"]["log"]["enum"] == ["auto", "json", "off", "pretty"]
-    assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == ["openai_chat"]
+    assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == [
+        "anthropic_messages",
+        "openai_chat",
+    ]
     assert "name" not in properties["providers"]["additionalProperties"]["properties"]
 
 

@@ -13,6 +13,8 @@ from penstock.core.dialects.dialect import JsonPath
 _TOKEN = re.compile(rb'\s*(?:"((?:[^"\\]|\\.)*)"|([{\[])|([}\]])|([,:])|([^\s,:{}\[\]"]+))', re.DOTALL)
 _OPENING = re.compile(rb"[{\[]")
 _LINE_END = re.compile(rb"[\r\n]")
+# What may stand between the first line of an event and its JSON: blank lines, or further fields up to its data.
+_BEFORE_JSON = re.compile(rb"\s*|(?:\r\n|\r|\n)(?:[^\r\n]+(?:\r\n|\r|\n))*data[ \t]*:[ \t]*", re.IGNORECASE)
 
 
 class JsonSpan(Struct, frozen=True):
@@ -27,7 +29,7 @@ def json_spans(data: bytes, offset: int) -> Iterator[JsonSpan]:
     """All values of an event's JSON, as far as it can be scanned. Nested values come before their container."""
     match = _OPENING.search(data, offset)
     line_end = end_of_line(data, offset)
-    if match is not None and (match.start() < line_end or not data[line_end : match.start()].strip()):
+    if match is not None and (match.start() < line_end or _BEFORE_JSON.fullmatch(data, line_end, match.start())):
         yield from _walk(data, match.start())
 
 

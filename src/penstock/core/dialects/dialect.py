@@ -40,6 +40,10 @@ class FrameReader(Protocol):
     """The beginning of the first frame that was of no known kind; empty if there was none."""
     sentinel: str
     """The text that the dialect sends in place of JSON at the end, such as `[DONE]`; empty if it has none."""
+    marks_end: bool
+    """Whether every complete stream says that nothing more will come: by the sentinel, or by an event of its own."""
+    envelope: tuple[str, ...]
+    """The fields of `Start` that every answer of the dialect has."""
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Read the JSON of one frame. `event` is the name of its SSE event.
@@ -130,6 +134,11 @@ class AnswerFacts(Struct, frozen=True, kw_only=True):
     include_usage: bool = False
     input_estimate: int = 0
     """The estimated tokens of the input, for dialects that report them before the provider does."""
+    same_dialect: bool = True
+    """Whether the provider speaks the client's dialect: then the writer also writes what only this dialect has."""
+    issuer: str = ""
+    """Identifies the provider and account that made the seals of the answer. Seals of other dialects are marked with
+    it."""
 
 
 class AnswerWriter(Protocol):

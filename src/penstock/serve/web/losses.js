@@ -51,6 +51,34 @@ export const LOSSES = {
   "meaning": "A tool has an option that the provider's API lacks.",
   "lost": "The option; the tool itself stays."
  },
+ "choices-dropped": {
+  "meaning": "The request asks for several choices, or the provider sent several, and one of the APIs has only one.",
+  "lost": "All choices but the first."
+ },
+ "effort-approximated": {
+  "meaning": "The provider expresses reasoning effort in another way: in levels, or as a budget of tokens.",
+  "lost": "The exact level or budget; the nearest one is used."
+ },
+ "grammar-dropped": {
+  "meaning": "A tool restricts its input by a grammar, and the provider's API has no grammars.",
+  "lost": "The grammar."
+ },
+ "schema-loosened": {
+  "meaning": "The provider's API has no mode for any JSON object.",
+  "lost": "The guarantee that the answer is JSON."
+ },
+ "system-moved": {
+  "meaning": "The provider refuses system messages between other messages.",
+  "lost": "The role; the text is in the user message that follows."
+ },
+ "temperature-clamped": {
+  "meaning": "The temperature exceeds the maximum of the provider's API.",
+  "lost": "What exceeds it."
+ },
+ "tool-choice-widened": {
+  "meaning": "The request allows some tools only, and the provider's API cannot restrict the choice to several.",
+  "lost": "The restriction."
+ },
  "citation-dropped": {
   "meaning": "The client's API has no field for a citation.",
   "lost": "The citation; the text that it belongs to stays."

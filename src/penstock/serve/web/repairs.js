@@ -92,7 +92,7 @@ export const REPAIRS = {
   "done": "It is replaced by U+FFFD."
  },
  "no-done": {
-  "wrong": "There is no `[DONE]`.",
+  "wrong": "The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages.",
   "done": "The end of the bytes is the end of the stream."
  },
  "done-misspelled": {
@@ -100,12 +100,16 @@ export const REPAIRS = {
   "done": "It is read as `[DONE]`."
  },
  "done-repeated": {
-  "wrong": "`[DONE]` is sent more than once.",
+  "wrong": "The marker of the end (`[DONE]`, `message_stop`) is sent more than once.",
   "done": "The first one is used."
  },
  "data-after-done": {
-  "wrong": "Events follow `[DONE]`.",
+  "wrong": "Events follow the marker of the end (`[DONE]`, `message_stop`).",
   "done": "They are read like others, except an incomplete event at the end of the bytes."
+ },
+ "done-unexpected": {
+  "wrong": "`[DONE]` is sent in a dialect that does not have it.",
+  "done": "It is ignored."
  },
  "keepalive-event": {
   "wrong": "A heartbeat is sent as an event.",
@@ -203,6 +207,58 @@ export const REPAIRS = {
   "wrong": "A choice continues after its finish reason.",
   "done": "The content is used, and the finish reason is sent at the end."
  },
+ "message-start-missing": {
+  "wrong": "Content comes before `message_start`.",
+  "done": "The message begins with it; the writer adds an id."
+ },
+ "message-start-repeated": {
+  "wrong": "`message_start` is sent again for the same message.",
+  "done": "The first one is used."
+ },
+ "message-appended": {
+  "wrong": "The whole message follows the stream that has it already.",
+  "done": "The stream is used, the repetition is dropped."
+ },
+ "block-index-missing": {
+  "wrong": "An event of a content block has no valid index.",
+  "done": "It belongs to the open block; a start is that of the next block."
+ },
+ "block-start-missing": {
+  "wrong": "An event belongs to a content block that was not started.",
+  "done": "Text and thinking start a block of their own; anything else is ignored."
+ },
+ "block-restarted": {
+  "wrong": "A content block is started while one of the same index is open.",
+  "done": "The start ends the open block and begins another one."
+ },
+ "block-unclosed": {
+  "wrong": "A content block is not stopped before the next one, or the stop reason, comes.",
+  "done": "It ends there."
+ },
+ "block-stop-repeated": {
+  "wrong": "A content block is stopped again.",
+  "done": "The second stop is ignored."
+ },
+ "block-text-repeated": {
+  "wrong": "The start of a content block has text that its deltas repeat.",
+  "done": "The text of the deltas is used."
+ },
+ "delta-in-wrong-block": {
+  "wrong": "A delta is of another kind than its block: thinking in a block of text, for example.",
+  "done": "The block ends, and a block of the delta's kind begins."
+ },
+ "delta-unknown": {
+  "wrong": "A delta in a block of a known type has a type that is not known.",
+  "done": "It is forwarded to clients of the same API only."
+ },
+ "event-unknown": {
+  "wrong": "An event has a type that is not known.",
+  "done": "It is forwarded to clients of the same API only."
+ },
+ "signature-late": {
+  "wrong": "The signature of a thinking block follows the end of the block.",
+  "done": "It belongs to the block with its index."
+ },
  "tool-index-missing": {
   "wrong": "A fragment of a tool call has no index.",
   "done": "It belongs to the call with its id, to a new call if it has a new name, or else to the last call."
@@ -286,7 +342,7 @@ export const REPAIRS = {
 };
 
 // The repairs that are harmless deviations of providers.
-export const NOTICES = new Set(["bom", "created-changed", "done-repeated", "finish-repeated", "object-missing-no-choices", "role-repeated"]);
+export const NOTICES = new Set(["block-stop-repeated", "bom", "created-changed", "delta-unknown", "done-repeated", "done-unexpected", "event-unknown", "finish-repeated", "object-missing-no-choices", "role-repeated"]);
 
 /** @type {Record<string, { wrong: string, done: string }>} */
 export const FAULTS = {

@@ -16,30 +16,25 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.anthropic_messages.reader import SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.usage import write_usage
-from penstock.core.dialects.anthropic_messages.writer import citation_body, stop_reason
+from penstock.core.dialects.anthropic_messages.writer import answer_id, call_id, citation_body, stop_reason
+from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.events import Finish
 from penstock.core.losses import Loss
 from penstock.core.seals import wrap
 
 
-class BodyFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in for what the provider did not send. `own`: whether the provider speaks this dialect too."""
-
-    id: str
-    model: str
-    own: bool = True
-    issuer: str = ""
-
-
-def write_body(completion: Completion, losses: list[Loss], facts: BodyFacts) -> bytes:
+def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
     """The body of a message."""
     choice = completion.choices[0] if completion.choices else Choice(0)
     if len(completion.choices) > 1:
         losses.append(Loss("choices-dropped"))
     blocks = [block for part in choice.parts if (block := _block(part, losses, facts)) is not None]
+    calls = [block for block in blocks if "input" in block and "id" in block]
+    for number, call in enumerate(calls):
+        call["id"] = call["id"] or call_id(facts, number)
     finish = Finish(0, choice.finish_reason or "stop", choice.native_finish_reason, choice.stop_sequence)
     message: dict[str, object] = {
-        "id": completion.id or facts.id,
+        "id": completion.id or answer_id(facts),
         "type": "message",
         "role": "assistant",
         "model": completion.model or facts.model,
@@ -50,25 +45,27 @@ def write_body(completion: Completion, losses: list[Loss], facts: BodyFacts) -> 
     if choice.finish_details is not None:
         message["stop_details"] = choice.finish_details
     empty = {"input_tokens": 0, "output_tokens": 0}
-    message["usage"] = write_usage(completion.usage) if completion.usage is not None else empty
-    if facts.own:
-        message |= completion.extras
+    message["usage"] = (
+        write_usage(completion.usage, same_dialect=facts.same_dialect) if completion.usage is not None else empty
+    )
+    if facts.same_dialect:
+        message = message | completion.extras | choice.extras | message  # extras replace nothing
     return msgspec.json.encode(message)
 
 
-def _block(part: Part, losses: list[Loss], facts: BodyFacts) -> dict[str, object] | None:
+def _block(part: Part, losses: list[Loss], facts: AnswerFacts) -> dict[str, object] | None:
     match part:
         case TextPart(text, citations):
-            return _text(text, citations, losses, own=facts.own)
+            return _text(text, citations, losses, own=facts.same_dialect)
         case RefusalPart(text):
             return {"type": "text", "text": text}
         case ReasoningPart():
             return _thinking(part, facts)
-        case ToolCall(server=True) if not facts.own:
+        case ToolCall(server=True) if not facts.same_dialect:
             losses.append(Loss("server-activity-hidden", part.name))
         case ToolCall():
-            return _call(part, own=facts.own)
-        case OpaquePart(_, type, data) if facts.own:
+            return _call(part, own=facts.same_dialect)
+        case OpaquePart(_, type, data) if facts.same_dialect:
             return {"type": type} | data
         case OpaquePart(_, type):
             losses.append(Loss("server-activity-hidden", type))
@@ -88,7 +85,7 @@ def _text(text: str, citations: tuple[Citation, ...], losses: list[Loss], *, own
     return block
 
 
-def _thinking(part: ReasoningPart, facts: BodyFacts) -> dict[str, object]:
+def _thinking(part: ReasoningPart, facts: AnswerFacts) -> dict[str, object]:
     seal = part.seals[0] if part.seals else None
     value = "" if seal is None else seal.value if seal.scheme == SEAL_SCHEME else wrap(seal, facts.issuer)
     if seal is not None and seal.redacted:
@@ -106,7 +103,7 @@ def _call(call: ToolCall, *, own: bool) -> dict[str, object]:
     name = f"{call.namespace}__{call.name}" if call.namespace else call.name
     block: dict[str, object] = {
         "type": "server_tool_use" if call.server else "tool_use",
-        "id": call.id or f"toolu_{call.name}",
+        "id": call.id,
         "name": name,
         "input": given,
     }

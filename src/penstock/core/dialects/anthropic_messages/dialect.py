@@ -1,6 +1,8 @@
 """The Anthropic Messages dialect, as the rest of Penstock knows it."""
 
 from penstock.core.dialects.anthropic_messages.detector import AnthropicMessagesDetector
+from penstock.core.dialects.anthropic_messages.passthrough import MESSAGES_PASS_THROUGH
+from penstock.core.dialects.anthropic_messages.places import PLACES
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.surface import AnthropicMessagesSurface
 from penstock.core.dialects.anthropic_messages.upstream import AnthropicMessagesUpstream
@@ -12,4 +14,6 @@ ANTHROPIC_MESSAGES = Dialect(
     upstream=AnthropicMessagesUpstream(),
     surface=AnthropicMessagesSurface(),
     detector=AnthropicMessagesDetector(),
+    places=PLACES,
+    passthrough=MESSAGES_PASS_THROUGH,
 )

@@ -14,17 +14,22 @@ The reader reports what it read; `core/grammar.py` puts that into order. Rules f
    of its index, even if that block has ended (OpenRouter).
 4. Text or input that a start has already counts only where the deltas do not repeat it (MiniMax).
 5. Blocks of unknown types are kept whole (`BlockStart` of the kind `opaque`): the fields of their deltas are merged
-   into the block, and it is reported when it ends.
+   into the block, and it is reported when it ends. Events of unknown types, and deltas of unknown types in known
+   blocks, are kept as extras of the place `event`; such a delta names the hub's number of its block. So is the
+   preliminary usage of `message_start`, which clients show at once.
 6. An unstreamed message is read as the stream that it stands for.
+7. A call whose arguments are not whole when its block stops may go on in a block that starts with the same id (vLLM).
+   So its end waits for what comes next.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.anthropic_messages.usage import merge, read_usage
+from penstock.core.dialects.anthropic_messages.usage import INPUT_COUNTS, merge, read_usage
 from penstock.core.error_shapes import is_heartbeat, read_error
 from penstock.core.events import (
     Annotation,
@@ -44,6 +49,7 @@ from penstock.core.events import (
 from penstock.core.json_getters import integer_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner, whole_json
+from penstock.core.wire.scan import JsonScan
 
 NAME = "anthropic_messages"
 SEAL_SCHEME = "anthropic"
@@ -59,9 +65,9 @@ FINISH_REASONS: Mapping[str, str] = {
 }
 SERVER_CALLS = frozenset(("server_tool_use", "mcp_tool_use"))
 """Blocks that are calls which the provider executes itself."""
-NATIVE_REASONING = "thinking"
 # Far above what a real answer has; it bounds what a stream may hold in memory.
 _MAX_BLOCKS = 10_000
+_MAX_OPEN = 64
 _MAX_BUFFERED = 1_000_000
 _Kind: TypeAlias = Literal["text", "reasoning", "call", "whole"]
 _Json: TypeAlias = dict[str, object]
@@ -72,6 +78,14 @@ _DELTA_KINDS: Mapping[str, _Kind] = {
     "signature_delta": "reasoning",
     "input_json_delta": "call",
 }
+# What is written as the name of an event again.
+_EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
+_DELTA_FIELDS = frozenset(("type", "delta", "usage"))
+_OUTPUT = frozenset(("output_tokens", "output_tokens_details"))
+# Events that may come when the message is over: all others are data behind the end.
+_HARMLESS = frozenset(("message_start", "message_stop", "message", "ping", "error"))
+# The member of a delta that has a piece of a text.
+_PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _MESSAGE_FIELDS = frozenset(
     ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
 )
@@ -85,34 +99,44 @@ class _OpenBlock(Struct):
     call: int = 0
     head: str = ""
     """Text of the start that the deltas may repeat; see rule 4."""
-    repeated: str = ""
-    """As much of the head as the deltas have repeated so far."""
-    has_input: bool = False
+    repeated: int = 0
+    """How many characters of the head the deltas have repeated so far."""
+    id: str = ""
+    """The id of a call."""
+    arguments: JsonScan | None = None
+    """How far the arguments of a call have come; None while there are none."""
     whole: _Json = {}
-    """The block as it was sent, with the fields of its deltas, where it is reported as a whole."""
+    """The block as it was sent, where it is reported as a whole."""
+    pieces: dict[str, list[object]] = {}
+    """The values that its deltas have, by field."""
 
 
 class AnthropicMessagesReader:
     """Reads the events of one stream, or one unstreamed message."""
 
     sentinel = ""
+    marks_end = True
+    envelope: tuple[str, ...] = ("id", "model")
     done = False
     unread = ""
     _started = False
+    _finished = False
     _id = ""
     _model = ""
-    _whole = False
     _surrogates = False  # whether texts may hold halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._joiner = SurrogateJoiner()
         self._open: dict[int, _OpenBlock] = {}
+        self._last = -1  # the index of the block that was started last
         self._numbers: dict[int, int] = {}  # of the blocks that have ended, by index
         self._next_block = 0
         self._next_call = 0
         self._buffered = 0
         self._usage: _Json = {}
+        self._broken: set[str] = set()  # the ids of calls that have ended although their arguments are not whole
+        self._unfinished: tuple[int, _OpenBlock] | None = None  # a call that has stopped and may go on (rule 7)
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
         """Take in the JSON of one event, and the name that the transport gave it."""
@@ -123,6 +147,8 @@ class AnthropicMessagesReader:
             self._read_other(value, event)
             return
         kind = text_of(value.get("type")) or event
+        if self.done and kind not in _HARMLESS:
+            self._sink.repair("data-after-done", kind)
         match kind:
             case "content_block_delta":
                 self._read_delta(value)
@@ -131,7 +157,7 @@ class AnthropicMessagesReader:
             case "content_block_stop":
                 self._read_block_stop(value)
             case "message_start":
-                self._read_start(_object(value.get("message")))
+                self._read_start(_object(value.get("message")), whole=False)
             case "message_delta":
                 self._read_message_delta(value)
             case "message_stop":
@@ -159,42 +185,50 @@ class AnthropicMessagesReader:
 
     def flush(self) -> None:
         """Emit what was held back of the open blocks: nothing more of them will be read."""
+        self._end_unfinished()
         for block in self._open.values():
             self._emit_head(block)
 
     def close(self) -> None:
-        """No more events will come."""
+        """No more events will come. A message with a stop reason is whole, and so is each block."""
+        if self._finished:
+            self._end_all()
         self.flush()
 
     # Messages.
 
-    def _read_start(self, message: _Json) -> None:
+    def _read_start(self, message: _Json, *, whole: bool) -> None:
+        """A message begins; if it is not `whole`, the output that it reports is preliminary, and is not kept."""
         id, model = text_of(message.get("id")), text_of(message.get("model"))
         if self._started:
-            self._sink.repair("message-start-repeated", id)
             if id and self._id and id != self._id:
                 self._sink.fault("bad-shape", "a second message starts in the same stream")
+            else:
+                self._sink.repair("message-start-repeated", id)
             return
         self._started = True
         self._id, self._model = id, model
         usage = message.get("usage")
         tier = usage.get("service_tier") if isinstance(usage, dict) else None
         self._sink.events.append(Start(id, model, None, tier if isinstance(tier, str) else None))
-        self._read_extras({name: value for name, value in message.items() if name not in _MESSAGE_FIELDS})
+        self._keep(Extra("chunk", _others(message, _MESSAGE_FIELDS)))
+        if isinstance(usage, dict) and not whole:
+            if any(usage.get(name) for name in INPUT_COUNTS):
+                self._sink.events.append(Extra("event", {"type": "message_start", "usage": usage}))
+            usage = {name: count for name, count in usage.items() if name not in _OUTPUT}
         self._sink.events.append(ChoiceStart(0, text_of(message.get("role"))))
         self._read_usage(usage)
         content = message.get("content")
         if isinstance(content, list) and content:
             self._read_content(content)
+        self._finish(message)
 
     def _read_message(self, message: _Json) -> None:
         """An unstreamed message; behind a stream it is a repetition of the whole answer (MiniMax)."""
         if self._started:
             self._sink.repair("message-appended")
             return
-        self._whole = True
-        self._read_start(message)
-        self._finish(message)
+        self._read_start(message, whole=True)
         self.done = True
 
     def _read_content(self, content: list[object]) -> None:
@@ -207,31 +241,29 @@ class AnthropicMessagesReader:
             self._read_missing_start()
         delta = _object(value.get("delta"))
         self._finish(delta)
-        known = ("stop_reason", "stop_sequence", "stop_details")
-        extras = {name: field for name, field in delta.items() if name not in known and field is not None}
-        self._read_extras(extras | {name: field for name, field in value.items() if name not in _DELTA_FIELDS})
+        self._keep(Extra("choice", _others(delta, _MESSAGE_FIELDS), 0))
+        self._keep(Extra("chunk", _others(value, _DELTA_FIELDS)))
         self._read_usage(value.get("usage"))
 
     def _finish(self, fields: _Json) -> None:
-        native = fields.get("stop_reason")
-        if native is None:
+        native = text_of(fields.get("stop_reason"))
+        if not native:
             return
-        reason = FINISH_REASONS.get(text_of(native))
+        self._end_all()
+        self._finished = True
+        reason = FINISH_REASONS.get(native)
         if reason is None:
             self._sink.repair("finish-unknown", shown(native))
-            reason = "stop"
         sequence, details = fields.get("stop_sequence"), fields.get("stop_details")
         self._sink.events.append(
             Finish(
                 0,
-                reason,
-                text_of(native),
+                reason or native,
+                native,
                 sequence if isinstance(sequence, str) else None,
                 details if isinstance(details, dict) else None,
             )
         )
-        if self._open and not self._whole:
-            self._end_all()
 
     def _read_stop(self) -> None:
         if self.done:
@@ -244,25 +276,26 @@ class AnthropicMessagesReader:
                 self._sink.repair("usage-mistyped", shown(report))
             return
         self._usage = merge(self._usage, report)
-        usage = read_usage(self._usage, self._sink, self._model)
-        if not usage.blank:  # zeros in `message_start` only mean that nothing is known yet
-            self._sink.events.append(UsageReport(usage))
+        self._sink.events.append(UsageReport(read_usage(self._usage, self._sink, self._model)))
 
-    def _read_extras(self, fields: _Json) -> None:
-        kept = {name: value for name, value in fields.items() if value is not None}
-        if kept:
-            self._sink.events.append(Extra("chunk", kept))
+    def _keep(self, extra: Extra) -> None:
+        if extra.fields:
+            self._sink.events.append(extra)
 
     # Blocks.
 
     def _read_block_start(self, value: _Json) -> None:
         if not self._started:
             self._read_missing_start()
-        index = self._index(value)
+        index = self._index(value, missing=self._last + 1)
         if index in self._open:
             self._sink.repair("block-restarted", str(index))
-            self._end(index)
+            self._stop(index)
+        self._last = index
         block = value.get("content_block")
+        if isinstance(block, dict) and self._continues_call(index, block):
+            return
+        self._end_unfinished()
         if not isinstance(block, dict):
             self._sink.fault("bad-shape", f"a content block is not an object: {shown(block)}")
             return
@@ -270,6 +303,8 @@ class AnthropicMessagesReader:
             self._sink.fault("event-too-complex", f"the answer has more than {_MAX_BLOCKS} content blocks")
             return
         self._end_texts()
+        if len(self._open) >= _MAX_OPEN:
+            self._end_all()
         self._start(index, dict(block))
 
     def _start(self, index: int, block: _Json) -> None:
@@ -277,14 +312,16 @@ class AnthropicMessagesReader:
         number, self._next_block = self._next_block, self._next_block + 1
         events = self._sink.events
         if type == "text":
-            head = text_of(block.pop("text", None))
+            head = self._text(block, "text")
+            block.pop("text", None)
             citations = block.pop("citations", None)
             self._open[index] = _OpenBlock(number, "text", head=head)
             events.append(BlockStart(0, number, "text", type=type, data=block or None))
             for citation in citations if isinstance(citations, list) else ():
                 self._annotate(number, citation)
         elif type == "thinking":
-            head, signature = text_of(block.pop("thinking", None)), text_of(block.pop("signature", None))
+            head, signature = self._text(block, "thinking"), text_of(block.pop("signature", None))
+            block.pop("thinking", None)
             self._open[index] = _OpenBlock(number, "reasoning", head=head)
             events.append(BlockStart(0, number, "reasoning", type=type, data=block or None))
             if signature:
@@ -308,8 +345,11 @@ class AnthropicMessagesReader:
         if not isinstance(id, str) or not id:
             self._sink.repair("tool-id-missing")
             id = None
+        if id in self._broken:
+            self._sink.fault("tool-call-ambiguous", f"two calls have the id {shown(id)}")
+            return
         written = given if isinstance(given, str) else msgspec.json.encode(given).decode() if given else ""
-        self._open[index] = _OpenBlock(number, "call", call=call, head=written)
+        self._open[index] = _OpenBlock(number, "call", call=call, head=written, id=id or "")
         self._sink.events.append(ToolCallStart(0, call, id, name, server=type in SERVER_CALLS, block=number))
         extras = block if type != "mcp_tool_use" else {"type": type, **block}
         if extras:
@@ -318,7 +358,7 @@ class AnthropicMessagesReader:
     def _read_delta(self, value: _Json) -> None:
         if not self._started:
             self._read_missing_start()
-        index, delta = self._index(value), _object(value.get("delta"))
+        index, delta = self._index(value, missing=self._last), _object(value.get("delta"))
         type = text_of(delta.get("type"))
         kind = _DELTA_KINDS.get(type)
         block = self._open.get(index)
@@ -335,14 +375,11 @@ class AnthropicMessagesReader:
         events = self._sink.events
         match type:
             case "text_delta":
-                self._add(block, text_of(delta.get("text")))
+                self._add(block, self._text(delta, "text"))
             case "thinking_delta":
-                self._add(block, text_of(delta.get("thinking")))
+                self._add(block, self._text(delta, "thinking"))
             case "input_json_delta":
-                text = text_of(delta.get("partial_json"))
-                if text:
-                    block.has_input, block.head = True, ""
-                    events.append(ToolCallDelta(0, block.call, self._joined(block, text)))
+                self._add_arguments(block, self._text(delta, "partial_json"))
             case "signature_delta":
                 self._emit_head(block)
                 signature = text_of(delta.get("signature"))
@@ -378,35 +415,68 @@ class AnthropicMessagesReader:
     def _read_unknown_delta(self, block: _OpenBlock | None, delta: _Json, type: str) -> None:
         """A delta of a block that is kept whole: its fields are added to the block's."""
         fields = {name: value for name, value in delta.items() if name != "type" and value is not None}
-        if block is None or block.kind != "whole":
+        if block is None:
+            self._sink.repair("block-start-missing", type)
+            return
+        if block.kind != "whole":
             self._sink.repair("delta-unknown", type)
-            if not self.unread:
-                self.unread = shown(delta)
+            self._emit_head(block)
+            event = {"type": "content_block_delta", "index": block.number, "delta": delta}
+            self._sink.events.append(Extra("event", event))
             return
         self._buffered += len(msgspec.json.encode(fields))
         if self._buffered > _MAX_BUFFERED:
             self._sink.fault("event-too-large", f"blocks of unknown types hold more than {_MAX_BUFFERED} bytes")
             return
         for name, value in fields.items():
-            before = block.whole.get(name)
-            block.whole[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
+            block.pieces.setdefault(name, []).append(value)
 
     def _read_block_stop(self, value: _Json) -> None:
-        index = self._index(value)
+        index = self._index(value, missing=self._last)
         if index in self._open:
-            self._end(index)
+            self._stop(index)
         elif index not in self._numbers:
             self._sink.repair("block-start-missing", f"content_block_stop {index}")
         else:
             self._sink.repair("block-stop-repeated", str(index))
 
+    def _stop(self, index: int) -> None:
+        """A block stops. A call whose arguments are not whole may go on (rule 7)."""
+        block = self._open[index]
+        if block.kind != "call" or not block.id or not _is_broken(block):
+            self._end(index)
+            return
+        self._end_unfinished()
+        self._unfinished = index, self._open.pop(index)
+
+    def _continues_call(self, index: int, block: _Json) -> bool:
+        """Whether a block goes on with the call that has just stopped, because it has the same id (rule 7)."""
+        if self._unfinished is None or block.get("id") != self._unfinished[1].id:
+            return False
+        if block.get("input"):
+            return False  # which is ambiguous
+        self._sink.repair("tool-id-repeated", self._unfinished[1].id)
+        self._open[index] = self._unfinished[1]
+        self._unfinished = None
+        return True
+
+    def _end_unfinished(self) -> None:
+        if self._unfinished is not None:
+            (index, self._open[index]), self._unfinished = self._unfinished, None
+            self._end(index)
+
     def _end(self, index: int) -> None:
         block = self._open.pop(index)
         self._emit_head(block)
         events = self._sink.events
-        if block.kind == "call" and not block.has_input:
+        if block.kind == "call" and block.arguments is None:
             events.append(ToolCallDelta(0, block.call, block.head or "{}"))
+        elif block.kind == "call" and _is_broken(block):
+            self._sink.repair("tool-arguments-broken", block.id)
+            self._broken.add(block.id)
         elif block.kind == "whole":
+            for name, pieces in block.pieces.items():
+                block.whole[name] = _merged(block.whole.get(name), pieces)
             type = text_of(block.whole.get("type"))
             kind: Literal["result", "opaque"] = "result" if type.endswith("_tool_result") else "opaque"
             id = block.whole.get("tool_use_id") if kind == "result" else block.whole.get("id")
@@ -422,37 +492,56 @@ class AnthropicMessagesReader:
             self._end(index)
 
     def _end_all(self) -> None:
+        """The message is whole: so is each block."""
+        self._end_unfinished()
         for index in list(self._open):
             self._sink.repair("block-unclosed", str(index))
             self._end(index)
+
+    def _text(self, holder: _Json, name: str) -> str:
+        """A piece of text; empty for null, and where it is no text, which is a fault."""
+        value = holder.get(name)
+        if isinstance(value, str):
+            return value
+        if value is not None:
+            self._sink.fault("bad-shape", f"{name} is not text: {shown(value)}")
+        return ""
+
+    def _add_arguments(self, block: _OpenBlock, text: str) -> None:
+        text = self._joined(block, text)
+        if not text:
+            return
+        block.head = ""
+        if block.arguments is None:
+            block.arguments = JsonScan()
+        block.arguments.feed(text.encode(errors="surrogatepass"))
+        self._sink.events.append(ToolCallDelta(0, block.call, text))
 
     def _add(self, block: _OpenBlock, text: str) -> None:
         """More text of a block. As long as it only repeats the start's, nothing is certain (rule 4)."""
         if not text:
             return
         if block.head:
-            block.repeated += text
-            if block.head.startswith(block.repeated) and len(block.repeated) < len(block.head):
-                return
-            text, head, block.repeated, block.head = block.repeated, block.head, "", ""
-            if text.startswith(head):
-                self._sink.repair("block-start-repeated")
+            rest = block.head[block.repeated : block.repeated + len(text)]
+            if text.startswith(rest):
+                block.repeated += len(rest)
+                if block.repeated < len(block.head):
+                    return
+                self._sink.repair("block-text-repeated")
+                text = block.head + text[len(rest) :]
             else:
-                text = head + text
+                text = block.head + block.head[: block.repeated] + text
+            block.head, block.repeated = "", 0
         text = self._joined(block, text)
         if text:
-            self._sink.events.append(
-                TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text, NATIVE_REASONING)
-            )
+            self._sink.events.append(TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text))
 
     def _emit_head(self, block: _OpenBlock) -> None:
         """Emit the text of a start that no delta has repeated in full."""
         if block.kind == "call" or not block.head:
             return
-        text, block.head, block.repeated = block.head + block.repeated, "", ""
-        self._sink.events.append(
-            TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text, NATIVE_REASONING)
-        )
+        text, block.head, block.repeated = block.head + block.head[: block.repeated], "", 0
+        self._sink.events.append(TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text))
 
     def _annotate(self, number: int, citation: object) -> None:
         if not isinstance(citation, dict):
@@ -490,6 +579,8 @@ class AnthropicMessagesReader:
             self._sink.repair("keepalive-event", kind)
         else:
             self._sink.repair("event-unknown", kind or shown(value))
+            if _EVENT_NAME.fullmatch(kind):
+                self._sink.events.append(Extra("event", {**value, "type": kind}))
             if not self.unread:
                 self.unread = shown(value)
 
@@ -505,27 +596,27 @@ class AnthropicMessagesReader:
         else:
             self._sink.repair("empty-event", shown(value))
 
-    def _index(self, value: _Json) -> int:
+    def _index(self, value: _Json, *, missing: int) -> int:
+        """The index of the block that an event belongs to, or what stands in for it where that is missing."""
         index = integer_of(value.get("index"))
         if index is not None:
             return index
         self._sink.repair("block-index-missing")
-        return max(self._open, default=self._next_block)
+        return missing
 
     def _without_halves(self, value: object) -> object:
         """An event's JSON without halves of characters, but for texts of which the next event may bring the rest."""
         match value:
-            case (
-                {"delta": {"text": str(text)}}
-                | {"delta": {"thinking": str(text)}}
-                | {"delta": {"partial_json": str(text)}}
-            ):
+            case {"type": "content_block_delta", "delta": {"type": str(type)}} if type in _PIECES:
                 assert isinstance(value, dict)
-                delta = value["delta"]
-                name = next(name for name in ("text", "thinking", "partial_json") if isinstance(delta.get(name), str))
-                clean = whole_json({**value, "delta": {**delta, name: ""}}, self._sink)
+                name, delta = _PIECES[type], value["delta"]
+                kept = delta.get(name)
+                clean = whole_json(
+                    {**value, "delta": {**delta, name: "" if isinstance(kept, str) else kept}}, self._sink
+                )
                 assert isinstance(clean, dict)
-                clean["delta"][name] = text
+                if isinstance(kept, str):
+                    clean["delta"][name] = kept
                 return clean
             case _:
                 return whole_json(value, self._sink)
@@ -535,7 +626,20 @@ class AnthropicMessagesReader:
         return self._joiner.join((block.number, block.kind), text, self._sink) if self._surrogates else text
 
 
-_DELTA_FIELDS = frozenset(("type", "delta", "usage"))
+def _is_broken(call: _OpenBlock) -> bool:
+    return call.arguments is not None and not call.arguments.whole
+
+
+def _merged(before: object, pieces: list[object]) -> object:
+    """The value of a field that came in pieces: texts are concatenated, of other values the last one counts."""
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    if len(texts) < len(pieces):
+        return pieces[-1]
+    return "".join([before, *texts] if isinstance(before, str) else texts)
+
+
+def _others(fields: _Json, known: frozenset[str]) -> _Json:
+    return {name: value for name, value in fields.items() if name not in known and value is not None}
 
 
 def _object(value: object) -> _Json:

@@ -60,7 +60,7 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
 
 def write_request(request: Request, settings: MessagesSettings, losses: list[Loss]) -> Json:
     """The fields of a body that asks the same."""
-    writer = _Writer(settings, losses)
+    writer = _ContentWriter(settings, losses)
     fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
     if request.system:
         fields["system"] = writer.content(request.system)
@@ -97,7 +97,7 @@ def write_request(request: Request, settings: MessagesSettings, losses: list[Los
     return fields
 
 
-class _Writer:
+class _ContentWriter:
     """Writes messages and tools, and notes what is lost."""
 
     def __init__(self, settings: MessagesSettings, losses: list[Loss]) -> None:

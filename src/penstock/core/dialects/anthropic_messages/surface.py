@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.anthropic_messages.body import BodyFacts, write_body
+from penstock.core.dialects.anthropic_messages.body import write_body
 from penstock.core.dialects.anthropic_messages.failures import write_error
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import read_request
@@ -60,18 +60,12 @@ class AnthropicMessagesSurface:
 
     def writer(self, facts: AnswerFacts) -> AnthropicMessagesWriter:
         """What writes a streamed answer."""
-        return AnthropicMessagesWriter(
-            id=_answer_id(facts), model=facts.model, input_estimate=facts.input_estimate, request_id=facts.call_id
-        )
+        return AnthropicMessagesWriter(facts)
 
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of a message."""
-        return write_body(completion, losses, BodyFacts(id=_answer_id(facts), model=facts.model))
+        return write_body(completion, losses, facts)
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in Anthropic's envelope."""
         return write_error(failure, request_id)
-
-
-def _answer_id(facts: AnswerFacts) -> str:
-    return facts.id or f"msg_{facts.call_id}"

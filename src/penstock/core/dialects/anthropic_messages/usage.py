@@ -16,6 +16,7 @@ from penstock.core.json_getters import integer_of, shown
 from penstock.core.sink import Sink
 from penstock.core.usage import ModelUsage, Usage
 
+INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 # More iterations and members than any provider sends; they bound what one stream may hold in memory.
 _MAX_ITERATIONS = 100
@@ -69,11 +70,15 @@ def read_usage(raw: dict[str, object], sink: Sink, model: str = "") -> Usage:
     )
 
 
-def write_usage(usage: Usage) -> dict[str, object]:
-    """A report in Anthropic's words. Its `input_tokens` excludes the cache, as clients expect, which add the three."""
-    own = {name: usage.raw[name] for name in _COUNTS if name in usage.raw}
-    if "input_tokens" in own and "output_tokens" in own:  # it came in this dialect
-        return usage.raw
+def write_usage(usage: Usage, *, same_dialect: bool) -> dict[str, object]:
+    """A report in Anthropic's words: that of a provider of the same dialect as it came, any other one anew.
+
+    Its `input_tokens` excludes the cache, as clients expect, which add the three.
+    """
+    if same_dialect:
+        counts = {name: usage.raw[name] for name in _COUNTS if name in usage.raw}
+        mistyped = {name: integer_of(count) or 0 for name, count in counts.items() if type(count) is not int}
+        return {"output_tokens": 0} | usage.raw | mistyped
     cached, written, hour = usage.cached or 0, usage.cache_write or 0, usage.cache_write_1h or 0
     report: dict[str, object] = {
         "input_tokens": max((usage.input or 0) - cached - written, 0),

@@ -1,12 +1,13 @@
 """The Anthropic Messages dialect, written: hub events → the bytes of a stream that Anthropic's SDKs accept.
 
 1. Every event has its name in an `event:` line and in the JSON: the SDKs read the first, others the second.
-2. `message_start` comes before everything but pings. Its usage is an estimate of the input, because clients show it
-   at once and providers of other dialects report it last. `message_delta` has the real figures.
+2. `message_start` comes before everything but pings. Its usage is what a provider of the same dialect reported there;
+   else an estimate of the input, because clients show it at once and providers of other dialects report it last.
+   `message_delta` has the real figures.
 3. One block after the other, numbered 0, 1, …; `core/blocks.py` adds the borders that chat completions do not have.
    Blocks that are not written (media, another API's server tools) take no number, and are losses.
 4. No event type and no block type is written that Anthropic does not have: some SDKs refuse a stream with an unknown
-   one. Blocks of unknown types are written again only where the provider speaks this dialect too (`own`).
+   one. Events and blocks of unknown types are written again only where the provider speaks this dialect too.
 5. A seal of another issuer is wrapped (`core/seals.py`), so that it comes back with the next request.
 6. A stream that is not completed ends with one `error` event, and neither `message_delta` nor `message_stop`.
 """
@@ -20,6 +21,7 @@ from penstock.core.content import Citation, ReasoningSeal
 from penstock.core.dialects.anthropic_messages.failures import envelope, write_error_event
 from penstock.core.dialects.anthropic_messages.reader import FINISH_REASONS, SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.usage import write_usage
+from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -42,6 +44,7 @@ from penstock.core.events import (
     UsageReport,
 )
 from penstock.core.failure import Failure
+from penstock.core.json_getters import integer_of, text_of
 from penstock.core.losses import Loss
 from penstock.core.seals import wrap
 from penstock.core.text import without_line_ends
@@ -66,6 +69,10 @@ _ENDINGS = {
 _ERROR_TYPES = frozenset(("overloaded_error", "rate_limit_error", "timeout_error", "api_error", "billing_error"))
 
 
+# Blocks that are whole in the hub, and that clients expect as a start without content and one delta.
+_STREAMED_BLOCKS = {"compaction": "compaction_delta"}
+
+
 class AnthropicMessagesWriter:
     """Writes the events of one answer."""
 
@@ -76,18 +83,16 @@ class AnthropicMessagesWriter:
     _pending: tuple[ToolCallStart, dict[str, object]] | None = None  # a call whose extras may follow
     _finish: Finish | None = None
     _usage: Usage | None = None
+    _start_usage: object = None  # what the provider reported in its own `message_start`
     _tier: str | None = None
 
-    def __init__(
-        self, *, id: str, model: str, input_estimate: int = 0, request_id: str = "", own: bool = True, issuer: str = ""
-    ) -> None:
-        """`own`: whether the provider speaks this dialect too."""
-        self._request_id = request_id
-        self._own = own
-        self._issuer = issuer
-        self._message: dict[str, object] = {"id": id, "type": "message", "role": "assistant", "model": model}
-        self._estimate = input_estimate
-        self._extras: dict[str, object] = {}
+    def __init__(self, facts: AnswerFacts) -> None:
+        self._facts = facts
+        self._own = facts.same_dialect
+        self._message: dict[str, object] = {"id": answer_id(facts), "type": "message", "role": "assistant"}
+        self._message["model"] = facts.model
+        self._extras: dict[str, object] = {}  # of the event that is written next: of the message, then of its delta
+        self._delta_extras: dict[str, object] = {}
         self._blocks = Blocks()
         self._indexes: dict[int, int] = {}  # of the blocks that are written, by their numbers in the hub
         self._calls: dict[int, int] = {}  # the index of each call's block
@@ -98,13 +103,21 @@ class AnthropicMessagesWriter:
 
     def write(self, events: Iterable[Event]) -> bytes:
         """The bytes of these events."""
-        for event in self._blocks.order(events):
+        for event in self._blocks.order(self._of_first_choice(events)):
             if self._pending is not None and not self._takes_extra(event):
                 self._start_call()
             self._write(event)
         self._start_call()
         out, self._out = self._out, []
         return b"".join(out)
+
+    def _of_first_choice(self, events: Iterable[Event]) -> Iterable[Event]:
+        """The events without those of further choices: a message has one."""
+        for event in events:
+            if not getattr(event, "choice", 0):
+                yield event
+            elif isinstance(event, ChoiceStart):
+                self.losses.append(Loss("choices-dropped"))
 
     def note(self, events: Iterable[Event]) -> None:
         """Take note of events that the client gets as the provider sent them."""
@@ -118,7 +131,7 @@ class AnthropicMessagesWriter:
 
     def fail(self, failure: Failure) -> bytes:
         """The error as the last event."""
-        return write_error_event(failure, self._request_id)
+        return write_error_event(failure, self._facts.call_id)
 
     def _write(self, event: Event) -> None:
         match event:
@@ -134,12 +147,12 @@ class AnthropicMessagesWriter:
                 self._start_block(event)
             case BlockEnd(_, block):
                 self._end_block(block)
-            case ToolCallStart(choice=0):
+            case ToolCallStart():
                 self._pending = (event, {})
-            case ToolCallStart() | ChoiceStart(choice=1):
-                self.losses.append(Loss("choices-dropped"))
             case ChoiceStart():
                 self._start()
+            case Extra("event", fields):
+                self._write_unknown(fields)
             case Extra():
                 self._take_extra(event)
             case Seal():
@@ -168,16 +181,17 @@ class AnthropicMessagesWriter:
         if self._started:
             return
         self._started = True
-        usage: dict[str, object] = {
-            "input_tokens": self._estimate,
+        estimated: dict[str, object] = {
+            "input_tokens": self._facts.input_estimate,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
             "output_tokens": 0,
         }
         if self._tier is not None:
-            usage["service_tier"] = self._tier
+            estimated["service_tier"] = self._tier
+        usage = self._start_usage or estimated
         message = {**self._message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
-        self._emit("message_start", {"message": message | self._extras})
+        self._emit("message_start", {"message": self._extras | message})
         self._extras = {}
 
     def _write_end(self, ending: str) -> None:
@@ -189,19 +203,20 @@ class AnthropicMessagesWriter:
         delta: dict[str, object] = {"stop_reason": stop_reason(finish), "stop_sequence": finish.stop_sequence}
         if finish.details is not None:
             delta["stop_details"] = finish.details
-        if "container" in self._extras:
-            delta["container"] = self._extras.pop("container")
-        usage = write_usage(self._usage) if self._usage is not None else {"output_tokens": 0}
-        self._emit("message_delta", {"delta": delta, "usage": usage, **self._extras})
+        usage: dict[str, object] = {"output_tokens": 0}
+        if self._usage is not None:
+            usage = write_usage(self._usage, same_dialect=self._own)
+        self._emit("message_delta", {**self._extras, "delta": self._delta_extras | delta, "usage": usage})
         self._emit("message_stop", {})
 
     def _write_fault(self, fault: Fault) -> None:
         native = (fault.provider or {}).get("type")
-        self._write_error(native if native in _ERROR_TYPES else "api_error", fault.message)
+        known = isinstance(native, str) and native in _ERROR_TYPES
+        self._write_error(native if known else "api_error", fault.message)
 
     def _write_error(self, type: object, message: str) -> None:
         self._failed = True
-        self._out.append(b"event: error\ndata: " + envelope(str(type), message, self._request_id) + b"\n\n")
+        self._out.append(b"event: error\ndata: " + envelope(str(type), message, self._facts.call_id) + b"\n\n")
 
     # Blocks.
 
@@ -214,9 +229,10 @@ class AnthropicMessagesWriter:
                 self._redacted.add(block.block)  # its data comes with the seal
             case "reasoning":
                 self._summary_part = None
-                self._open(block.block, {"type": "thinking", "thinking": "", "signature": ""})
-            case "result" | "opaque" if self._own and block.type:
-                self._open(block.block, {"type": block.type} | extras)
+                own = extras if self._own else {}
+                self._open(block.block, {"type": "thinking", "thinking": "", "signature": "", **own})
+            case "result" | "opaque" if self._own:
+                self._write_whole(block.block, {"type": block.type} | extras)
             case "result" | "opaque":
                 self.losses.append(Loss("server-activity-hidden", block.type))
             case "media":
@@ -227,6 +243,29 @@ class AnthropicMessagesWriter:
         self._index += 1
         self._indexes[block] = self._index
         self._emit("content_block_start", {"index": self._index, "content_block": content})
+
+    def _write_whole(self, block: int, content: dict[str, object]) -> None:
+        delta = _STREAMED_BLOCKS.get(str(content["type"]))
+        if delta is None:
+            self._open(block, content)
+            return
+        fields = {name: value for name, value in content.items() if name != "type"}
+        self._open(block, {"type": content["type"], **dict.fromkeys(fields)})
+        if fields:
+            self._delta({"type": delta, **fields})
+
+    def _write_unknown(self, fields: dict[str, object]) -> None:
+        """An event that only this dialect knows; a delta names its block by the number that the hub gave it."""
+        if not self._own:
+            return
+        if fields.get("type") == "message_start":
+            self._start_usage = fields.get("usage")
+        elif fields.get("type") == "content_block_delta":
+            index = self._indexes.get(integer_of(fields.get("index")) or 0)
+            if index is not None:
+                self._emit("content_block_delta", fields | {"index": index})
+        else:
+            self._emit(text_of(fields.get("type")), fields)
 
     def _end_block(self, block: int) -> None:
         index = self._indexes.get(block)
@@ -250,7 +289,7 @@ class AnthropicMessagesWriter:
     def _write_seal(self, seal: Seal) -> None:
         value = seal.value
         if seal.scheme != SEAL_SCHEME:
-            value = wrap(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._issuer)
+            value = wrap(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts.issuer)
         if seal.block in self._redacted:
             self._redacted.discard(seal.block)
             self._open(seal.block, {"type": "redacted_thinking", "data": value})
@@ -276,6 +315,8 @@ class AnthropicMessagesWriter:
             self._pending[1].update(extra.fields)
         elif extra.place == "chunk" and self._own:
             self._extras |= extra.fields
+        elif extra.place == "choice" and self._own:
+            self._delta_extras |= extra.fields
 
     def _start_call(self) -> None:
         if self._pending is None:
@@ -287,7 +328,7 @@ class AnthropicMessagesWriter:
         name = f"{call.namespace}__{call.name}" if call.namespace else call.name
         content: dict[str, object] = {
             "type": "server_tool_use" if call.server else "tool_use",
-            "id": call.id or f"toolu_{call.choice}_{call.call}",
+            "id": call.id or call_id(self._facts, call.call),
             "name": name,
             "input": {},
         }
@@ -306,13 +347,23 @@ class AnthropicMessagesWriter:
         self._emit_delta(index, {"type": "input_json_delta", "partial_json": arguments})
 
     def _emit(self, name: str, fields: dict[str, object]) -> None:
-        data = without_line_ends(msgspec.json.encode({"type": name, **fields}))
+        data = without_line_ends(msgspec.json.encode({"type": name} | fields | {"type": name}))
         self._out.append(b"event: %b\ndata: %b\n\n" % (name.encode(), data))
+
+
+def answer_id(facts: AnswerFacts) -> str:
+    """The id of a message whose provider gave none."""
+    return facts.id or f"msg_{facts.call_id}"
+
+
+def call_id(facts: AnswerFacts, number: int) -> str:
+    """The id of a tool call to which the provider gave none. It must be another one in each answer."""
+    return f"toolu_{facts.call_id}_{number}"
 
 
 def stop_reason(finish: Finish) -> str:
     """Anthropic's word for why an answer ended."""
-    if finish.native is not None and FINISH_REASONS.get(finish.native) == finish.reason:
+    if finish.native and FINISH_REASONS.get(finish.native, finish.native) == finish.reason:
         return finish.native
     if finish.reason == "stop" and finish.stop_sequence is not None:
         return "stop_sequence"

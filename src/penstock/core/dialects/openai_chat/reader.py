@@ -49,6 +49,8 @@ class OpenAIChatReader:
 
     sentinel = "[DONE]"
     sentinel_bytes = sentinel.encode()
+    marks_end = True
+    envelope: tuple[str, ...] = ("id", "model", "created")
     done = False
     unread = ""
     """The beginning of the first event that was of no known kind."""

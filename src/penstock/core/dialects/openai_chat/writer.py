@@ -206,6 +206,8 @@ class OpenAIChatWriter:
             case Extra("tool", fields, int(choice), int(call)):
                 delta = self._call_delta(choice, call, "", fields)
                 self._open(_SPEECH, choice).update(delta)
+            case Extra("event"):
+                pass  # an event of another dialect
             case Extra(fields=fields):  # without a choice or a call it can only belong to the chunk
                 self._add_extras(fields)
 

@@ -1,0 +1,60 @@
+"""The small streams of further dialects beside the corpus: `inspect --json` tells each as it is expected.
+
+Its README defines the terms: usage in normal form (`input` includes the caches), finish reasons of chat completions.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock import StreamReader
+from penstock.core.dialects.detect import detect
+from penstock.core.dialects.registry import DIALECTS
+from tests.cli.support import invoke
+from tests.corpus import DEFECTS_OF_DIALECTS as DEFECTS
+from tests.corpus import ENDINGS
+from tests.streams import bytewise, read
+
+LIST = DEFECTS / "EXPECT.jsonl"
+NAMES = {"anthropic": "anthropic_messages"}
+ROWS: list[dict[str, Any]] = [
+    row
+    for row in (map(json.loads, LIST.read_text().splitlines()) if LIST.exists() else ())
+    if NAMES.get(row["api"]) in DIALECTS
+]
+
+pytestmark = pytest.mark.skipif(not ROWS, reason=f"there are no streams in {DEFECTS}, beside the corpus")
+
+
+@pytest.mark.parametrize("row", ROWS or [{"file": "none"}], ids=lambda row: row["file"])
+def test_a_defect_is_told_as_expected(row: dict[str, Any]) -> None:
+    file = DEFECTS / row["file"]
+    assert detect([file.read_bytes()]).dialect in (NAMES[row["api"]], "openai_chat")  # an error alone proves nothing
+    told = json.loads(invoke("inspect", "--json", "--dialect", NAMES[row["api"]], str(file)).stdout)
+    assert told["ending"] in {ENDINGS[outcome] for outcome in (row["outcome"], *row.get("outcome_also", ()))}
+    choice: dict[str, Any] = told["choices"][0] if told["choices"] else {"text": "", "reasoning": "", "tool_calls": []}
+    assert choice["text"] == row["text"]
+    assert choice["reasoning"] == row.get("reasoning", "")
+    assert choice.get("finish_reason") in (row["finish"], *row.get("finish_also", ()))
+    calls = [[call["name"], call["arguments"]] for call in choice["tool_calls"]]
+    assert calls == row.get("tools", [])
+    usage = told["usage"] or {}
+    if row["usage"] is not None:
+        assert [usage["input"], usage["output"]] == row["usage"]
+    else:
+        assert usage.get("output") is None
+        assert usage.get("input") == row.get("usage_input")
+    for name, counted in (("cached", "cached"), ("reasoning", "reasoning_tokens")):
+        if counted in row:
+            assert usage[name] == row[counted]
+    if row["outcome"] == "error":
+        assert row["error"] in told["fault"]["message"]
+        assert told["fault"]["code"] == "provider-error"
+    assert told["repairs"] or row["outcome"] != "ok_with_warning"
+
+
+@pytest.mark.parametrize("row", ROWS or [{"file": "none"}], ids=lambda row: row["file"])
+def test_a_defect_is_read_the_same_one_byte_at_a_time(row: dict[str, Any]) -> None:
+    data, dialect = (DEFECTS / row["file"]).read_bytes(), NAMES[row["api"]]
+    assert read(*bytewise(data), reader=StreamReader(dialect)) == read(data, reader=StreamReader(dialect))
