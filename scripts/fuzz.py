@@ -5,14 +5,18 @@ import collections
 import multiprocessing
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT  # noqa: E402
 from tests.growth import growth  # noqa: E402
 from tests.invariants import examine  # noqa: E402
+from tests.messages import DIALECT as MESSAGES  # noqa: E402
+from tests.messages import HEALTHY  # noqa: E402
 from tests.mutation import mutated  # noqa: E402
 
 # No case is longer than some ten kilobytes: one that takes a second is super-linear.
@@ -25,6 +29,7 @@ _MAX_GROWTH = 10.0
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=1_000_000, help="how many cases to try (default: one million)")
+    parser.add_argument("--dialect", choices=_streams(), help="break streams of this dialect only (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="where to start: case N is the same in every run")
     parser.add_argument(
         "--jobs", type=int, default=multiprocessing.cpu_count(), help="processes (default: one per core)"
@@ -35,7 +40,8 @@ def main() -> int:
     tried = failed = 0
     seen: collections.Counter[tuple[str, str]] = collections.Counter()
     with multiprocessing.Pool(arguments.jobs) as pool:
-        for count, problems, outcomes in pool.imap_unordered(_try_batch, batches):
+        attempt = partial(_try_batch, arguments.dialect)
+        for count, problems, outcomes in pool.imap_unordered(attempt, batches):
             tried += count
             seen.update(outcomes)
             for problem in problems:
@@ -52,24 +58,37 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _try_batch(first: int) -> tuple[int, list[str], collections.Counter[tuple[str, str]]]:
-    streams = [path.read_bytes() for path in sorted((ROOT / "tests").glob("*/*")) if path.suffix in (".txt", ".sse")]
+def _streams() -> dict[str, list[bytes]]:
+    """Streams to break, by dialect."""
+    tests = ROOT / "tests"
+    chat = [*tests.glob("seeds/*.txt"), *tests.glob("captures/*.sse")]
+    messages = [path.read_bytes() for path in sorted(tests.glob(f"captures/{MESSAGES}/*.sse"))]
+    return {
+        DEFAULT_DIALECT: [path.read_bytes() for path in sorted(chat)],
+        MESSAGES: [*messages, *HEALTHY.values()],
+    }
+
+
+def _try_batch(only: str | None, first: int) -> tuple[int, list[str], collections.Counter[tuple[str, str]]]:
+    by_dialect = _streams()
     problems = []
     outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
     for number in range(first, first + BATCH):
         random = Random(number)
+        dialect = only or random.choice(list(by_dialect))
+        streams = by_dialect[dialect]
         stream = random.choice(streams)
         data = mutated(stream, random.choice(streams), random)
         began = time.process_time()
         try:
-            broken, outcome = examine(data, random, stream)
+            broken, outcome = examine(data, random, stream, dialect)
             outcomes[outcome] += 1
         except Exception as error:  # noqa: BLE001  # whatever it is, it is the finding
             broken = [f"raised {error!r}"]
         if time.process_time() - began > SLOW_S:
             broken.append(f"took {time.process_time() - began:.1f} s for {len(data)} bytes")
         if broken:
-            problems.append(f"case {number}: {'; '.join(broken)}\n  {data!r}")
+            problems.append(f"case {number} ({dialect}): {'; '.join(broken)}\n  {data!r}")
     return BATCH, problems, outcomes
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from penstock import Accumulator, StreamReader
+from penstock.core.dialects.registry import DEFAULT_DIALECT
+from tests import messages
 from tests.streams import DONE, Json, begins, bill, calls, choice, chunk, delta, finishes, piece, says, sse
 
 
@@ -38,18 +40,38 @@ GROWING: dict[str, Callable[[int], bytes]] = {
 }  # fmt: skip
 
 
+GROWING_MESSAGES: dict[str, Callable[[int], bytes]] = {
+    "text": lambda n: messages.answer(*messages.says_all(*["x"] * (3 * n))),
+    "text that its start has": lambda n: messages.answer(
+        messages.opens(text="x" * (2 * n)), *[messages.says("x")] * (2 * n), messages.closes()
+    ),
+    "an unknown block": lambda n: messages.answer(
+        messages.opens(0, "tide"), *[messages.delta(0, "tide_delta", level="x" * 100)] * (2 * n), messages.closes()
+    ),
+    "many calls, never stopped": lambda n: messages.answer(*(messages.calls(i, f"c{i}") for i in range(2 * n))),
+    "new figures in every usage": lambda n: messages.answer(
+        *(messages.finishes(usage={"output_tokens": i, f"key{i}": i}) for i in range(2 * n))
+    ),
+}
+
+
 def growth() -> dict[str, float]:
     """For each kind of stream, how many times as long four times the bytes take: 4, or 16 if it were quadratic."""
-    return {name: _seconds(make(1_000)) / max(_seconds(make(250)), 0.002) for name, make in GROWING.items()}
+    chat = {name: _growth(make, DEFAULT_DIALECT) for name, make in GROWING.items()}
+    return chat | {f"messages: {name}": _growth(make, messages.DIALECT) for name, make in GROWING_MESSAGES.items()}
 
 
-def _seconds(wire: bytes) -> float:
+def _growth(make: Callable[[int], bytes], dialect: str) -> float:
+    return _seconds(make(1_000), dialect) / max(_seconds(make(250), dialect), 0.002)
+
+
+def _seconds(wire: bytes, dialect: str) -> float:
     """How long it takes to read and fold the bytes: the best of three, to be rid of other work on the machine."""
-    return min(_seconds_once(wire) for _ in range(3))
+    return min(_seconds_once(wire, dialect) for _ in range(3))
 
 
-def _seconds_once(wire: bytes) -> float:
-    reader, answer = StreamReader(max_event=10_000_000), Accumulator()
+def _seconds_once(wire: bytes, dialect: str) -> float:
+    reader, answer = StreamReader(dialect, max_event=10_000_000), Accumulator()
     start = time.process_time()
     answer.extend(reader.feed(wire))
     answer.extend(reader.close())

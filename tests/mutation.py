@@ -20,6 +20,15 @@ TOKENS: tuple[bytes, ...] = (
     b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
     b'data: {"choices":[{"index":0,"message":{"content":"whole"},"finish_reason":"stop"}]}\n\n',
     b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}\n\n',
+    b"event: content_block_delta\n", b"event: message_stop\n", b'data: {"type":"message_stop"}\n\n',
+    b'data: {"type":"message_start","message":{"id":"msg_w1","usage":{"input_tokens":9}}}\n\n',
+    b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"The"}}\n\n',
+    b'data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"a","name":"f"}}\n\n',
+    b'data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"}"}}\n\n',
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm"}}\n\n',
+    b'data: {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"c2VhbA=="}}\n\n',
+    b'data: {"type":"content_block_stop","index":0}\n\n',
+    b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}\n\n',
 )  # fmt: skip
 
 KEYS = (
@@ -28,6 +37,8 @@ KEYS = (
     "function", "custom", "name", "arguments", "input", "type", "reasoning", "reasoning_content",
     "reasoning_details", "thinking", "x_groq", "base_resp", "detail", "prompt_tokens",
     "completion_tokens", "total_tokens", "audio", "annotations",
+    "content_block", "partial_json", "signature", "citation", "citations", "stop_reason", "stop_sequence",
+    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation", "iterations", "data",
 )  # fmt: skip
 
 

@@ -5,6 +5,10 @@ from types import FrameType
 
 import pytest
 
+from penstock import StreamReader
+from penstock.core.dialects.registry import DEFAULT_DIALECT
+from tests.messages import DIALECT as MESSAGES
+from tests.messages import begins, calls, delta, finishes, opens, passes, says, signs, thinks, wire
 from tests.streams import read
 
 pytestmark = pytest.mark.slow
@@ -37,7 +41,33 @@ GROWING: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-def _calls(*pieces: bytes) -> int:
+MESSAGE = wire(begins(), opens())
+GROWING_MESSAGES: dict[str, tuple[bytes, bytes]] = {
+    "text": (MESSAGE, wire(says("a"))),
+    "text that its start has": (wire(begins(), opens(text="a" * 1_000)), wire(says("a"))),
+    "blocks that are never stopped": (MESSAGE, wire(opens())),
+    "calls that are never stopped": (MESSAGE, b"".join(wire(calls(index, f"c{index}")) for index in range(1, 9))),
+    "arguments": (wire(begins(), calls()), wire(passes("[1"))),
+    "a call that starts again": (
+        wire(begins()),
+        wire(calls(), passes("["), {"type": "content_block_stop", "index": 0}),
+    ),
+    "an unknown block": (wire(begins(), opens(0, "tide")), wire(delta(0, "tide_delta", level="high"))),
+    "unknown deltas": (MESSAGE, wire(delta(0, "tide_delta", level="high"))),
+    "unknown events": (MESSAGE, wire({"type": "tide", "level": 3})),
+    "thinking in a block of text": (MESSAGE, wire(says("a"), thinks("b"))),
+    "signatures": (wire(begins(), opens(0, "thinking")), wire(signs("abc"))),
+    "usage": (MESSAGE, wire(finishes(usage={"output_tokens": 5, "iterations": [{"input_tokens": 3}] * 5}))),
+    "deltas without an index": (MESSAGE, b'data: {"type":"content_block_delta","delta":{"type":"text_delta"}}\n\n'),
+    "half characters": (MESSAGE, wire(says("a")).replace(b'"a"', b'"\\ud83c"')),
+}
+CASES = {
+    **{name: (DEFAULT_DIALECT, *case) for name, case in GROWING.items()},
+    **{f"messages: {name}": (MESSAGES, *case) for name, case in GROWING_MESSAGES.items()},
+}
+
+
+def _calls(dialect: str, *pieces: bytes) -> int:
     """How many calls, of Python's functions and of C's, reading takes."""
     count = 0
 
@@ -48,17 +78,18 @@ def _calls(*pieces: bytes) -> int:
 
     sys.setprofile(profile)
     try:
-        read(*pieces)
+        read(*pieces, reader=StreamReader(dialect))
     finally:
         sys.setprofile(None)
     return count
 
 
-@pytest.mark.parametrize(("first", "repeated"), GROWING.values(), ids=GROWING)
+@pytest.mark.parametrize(("dialect", "first", "repeated"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("bytewise", [False, True], ids=["whole", "byte by byte"])
-def test_twice_the_bytes_take_twice_the_work(first: bytes, repeated: bytes, bytewise: bool) -> None:
+def test_twice_the_bytes_take_twice_the_work(dialect: str, first: bytes, repeated: bytes, bytewise: bool) -> None:
     def work(times: int) -> int:
         data = first + repeated * times
-        return _calls(*(data[i : i + 1] for i in range(len(data)))) if bytewise else _calls(data)
+        pieces = [data[i : i + 1] for i in range(len(data))] if bytewise else [data]
+        return _calls(dialect, *pieces)
 
     assert work(400) < 2.3 * work(200)

@@ -8,24 +8,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from tests.invariants import broken_promises
+from tests.messages import DIALECT as MESSAGES
+from tests.messages import HEALTHY
 from tests.mutation import any_json, mutated
 from tests.streams import fold, read
 
+CAPTURES = Path(__file__).parent.parent / "captures" / MESSAGES
 SEEDS = [path.read_bytes() for path in sorted(Path(__file__).parent.parent.glob("seeds/*.txt"))]
 TOKENS = [b"data:", b"data: ", b"event: error", b"\n", b"\r", b"{", b"}", b'"', b"[DONE]", b": c", b"1", b"[", b"]"]
 
 randoms = st.integers(0, 2**32).map(Random)
+dialects = st.sampled_from([DEFAULT_DIALECT, MESSAGES])
+messages = st.sampled_from([*HEALTHY.values(), *(path.read_bytes() for path in sorted(CAPTURES.glob("*.sse")))])
 
 
-@given(st.binary(max_size=400), randoms)
-def test_no_bytes_break_a_promise(data: bytes, random: Random) -> None:
-    assert broken_promises(data, random) == []
+@given(st.binary(max_size=400), randoms, dialects)
+def test_no_bytes_break_a_promise(data: bytes, random: Random, dialect: str) -> None:
+    assert broken_promises(data, random, dialect) == []
 
 
-@given(st.lists(st.sampled_from(TOKENS)), randoms)
-def test_no_framing_breaks_a_promise(tokens: list[bytes], random: Random) -> None:
-    assert broken_promises(b"".join(tokens), random) == []
+@given(st.lists(st.sampled_from(TOKENS)), randoms, dialects)
+def test_no_framing_breaks_a_promise(tokens: list[bytes], random: Random, dialect: str) -> None:
+    assert broken_promises(b"".join(tokens), random, dialect) == []
 
 
 @pytest.mark.slow
@@ -35,11 +41,18 @@ def test_no_broken_stream_breaks_a_promise(stream: bytes, other: bytes, random: 
     assert broken_promises(mutated(stream, other, random), random) == []
 
 
-@given(randoms)
+@pytest.mark.slow
+@given(messages, messages, randoms)
+@settings(max_examples=300, deadline=None)
+def test_no_broken_stream_of_messages_breaks_a_promise(stream: bytes, other: bytes, random: Random) -> None:
+    assert broken_promises(mutated(stream, other, random), random, MESSAGES) == []
+
+
+@given(randoms, dialects)
 @settings(deadline=None)
-def test_no_json_breaks_a_promise(random: Random) -> None:
+def test_no_json_breaks_a_promise(random: Random, dialect: str) -> None:
     frames = [json.dumps(any_json(random)).encode() for _ in range(random.randrange(1, 6))]
-    assert broken_promises(b"".join(b"data: " + frame + b"\n\n" for frame in frames), random) == []
+    assert broken_promises(b"".join(b"data: " + frame + b"\n\n" for frame in frames), random, dialect) == []
 
 
 @given(st.sampled_from(SEEDS), st.floats(0, 1))
