@@ -137,6 +137,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    """Request headers that a provider of the same dialect gets, too: neither credentials nor hop-by-hop headers."""
     estimate: Callable[[], int]
     """Estimates the tokens of the input; samples a long input."""
     read: Callable[[], Request]

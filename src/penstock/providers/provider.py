@@ -7,11 +7,12 @@ their descriptions, and the loader checks their bounds. All differences between 
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
 from msgspec import Meta, Struct
 
+from penstock.core.dialects.registry import upstream_dialect
 from penstock.providers.secret import Secret
 
 # At most a day: a longer time is probably a mistake, such as milliseconds.
@@ -52,7 +53,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     name: str
     implied: bool = False
     base_url: Annotated[
-        str, Meta(description="The address of its API, without /chat/completions. Required for a new provider.")
+        str,
+        Meta(description="The address of its API, without /chat/completions or /messages. Required for a new one."),
     ]
     dialect: Annotated[str, Meta(description="The API that it speaks.")] = "openai_chat"
     api_key: Annotated[Secret | None, Meta(description="Its key, best as ${NAME}. Default: the variable in `env`.")] = (
@@ -68,10 +70,17 @@ class Provider(Struct, frozen=True, kw_only=True):
     )
     headers: Annotated[Mapping[str, Secret], Meta(description="Additional request headers.")] = MappingProxyType({})
     path: Annotated[
-        str, Meta(description="The path after base_url. It can contain {model} and a query such as ?api-version=….")
-    ] = "/chat/completions"
+        str,
+        Meta(
+            description="The path after base_url. It can contain {model} and a query such as ?api-version=…. "
+            "Default: that of the dialect, such as /chat/completions."
+        ),
+    ] = ""
     embeddings: Annotated[str, Meta(description="The path for embeddings; empty if it offers none.")] = ""
     include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
+    settings: Annotated[
+        Mapping[str, Any], Meta(description="What it accepts, in the words of its dialect, such as thinking.")
+    ] = MappingProxyType({})
     models: Annotated[tuple[str, ...], Meta(description="Models to list in /v1/models.")] = ()
     model: Annotated[
         str, Meta(description="A local model, instead of base_url: smollm2, or the path of a GGUF file.")
@@ -116,9 +125,14 @@ class Provider(Struct, frozen=True, kw_only=True):
         segments = _SEPARATOR.split(_decoded(model))
         return not any(segment.partition(";")[0] in (".", "..") for segment in segments)
 
+    @property
+    def full_path(self) -> str:
+        """The path after `base_url`: as configured, or that of the dialect."""
+        return self.path or upstream_dialect(self.dialect).path
+
     def url(self, model: str) -> str:
         """The URL for requests to a model."""
-        return self.base_url + self.path.replace(_MODEL, quote(model, safe=""))
+        return self.base_url + self.full_path.replace(_MODEL, quote(model, safe=""))
 
     def embeddings_url(self, model: str) -> str:
         """The URL for embeddings; only for a provider that has them."""

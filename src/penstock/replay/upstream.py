@@ -208,7 +208,7 @@ class ReplayEndpoint:
     def __init__(self, choose: ChooseCapture) -> None:
         self._choose = choose
 
-    def request(self, body: bytes) -> bytes:
+    def request(self, body: bytes, headers: bytes = b"") -> bytes:  # noqa: ARG002
         """The bytes of a request: just its body."""
         return body
 

@@ -26,9 +26,9 @@ class RemoteEndpoint(Struct, frozen=True):
     idle_connection: Callable[[], UpstreamConnection | None]
     """Takes an idle connection to the origin from the pool, if there is one."""
 
-    def request(self, body: bytes) -> bytes:
-        """The bytes of a whole request with this body."""
-        return b"%bcontent-length: %d\r\n\r\n%b" % (self.head, len(body), body)
+    def request(self, body: bytes, headers: bytes = b"") -> bytes:
+        """The bytes of a whole request with this body. `headers` are lines of further headers."""
+        return b"%b%bcontent-length: %d\r\n\r\n%b" % (self.head, headers, len(body), body)
 
     async def open(self, timeout_s: float) -> UpstreamConnection:
         """Open a new connection; raises `UpstreamError`."""

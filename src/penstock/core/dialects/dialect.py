@@ -9,7 +9,7 @@ two. What only some dialects have is an optional member of `Dialect`, never a me
     bytes ─ read_error ─▶ ProviderError … Failure ─ write_error ─▶ bytes   errors
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -73,6 +73,8 @@ class Destination(Struct, frozen=True, kw_only=True):
     """Whether to request a stream, regardless of the client; None to request what the client requests."""
     settings: Mapping[str, object] = MappingProxyType({})
     """Further capabilities of the provider, by the names that its dialect gives them."""
+    issuer: str = ""
+    """Identifies the provider and its account: only seals of the same issuer are sent back (`core/seals.py`)."""
     members: dict[str, Raw] = {}
     """`overrides` and `model` as JSON, encoded once for many requests."""
 
@@ -106,6 +108,9 @@ class ProviderError(Struct, frozen=True):
 
 class UpstreamDialect(Protocol):
     """How to call an API: reads its answers and errors, and writes requests for it."""
+
+    path: str
+    """Where requests are posted, below a provider's `base_url`."""
 
     def frame_reader(self, sink: Sink) -> FrameReader:
         """Make the reader of one answer."""
@@ -175,6 +180,8 @@ class SurfaceDialect(Protocol):
     """The name of this API in the ledger, in metrics and in traces."""
     path: str
     """The path of the endpoint, below /v1."""
+    request_id_header: str
+    """The response header with the id of the request, beside `x-request-id`; empty if there is none."""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:
         """Read a request; checks only what the gateway acts on, and raises `RequestError`."""
@@ -187,6 +194,42 @@ class SurfaceDialect(Protocol):
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error."""
+
+
+class TokenCounting(Protocol):
+    """A request of an API that asks how many tokens an input has."""
+
+    path: str
+    """Where it is posted: below /v1, and below a provider's `base_url`."""
+
+    def read_request(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+        """Parse a request body; raises `RequestError`."""
+
+    def read_count(self, body: bytes) -> int | None:
+        """The count in a provider's response; None if there is none."""
+
+    def write_count(self, tokens: int) -> bytes:
+        """The body of the response to a client."""
+
+
+class ListedModel(Struct, frozen=True):
+    """A model in a list of models. `created` is in Unix seconds."""
+
+    id: str
+    created: int
+
+
+class ModelList(Protocol):
+    """A list of models in an API's own form, where that differs from OpenAI's."""
+
+    def applies_to(self, headers: Mapping[str, str]) -> bool:
+        """Whether a client with these request headers expects this form."""
+
+    def write_list(self, models: Sequence[ListedModel]) -> bytes:
+        """The body of a whole list."""
+
+    def write_model(self, model: ListedModel) -> bytes:
+        """The body of one model."""
 
 
 # To detect a dialect by its bytes, and to explain a stream.
@@ -241,5 +284,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     places: DefectPlaces | None = None
     incidental: frozenset[str] = frozenset(("model",))
     """Members of a request that replay ignores when it compares two requests."""
+    settings: type[Struct] | None = None
+    """The capabilities of a provider that its configuration may state, as fields with defaults."""
+    token_counting: TokenCounting | None = None
+    model_list: ModelList | None = None
     passthrough: PassThroughFormat | None = None
     """The description of its fast path, if it has one."""

@@ -30,7 +30,7 @@ from penstock.gateway.calls.failure import from_request_losses, from_transport
 from penstock.gateway.calls.leaked_keys import LeakedKeys
 from penstock.gateway.calls.local_call import AdaptedRequest, take_turn, unusable_tools
 from penstock.gateway.calls.local_errors import check, rewrite_error
-from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEndpoint
+from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEndpoint, header_lines
 from penstock.gateway.calls.routing import TargetHealth, in_order
 from penstock.gateway.calls.trace import HEADER, new_span
 from penstock.gateway.config import Config, Provider, Target
@@ -420,7 +420,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         body = self._outgoing.body
         recording = self._gateway.recording(call, plan, body, relay) if plan.record else None
         relay.attach(connection, recording)
-        request = endpoint.request(body)
+        headers = self._outgoing.headers
+        request = endpoint.request(body, header_lines(headers) if headers else b"")
         if call.trace is not None:
             request = self._traced(request)
         connection.send(request, relay if recording is None else recording, recorded=recording is not None)
@@ -498,6 +499,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             created=int(time.time()),
             include_usage=self._request.include_usage,
             input_estimate=self._call.input_estimate,
+            same_dialect=self._plan.dialect == self._request.dialect,
+            issuer=self._plan.issuer,
         )
         return StreamWriter.for_call(self._request.dialect, facts)
 

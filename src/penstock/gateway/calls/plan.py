@@ -4,6 +4,8 @@ Plans depend on the configuration only; a reload makes new ones. There are separ
 streamed chat, an unstreamed chat, and embeddings.
 """
 
+import hashlib
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
@@ -13,7 +15,7 @@ from penstock.core.dialects.dialect import Destination, UpstreamDialect
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.templates import OpeningTemplate
 from penstock.gateway.billing.prices import Quote
-from penstock.gateway.config import Config, Route, Target
+from penstock.gateway.config import Config, Provider, Route, Target
 from penstock.gateway.relay.ports import AttemptTimeouts, Connection
 from penstock.http.client import Receiver
 
@@ -35,7 +37,7 @@ class PendingConnection(Connection, Protocol):
 class TargetEndpoint(Protocol):
     """The HTTP endpoint of a target."""
 
-    def request(self, body: bytes) -> bytes:
+    def request(self, body: bytes, headers: bytes = b"") -> bytes:
         """The complete HTTP request with this body."""
 
     def idle_connection(self) -> PendingConnection | None:
@@ -61,6 +63,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """The settings for writing its requests."""
     is_local: bool
     """Whether it is the local model, which has no endpoint."""
+    issuer: str
+    """Identifies the provider and its account, for seals of reasoning (`core/seals.py`)."""
     dialect: str
     upstream: UpstreamDialect
     """Writes requests and reads answers."""
@@ -117,6 +121,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
         whole_body = self._kind == "whole" and not provider.embedded  # the local model always streams
         max_event = max(route.max_event, _MAX_BODY) if whole_body else route.max_event
         directory = server.record if route.record is None else route.record
+        issuer = _issuer(provider)
         return Plan(
             route=route.name,
             target=target,
@@ -129,7 +134,10 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 overrides=MappingProxyType(dict(route.set)),
                 include_usage=provider.include_usage,
                 stream=True if provider.embedded else None,  # so that it notices a disconnect at once
+                settings=provider.settings,
+                issuer=issuer,
             ),
+            issuer=issuer,
             is_local=provider.embedded,
             dialect=provider.dialect,
             upstream=upstream_dialect(provider.dialect),
@@ -152,3 +160,14 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
             drain_s=target.provider.drain_s if target.provider.abort == "drain" else 0.0,
             max_body=max_body,
         )
+
+
+def _issuer(provider: Provider) -> str:
+    """A digest of the provider's address and key: seals are valid for one account only."""
+    identity = "\n".join((provider.name, provider.base_url, *provider.secrets()))
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Headers as lines of a request's head."""
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1", "replace")

@@ -8,7 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.core.dialects.registry import DEFAULT_DIALECT, providers_speak
+import msgspec
+
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, providers_speak
 from penstock.core.suggest import suggest
 from penstock.errors import UnknownFaultError, UnknownStyleError
 from penstock.gateway.config.addresses import check_host_name
@@ -54,6 +56,8 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
     if dialect is not None and dialect not in providers_speak():
         hint = suggest(dialect, providers_speak()) or f"; there is {', '.join(providers_speak())}"
         problems.error((*path, "dialect"), f"unknown dialect{hint}")
+    elif given.get("settings"):
+        _check_settings(given["settings"], dialect or DEFAULT_DIALECT, (*path, "settings"), problems)
     for key in ("env", "url_env"):
         if key in given and not _VARIABLE_NAME.fullmatch(given[key]):
             problems.error((*path, key), "must be the name of a variable, in capitals, such as ACME_API_KEY")
@@ -159,6 +163,22 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
     for index, text in enumerate(given.get("replay_faults", ())):
         if isinstance(text, str):
             _check_fault(text, given.get("dialect", DEFAULT_DIALECT), (*path, "replay_faults", index), problems)
+
+
+def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems: Problems) -> None:
+    """The capabilities of a provider, by the names that its dialect gives them."""
+    kind = find_dialect(dialect).settings
+    known = kind.__struct_fields__ if kind is not None else ()
+    for name in given:
+        if name not in known:
+            listed = f"; there are {', '.join(known)}" if known else f"; the dialect {dialect} has none"
+            problems.error((*path, name), f"unknown setting{suggest(name, known) or listed}")
+            return
+    if kind is not None:
+        try:
+            msgspec.convert(dict(given), kind)
+        except msgspec.ValidationError as error:
+            problems.error(path, str(error))
 
 
 def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> None:

@@ -1,10 +1,13 @@
 """The Anthropic Messages dialect, as the rest of Penstock knows it."""
 
 from penstock.core.dialects.anthropic_messages.detector import AnthropicMessagesDetector
+from penstock.core.dialects.anthropic_messages.model_list import AnthropicModelList
 from penstock.core.dialects.anthropic_messages.passthrough import MESSAGES_PASS_THROUGH
 from penstock.core.dialects.anthropic_messages.places import PLACES
 from penstock.core.dialects.anthropic_messages.reader import NAME
+from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings
 from penstock.core.dialects.anthropic_messages.surface import AnthropicMessagesSurface
+from penstock.core.dialects.anthropic_messages.token_counting import AnthropicTokenCounting
 from penstock.core.dialects.anthropic_messages.upstream import AnthropicMessagesUpstream
 from penstock.core.dialects.dialect import Dialect
 
@@ -15,5 +18,8 @@ ANTHROPIC_MESSAGES = Dialect(
     surface=AnthropicMessagesSurface(),
     detector=AnthropicMessagesDetector(),
     places=PLACES,
+    settings=MessagesSettings,
+    token_counting=AnthropicTokenCounting(),
+    model_list=AnthropicModelList(),
     passthrough=MESSAGES_PASS_THROUGH,
 )

@@ -54,13 +54,11 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Whether `system` messages may be in the middle of the conversation."""
     refused_fields: tuple[str, ...] = ()
     """Fields that the provider rejects."""
-    issuer: str = ""
-    """Identifies the provider and account: only seals of the same issuer are sent back."""
 
 
-def write_request(request: Request, settings: MessagesSettings, losses: list[Loss]) -> Json:
+def write_request(request: Request, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> Json:
     """The fields of a body that asks the same."""
-    writer = _ContentWriter(settings, losses)
+    writer = _ContentWriter(settings, issuer, losses)
     fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
     if request.system:
         fields["system"] = writer.content(request.system)
@@ -100,8 +98,9 @@ def write_request(request: Request, settings: MessagesSettings, losses: list[Los
 class _ContentWriter:
     """Writes messages and tools, and notes what is lost."""
 
-    def __init__(self, settings: MessagesSettings, losses: list[Loss]) -> None:
+    def __init__(self, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> None:
         self._settings = settings
+        self._issuer = issuer
         self._losses = losses
         self._breakpoints = 0
 
@@ -214,8 +213,8 @@ class _ContentWriter:
         """A thinking block, if the provider can check its seal, or wants it without one."""
         for seal in part.seals:
             wrapped = unwrap(seal.value)
-            own, issuer = wrapped if wrapped is not None else (seal, self._settings.issuer)
-            if own.scheme == SEAL_SCHEME and issuer == self._settings.issuer and seal.scheme == SEAL_SCHEME:
+            own, issuer = wrapped if wrapped is not None else (seal, self._issuer)
+            if own.scheme == SEAL_SCHEME and issuer == self._issuer and seal.scheme == SEAL_SCHEME:
                 if seal.redacted:
                     return {"type": "redacted_thinking", "data": own.value}
                 return {"type": "thinking", "thinking": part.text, "signature": own.value}

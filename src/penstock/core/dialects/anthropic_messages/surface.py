@@ -1,7 +1,7 @@
 """The Anthropic Messages dialect, as an API to offer: `POST /v1/messages`.
 
 A request is checked as far as the gateway acts on it (`model`, `messages`, `max_tokens`, `stream`). Every other field
-goes to a provider of the same dialect as the client wrote it.
+goes to a provider of the same dialect as the client wrote it, and so do the headers of the API's open lists.
 """
 
 from collections.abc import Mapping
@@ -23,6 +23,8 @@ from penstock.core.request import ClientRequest
 _ONCE = ("model", "stream", "messages", "max_tokens")
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
+# Open lists of headers, which clients and providers extend without notice.
+_FORWARDED = ("anthropic-", "x-claude-code-", "x-stainless-")
 
 
 class AnthropicMessagesSurface:
@@ -30,33 +32,15 @@ class AnthropicMessagesSurface:
 
     name = "messages"
     path = "/messages"
+    request_id_header = "request-id"
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         """The request in a body; raises `RequestError`."""
-        members, fields = decode_fields(body, _ONCE)
-        model, stream, messages, most = map(fields.get, ("model", "stream", "messages", "max_tokens"))
-        if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
-            raise refused(f"model: must name a model, in at most {_MAX_MODEL} characters", param="model")
-        if stream is not None and not isinstance(stream, bool):
-            raise refused("stream: must be true or false", param="stream")
-        if not isinstance(messages, list):
-            raise refused("messages: must be a list of messages", param="messages")
+        request = read_client_request(body, headers)
+        most = request.fields.get("max_tokens")
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MAX_TOKENS:
             raise refused("max_tokens: must be a positive integer", param="max_tokens")
-        metadata, tier = fields.get("metadata"), fields.get("service_tier")
-        user = metadata.get("user_id") if isinstance(metadata, dict) else None
-        return ClientRequest(
-            dialect=NAME,
-            model=model,
-            stream=bool(stream),
-            members=members,
-            include_usage=True,
-            fields=fields,
-            tier=tier if isinstance(tier, str) else "",
-            user=user if isinstance(user, str) else "",
-            estimate=lambda: estimate_request(read_request(fields)),
-            read=partial(read_request, fields),
-        )
+        return request
 
     def writer(self, facts: AnswerFacts) -> AnthropicMessagesWriter:
         """What writes a streamed answer."""
@@ -69,3 +53,30 @@ class AnthropicMessagesSurface:
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in Anthropic's envelope."""
         return write_error(failure, request_id)
+
+
+def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+    """A request, without the checks that only a call for an answer needs; raises `RequestError`."""
+    members, fields = decode_fields(body, _ONCE)
+    model, stream, messages = map(fields.get, ("model", "stream", "messages"))
+    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+        raise refused(f"model: must name a model, in at most {_MAX_MODEL} characters", param="model")
+    if stream is not None and not isinstance(stream, bool):
+        raise refused("stream: must be true or false", param="stream")
+    if not isinstance(messages, list):
+        raise refused("messages: must be a list of messages", param="messages")
+    metadata, tier = fields.get("metadata"), fields.get("service_tier")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    return ClientRequest(
+        dialect=NAME,
+        model=model,
+        stream=bool(stream),
+        members=members,
+        headers={name: value for name, value in headers.items() if name.startswith(_FORWARDED)},
+        include_usage=True,
+        fields=fields,
+        tier=tier if isinstance(tier, str) else "",
+        user=user if isinstance(user, str) else "",
+        estimate=lambda: estimate_request(read_request(fields)),
+        read=partial(read_request, fields),
+    )

@@ -13,10 +13,13 @@ from penstock.core.sink import Sink
 
 VERSION = "2023-06-01"
 _HEADERS = {"anthropic-version": VERSION}
+_DEFAULTS = MessagesSettings()
 
 
 class AnthropicMessagesUpstream:
     """Calls providers that speak Messages."""
+
+    path = "/messages"
 
     def frame_reader(self, sink: Sink) -> AnthropicMessagesReader:
         """What reads one answer."""
@@ -26,26 +29,37 @@ class AnthropicMessagesUpstream:
         """The request for a provider: the client's own bytes with edits, or a new body."""
         if request.dialect == NAME:
             return self._forwarded(request, destination)
-        settings = msgspec.convert(dict(destination.settings), MessagesSettings, strict=False)
+        settings = _settings(destination)
         losses: list[Loss] = []
-        fields = write_request(request.read(), settings, losses)
+        fields = write_request(request.read(), settings, destination.issuer, losses)
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
         return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses))
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The client's own bytes, with the edits that routing, the route and the provider's data demand.
+
+        A field that the provider is known to refuse is left out, together with the beta that announces it.
+        """
+        settings = _settings(destination)
         changes: dict[str, Raw | None] = {**destination.members}
+        refused = [name for name in settings.refused_fields if name in request.members.values]
+        changes |= dict.fromkeys(refused)
         if destination.stream is not None and destination.stream != request.stream:
             changes["stream"] = Raw(b"true" if destination.stream else b"false")
-        return OutgoingRequest(request.members.edited(changes), _HEADERS)
+        losses = tuple(Loss("option-refused-by-provider", name) for name in refused)
+        headers = {**_HEADERS, **request.headers}
+        if refused and "anthropic-beta" in headers:
+            headers["anthropic-beta"] = _betas_without(headers["anthropic-beta"], refused)
+        return OutgoingRequest(request.members.edited(changes), headers, losses)
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """`max_tokens` is required, so there is always a limit."""
         asked = request.read() if request.dialect != NAME else None
         most = destination.overrides.get("max_tokens", asked.max_output if asked else request.fields.get("max_tokens"))
         if most is None:
-            most = msgspec.convert(dict(destination.settings), MessagesSettings, strict=False).default_max_tokens
+            most = _settings(destination).default_max_tokens
         tier = destination.overrides.get("service_tier", asked.tier if asked else request.fields.get("service_tier"))
         return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
 
@@ -57,3 +71,13 @@ class AnthropicMessagesUpstream:
         error = read_error(parsed, "error")
         own = parsed.get("type") == "error" and isinstance(parsed.get("error"), dict)
         return ProviderError(error[0] if error else "", body if own else b"")
+
+
+def _settings(destination: Destination) -> MessagesSettings:
+    return msgspec.convert(dict(destination.settings), MessagesSettings) if destination.settings else _DEFAULTS
+
+
+def _betas_without(betas: str, refused: list[str]) -> str:
+    """The betas without those of the refused fields. A beta is named like its field: context-management-2025-06-27."""
+    stems = tuple(name.replace("_", "-") for name in refused)
+    return ",".join(beta for beta in betas.split(",") if not beta.strip().startswith(stems))

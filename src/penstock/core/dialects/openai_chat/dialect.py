@@ -6,7 +6,7 @@ from penstock.core.dialects.openai_chat.passthrough import CHAT_PASS_THROUGH
 from penstock.core.dialects.openai_chat.places import PLACES
 from penstock.core.dialects.openai_chat.request import NAME
 from penstock.core.dialects.openai_chat.surface import OpenAIChatSurface
-from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
+from penstock.core.dialects.openai_chat.upstream import ChatSettings, OpenAIChatUpstream
 
 OPENAI_CHAT = Dialect(
     name=NAME,
@@ -16,5 +16,6 @@ OPENAI_CHAT = Dialect(
     detector=OpenAIChatDetector(),
     places=PLACES,
     incidental=frozenset(("model", "stream_options")),  # Penstock requests usage from all providers that allow it
+    settings=ChatSettings,
     passthrough=CHAT_PASS_THROUGH,
 )

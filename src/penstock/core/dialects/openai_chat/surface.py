@@ -40,6 +40,7 @@ class OpenAIChatSurface:
 
     name = "chat"
     path = "/chat/completions"
+    request_id_header = ""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         """Read a request; raises `RequestError`."""

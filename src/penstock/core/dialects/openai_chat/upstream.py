@@ -1,7 +1,7 @@
 """The OpenAI chat dialect, as an API to call."""
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
@@ -18,8 +18,17 @@ _NO_LIMITS = RequestLimits()
 _WITH_USAGE = Raw(b'{"include_usage":true}')
 
 
+class ChatSettings(Struct, frozen=True, kw_only=True):
+    """What a provider of this dialect accepts; capabilities that bytes cannot show."""
+
+    reasoning_field: str = ""
+    """Where the provider expects the reasoning of earlier turns, such as `reasoning_content`; empty for nowhere."""
+
+
 class OpenAIChatUpstream:
     """Calls providers that offer chat completions."""
+
+    path = "/chat/completions"
 
     def frame_reader(self, sink: Sink) -> OpenAIChatReader:
         """Make the reader of one answer."""

@@ -1,0 +1,31 @@
+"""The Anthropic Messages dialect, token counting: `POST /v1/messages/count_tokens`."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.core.dialects.anthropic_messages.surface import read_client_request
+from penstock.core.request import ClientRequest
+
+
+class AnthropicTokenCounting:
+    """Counts the tokens of a request."""
+
+    path = "/messages/count_tokens"
+
+    def read_request(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+        """Parse a request body; raises `RequestError`."""
+        return read_client_request(body, headers)
+
+    def read_count(self, body: bytes) -> int | None:
+        """The count in a provider's response; None if there is none."""
+        try:
+            counted = msgspec.json.decode(body)
+        except ValueError:
+            return None
+        tokens = counted.get("input_tokens") if isinstance(counted, dict) else None
+        return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
+
+    def write_count(self, tokens: int) -> bytes:
+        """The body of the response to a client."""
+        return msgspec.json.encode({"input_tokens": tokens})
