@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 from msgspec import structs
 
+from penstock.core.dialects.dialect import ListedModel
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS
 from penstock.core.failure import Failure
 from penstock.gateway.billing.ledger import Ledger, NoLedger
@@ -37,10 +38,11 @@ from penstock.serve.paths import decoded
 from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
 from penstock.serve.request_head import RequestHead, parse_head
-from penstock.serve.responses import error_page, refused, request_ids, respond_failure, respond_json
+from penstock.serve.responses import JSON, error_page, refused, request_ids, respond_failure, respond_json
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
+from penstock.serve.surfaces.token_counts import TokenCounts
 from penstock.serve.telemetry import metric_specs
 from penstock.serve.telemetry.log import Log
 from penstock.serve.telemetry.metrics import Gauges, Metrics, bounded
@@ -93,11 +95,14 @@ class App:
         self._request_ids = request_ids()
         self._recorder: Recorder | None = None
         self._calls: dict[CallSession, None] = {}
-        self._surfaces: dict[str, Answers | Embeddings] = {
+        self._surfaces: dict[str, Answers | Embeddings | TokenCounts] = {
             dialect.surface.path: Answers(name, self._calls, self._on_settled)
             for name, dialect in DIALECTS.items()
             if dialect.surface is not None
         }
+        for name, dialect in DIALECTS.items():
+            if dialect.token_counting is not None:
+                self._surfaces[dialect.token_counting.path] = TokenCounts(name, dialect.token_counting)
         self._surfaces["/embeddings"] = Embeddings(self._calls, self._on_settled)
         self._playground = Playground(DEFAULT_DIALECT, self._calls, self._on_settled)
         self._traces: Traces | None = None
@@ -346,19 +351,21 @@ class App:
     def _handle_other(self, exchange: Exchange, head: RequestHead) -> None:
         """Handle a request that starts no call, or cannot start it."""
         request, path = exchange.request, head.path
-        request_id = next(self._request_ids)
+        request_id, dialect = next(self._request_ids), self._dialect(head.path, request)
         if path in ("/livez", "/healthz", "/health", "/health/liveliness"):  # the last is LiteLLM's
             respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif path in ("/readyz", "/health/readiness"):
             ready = self._ledger.ready and (self._books is None or self._books.can_authenticate)
             status = "draining" if self.draining else "ok" if ready else "ledger_unavailable"
             respond_json(exchange, 200 if status == "ok" else 503, {"status": status}, {"x-request-id": request_id})
+        elif path == "/api/hello":  # Claude Code looks whether the gateway is there
+            respond_json(exchange, 200, {"status": "ok"}, {"x-request-id": request_id})
         elif (failure := self._authenticator.check_host(head)) is not None:
-            respond_failure(exchange, failure, request_id, {})
+            respond_failure(exchange, failure, request_id, {}, dialect)
         elif request.method == "OPTIONS":
             exchange.respond(204, {"allow": "GET, POST, OPTIONS", "x-request-id": request_id}, b"")
         elif isinstance(key := self._authenticator.authenticate(head), Failure):
-            respond_failure(exchange, key, request_id, {})
+            respond_failure(exchange, key, request_id, {}, dialect)
         elif path in self._surfaces:
             self._refuse(exchange, request_id, head)
         elif path == "/models" or path.startswith("/models/"):
@@ -366,38 +373,59 @@ class App:
         else:
             hint = "; the API is at /v1, and `penstock open` opens the page" if path == "/" else ""
             message = f"there is nothing at {request.path[:200]}{hint}"
-            respond_failure(exchange, refused(message, "not_found"), request_id, {})
+            respond_failure(exchange, refused(message, "not_found"), request_id, {}, dialect)
+
+    def _dialect(self, path: str, request: HttpRequest) -> str:
+        """The dialect of a client, by the path that it requests or by its headers."""
+        if path in self._surfaces:
+            return self._surfaces[path].dialect
+        listing = (
+            name
+            for name, dialect in DIALECTS.items()
+            if dialect.model_list is not None and dialect.model_list.applies_to(request.headers)
+        )
+        return next(listing, DEFAULT_DIALECT)
 
     def _refuse(self, exchange: Exchange, request_id: str, head: RequestHead) -> None:
         """Refuse a call: because of its method, because of its headers, or because the gateway drains."""
-        method = exchange.request.method
+        method, dialect = exchange.request.method, self._dialect(head.path, exchange.request)
         if method != "POST":
             failure = refused(f"{method} is not allowed here; use POST", "method_not_allowed")
-            respond_failure(exchange, failure, request_id, {"allow": "POST"})
+            respond_failure(exchange, failure, request_id, {"allow": "POST"}, dialect)
         elif head.body_refusal is not None and not self.draining:
-            respond_failure(exchange, head.body_refusal, request_id, {})
+            respond_failure(exchange, head.body_refusal, request_id, {}, dialect)
         else:
-            respond_failure(exchange, _DRAINING, request_id, {})
+            respond_failure(exchange, _DRAINING, request_id, {}, dialect)
 
     def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
-        headers = {"x-request-id": request_id}
+        headers, dialect = {"x-request-id": request_id}, self._dialect("", exchange.request)
+        listing = DIALECTS[dialect].model_list
         if exchange.request.method not in ("GET", "HEAD"):
             failure = refused(f"{exchange.request.method} is not allowed here; use GET", "method_not_allowed")
-            respond_failure(exchange, failure, request_id, {"allow": "GET"})
+            respond_failure(exchange, failure, request_id, {"allow": "GET"}, dialect)
             return
         name = decoded(escaped)
         if name is None:
             message = f"{escaped[:200]!r} is not a valid model name: its percent-encoding is malformed or not UTF-8"
-            respond_failure(exchange, refused(message, "model_not_found", param="model"), request_id, {})
+            respond_failure(exchange, refused(message, "model_not_found", param="model"), request_id, {}, dialect)
         elif not name:
             allowed = [each for each in self.config.models() if key is None or key.allows(each)]
-            data = [self._model(each) for each in allowed if self._is_offered(each)]
-            respond_json(exchange, 200, {"object": "list", "data": data}, headers)
+            offered = [each for each in allowed if self._is_offered(each)]
+            if listing is not None:
+                body = listing.write_list([ListedModel(each, self._started) for each in offered])
+                exchange.respond(200, {"content-type": JSON, **headers}, body)
+            else:
+                data = [self._model(each) for each in offered]
+                respond_json(exchange, 200, {"object": "list", "data": data}, headers)
         elif (route := self.config.route(name)) is not None and (key is None or key.allows(route.name)):
-            respond_json(exchange, 200, self._model(route.name), headers)
+            if listing is not None:
+                body = listing.write_model(ListedModel(route.name, self._started))
+                exchange.respond(200, {"content-type": JSON, **headers}, body)
+            else:
+                respond_json(exchange, 200, self._model(route.name), headers)
         else:
             failure = refused(f"there is no model {name[:200]!r} here", "model_not_found", param="model")
-            respond_failure(exchange, failure, request_id, {})
+            respond_failure(exchange, failure, request_id, {}, dialect)
 
     def _model(self, name: str) -> dict[str, object]:
         route = self.config.route(name)

@@ -4,7 +4,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 # Prefixes under which clients expect the same API.
-_PREFIXES = ("/openai/v1", "/v1", "/openai")
+_PREFIXES = ("/openai/v1", "/anthropic/v1", "/v1", "/openai", "/anthropic")
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 

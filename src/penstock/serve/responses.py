@@ -53,7 +53,10 @@ def respond_failure(
     dialect: str = DEFAULT_DIALECT,
 ) -> None:
     """Send an error in the client's dialect. A provider's own error body in the same dialect is passed on unchanged."""
+    surface = surface_dialect(dialect)
     headers = {"x-request-id": request_id, **headers}
+    if surface.request_id_header:
+        headers[surface.request_id_header] = request_id
     if failure.retry_after:
         headers["retry-after"] = header_value(failure.retry_after)
     if not failure.retryable or not failure.client_may_retry:
@@ -61,7 +64,7 @@ def respond_failure(
     if failure.body and failure.dialect == dialect:
         body = failure.body
     else:
-        body = surface_dialect(dialect).write_error(failure, request_id)
+        body = surface.write_error(failure, request_id)
     exchange.respond(failure.status, {"content-type": JSON, **headers}, body)
 
 

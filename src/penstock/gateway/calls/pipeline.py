@@ -34,6 +34,7 @@ from penstock.gateway.calls.plan import PendingConnection, Plan, Plans, TargetEn
 from penstock.gateway.calls.routing import TargetHealth, in_order
 from penstock.gateway.calls.trace import HEADER, new_span
 from penstock.gateway.config import Config, Provider, Target
+from penstock.gateway.keys.keys import Key
 from penstock.gateway.limits.demand import TokenDemand, chat_demand, embeddings_demand
 from penstock.gateway.relay.accumulating_reader import AccumulatingReader
 from penstock.gateway.relay.body_relay import BodyRelay, WholeResponse
@@ -174,6 +175,16 @@ class Gateway:
             return None
         return ready
 
+    def plans_for(self, model: str, key: Key | None) -> Sequence[Plan]:
+        """The plans of all targets of a model, for a request that is no call; raises `RequestError` as a call would."""
+        if key is not None and key.models and not key.allows(name := self._whole.full_name(model)):
+            raise RequestError(refusals.not_allowed(name))
+        plans = self._whole[model]
+        if plans is None:
+            suggestions = [name for name in self.config.meant(model) if key is None or key.allows(name)]
+            raise RequestError(refusals.unknown_model(model, suggestions))
+        return plans
+
     def plans(self, model: str, *, stream: bool) -> Sequence[Plan]:
         """The plans of all targets of a model, including those that cool down."""
         return (self._streamed if stream else self._whole)[model] or ()
@@ -187,6 +198,11 @@ class Gateway:
         provider = target.provider
         url = provider.embeddings_url(target.model) if embeddings else provider.url(target.model)
         return self._upstream(provider).endpoint(url, provider.credentials())
+
+    def endpoint_at(self, target: Target, path: str) -> TargetEndpoint:
+        """The endpoint at another path of a target's provider."""
+        provider = target.provider
+        return self._upstream(provider).endpoint(provider.base_url + path, provider.credentials())
 
     def recording(self, call: Call, plan: Plan, body: bytes, relay: Relay) -> RecordingReceiver | None:
         """A receiver that records the attempt; None if it is not recorded."""

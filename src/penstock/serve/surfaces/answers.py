@@ -20,6 +20,7 @@ class Answers(Surface[ClientRequest]):
         super().__init__(calls, on_settled, AnswerSession, Gateway.answer)
         self.name = self._surface_dialect.name
         self.dialect = dialect
+        self.request_id_header = self._surface_dialect.request_id_header
 
     def read(self, body: bytes, request: HttpRequest) -> ClientRequest:
         """Parse a request body. Raises `RequestError`."""

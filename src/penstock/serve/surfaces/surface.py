@@ -38,6 +38,8 @@ class Surface(ABC, Generic[ParsedRequest]):
     """The name of the surface in the ledger and in telemetry."""
     dialect = DEFAULT_DIALECT
     """The dialect of clients."""
+    request_id_header = ""
+    """The response header with the id of the request, beside `x-request-id`, if the dialect has one."""
     tags: ClassVar[Mapping[str, str]] = {}
     """Tags that the gateway adds to calls."""
 
@@ -95,6 +97,8 @@ class Surface(ABC, Generic[ParsedRequest]):
             tags=self.tags,
             strict=_is_strict(exchange.request.headers.get(STRICT_HEADER)),
         )
+        if self.request_id_header:
+            call.headers = {self.request_id_header: request_id}
         client = self._client(exchange, call, self._on_settled)
         self._calls[client] = None
         try:

@@ -1,0 +1,119 @@
+"""Token counting: `POST /v1/messages/count_tokens` and the like, for dialects that have it.
+
+A count is authenticated like a call but is neither billed nor booked: providers count for free. If a target speaks the
+client's dialect, its provider counts. Otherwise, and if that fails, the gateway estimates, and says so in the header
+`x-penstock-estimated`. Clients send many of these requests at once (Claude Code sends 25), so they have a limit of
+their own: beyond it, requests are estimated instead of refused.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from penstock.core.dialects.dialect import RequestError, TokenCounting
+from penstock.core.request import ClientRequest
+from penstock.gateway.calls.pipeline import Gateway
+from penstock.gateway.calls.plan import Plan, header_lines
+from penstock.gateway.keys.keys import Key
+from penstock.http.client import UpstreamError
+from penstock.http.exchange import Exchange
+from penstock.serve.responses import JSON, respond_failure
+from penstock.serve.surfaces.client import BROKEN, report
+
+ESTIMATED_HEADER = "x-penstock-estimated"
+# Counts that providers make for this process at the same time.
+_MAX_RUNNING = 64
+_TIMEOUT_S = 10.0
+_MAX_BODY = 65_536
+# What a provider answers that has no token counting.
+_NOT_OFFERED = frozenset((404, 405, 501))
+
+
+class TokenCounts:
+    """Answers requests for token counts in one dialect."""
+
+    def __init__(self, dialect: str, counting: TokenCounting) -> None:
+        self.dialect = dialect
+        self._counting = counting
+        self._running: set[asyncio.Task[None]] = set()
+        self._without: set[str] = set()  # the providers that do not offer it
+
+    def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
+        """Answer one request."""
+        try:
+            request = self._counting.read_request(exchange.body, exchange.request.headers)
+            gateway.check_model(request.model)
+            plans = gateway.plans_for(request.model, key)
+        except RequestError as refused:
+            respond_failure(exchange, refused.failure, request_id, {}, self.dialect)
+            return
+        plan = next((plan for plan in plans if self._can_count(plan)), None)
+        if plan is None or len(self._running) >= _MAX_RUNNING:
+            self._respond(exchange, request_id, request.estimate(), estimated=True)
+            return
+        task = asyncio.get_running_loop().create_task(self._count(exchange, gateway, request_id, request, plan))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _can_count(self, plan: Plan) -> bool:
+        return plan.dialect == self.dialect and not plan.is_local and plan.provider not in self._without
+
+    async def _count(
+        self, exchange: Exchange, gateway: Gateway, request_id: str, request: ClientRequest, plan: Plan
+    ) -> None:
+        try:
+            tokens = await self._ask(gateway, request, plan)
+            if exchange.over:
+                return
+            estimated = tokens is None
+            self._respond(exchange, request_id, request.estimate() if tokens is None else tokens, estimated=estimated)
+        except Exception as error:  # noqa: BLE001 - the client must get a response
+            respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
+            report(error)
+
+    async def _ask(self, gateway: Gateway, request: ClientRequest, plan: Plan) -> int | None:
+        """The provider's own count; None if it cannot be had."""
+        outgoing = plan.upstream.write_request(request, plan.destination)
+        endpoint = gateway.endpoint_at(plan.target, self._counting.path)
+        response = _CountResponse()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                connection = await endpoint.open(plan.target.timeouts.connect_s)
+                try:
+                    connection.send(endpoint.request(outgoing.body, header_lines(outgoing.headers)), response)
+                    await response.done
+                finally:
+                    connection.abandon(response)
+        except (UpstreamError, TimeoutError):
+            return None
+        if response.status in _NOT_OFFERED:
+            self._without.add(plan.provider)
+        return self._counting.read_count(bytes(response.body)) if response.status == 200 else None
+
+    def _respond(self, exchange: Exchange, request_id: str, tokens: int, *, estimated: bool) -> None:
+        headers = {"content-type": JSON, "x-request-id": request_id, "request-id": request_id}
+        if estimated:
+            headers[ESTIMATED_HEADER] = "true"
+        exchange.respond(200, headers, self._counting.write_count(tokens))
+
+
+class _CountResponse:
+    """Collects a provider's response, up to a limit."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = bytearray()
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:  # noqa: ARG002
+        self.status = status
+
+    def on_data(self, data: bytes, *, last: bool = False) -> None:  # noqa: ARG002
+        self.body += data[: _MAX_BODY - len(self.body)]
+
+    def on_end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def on_error(self, error: UpstreamError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
