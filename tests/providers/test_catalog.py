@@ -17,6 +17,7 @@ KEY = "a-key-of-some-length"
 # Where each is, by its own documentation, and the variable that its own SDK or server reads.
 PROVIDERS: dict[str, tuple[str, dict[str, str]]] = {
     "openai": ("https://api.openai.com/v1/chat/completions", {"OPENAI_API_KEY": KEY}),
+    "anthropic": ("https://api.anthropic.com/v1/messages", {"ANTHROPIC_API_KEY": KEY}),
     "groq": ("https://api.groq.com/openai/v1/chat/completions", {"GROQ_API_KEY": KEY}),
     "xai": ("https://api.x.ai/v1/chat/completions", {"XAI_API_KEY": KEY}),
     "openrouter": ("https://openrouter.ai/api/v1/chat/completions", {"OPENROUTER_API_KEY": KEY}),

@@ -6,6 +6,7 @@ their descriptions, and the loader checks their bounds. All differences between 
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote, unquote
@@ -79,7 +80,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     embeddings: Annotated[str, Meta(description="The path for embeddings; empty if it offers none.")] = ""
     include_usage: Annotated[bool, Meta(description="Whether it accepts stream_options.include_usage.")] = True
     settings: Annotated[
-        Mapping[str, Any], Meta(description="What it accepts, in the words of its dialect, such as thinking.")
+        Mapping[str, Any],
+        Meta(
+            description="What it accepts, in the words of its dialect, such as thinking; "
+            "in `models`, the same for model names that match a pattern."
+        ),
     ] = MappingProxyType({})
     models: Annotated[tuple[str, ...], Meta(description="Models to list in /v1/models.")] = ()
     model: Annotated[
@@ -137,6 +142,14 @@ class Provider(Struct, frozen=True, kw_only=True):
     def embeddings_url(self, model: str) -> str:
         """The URL for embeddings; only for a provider that has them."""
         return self.base_url + self.embeddings.replace(_MODEL, quote(model, safe=""))
+
+    def settings_for(self, model: str) -> dict[str, Any]:
+        """The settings for one model: the general ones, and those of every pattern that its name matches, in order."""
+        settings = {name: value for name, value in self.settings.items() if name != "models"}
+        for pattern, special in self.settings.get("models", {}).items():
+            if fnmatchcase(model, pattern):
+                settings |= special
+        return settings
 
     def secrets(self) -> tuple[str, ...]:
         """The values that must not be disclosed: the API key and the values of additional headers."""

@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from msgspec import inspect
+from msgspec import inspect, structs
 
+from penstock.core.dialects.registry import DIALECTS
 from penstock.gateway.config import json_schema, load
 from penstock.gateway.config.changes import NEED_RESTART
 from penstock.gateway.config.schema import shape
@@ -67,6 +68,19 @@ def test_the_page_lists_every_provider() -> None:
         (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | ")]
         assert f"`{table.get('base_url') or table['model']}`" in row
         assert all(f"`{table[key]}`" in row for key in ("env", "url_env") if key in table)
+
+
+@pytest.mark.parametrize(
+    ("setting", "default"),
+    [
+        (field.name, field.default)
+        for dialect in DIALECTS.values()
+        if dialect.settings is not None
+        for field in structs.fields(dialect.settings)
+    ],
+)
+def test_the_page_explains_what_a_provider_accepts(setting: str, default: object) -> None:
+    assert f"\n| `{setting}` | `{json.dumps(default)}` | " in PAGE
 
 
 def test_the_schema_knows_the_same_keys() -> None:

@@ -134,7 +134,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 overrides=MappingProxyType(dict(route.set)),
                 include_usage=provider.include_usage,
                 stream=True if provider.embedded else None,  # so that it notices a disconnect at once
-                settings=provider.settings,
+                settings=provider.settings_for(target.model),
                 issuer=issuer,
             ),
             issuer=issuer,

@@ -54,7 +54,7 @@ def check_provider(name: str, given: Mapping[str, Any], problems: Problems) -> N
         problems.error(path, "a provider's name is made of letters, digits, '-', '_' and '.'")
     dialect = given.get("dialect")
     if dialect is not None and dialect not in providers_speak():
-        hint = suggest(dialect, providers_speak()) or f"; there is {', '.join(providers_speak())}"
+        hint = suggest(dialect, providers_speak()) or f"; there are {', '.join(providers_speak())}"
         problems.error((*path, "dialect"), f"unknown dialect{hint}")
     elif given.get("settings"):
         _check_settings(given["settings"], dialect or DEFAULT_DIALECT, (*path, "settings"), problems)
@@ -169,6 +169,12 @@ def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems
     """The capabilities of a provider, by the names that its dialect gives them."""
     kind = find_dialect(dialect).settings
     known = kind.__struct_fields__ if kind is not None else ()
+    for pattern, special in _settings_by_model(given).items():
+        if isinstance(special, Mapping):
+            _check_settings(special, dialect, (*path, "models", pattern), problems)
+        else:
+            problems.error((*path, "models", pattern), "must be a table of settings")
+    given = {name: value for name, value in given.items() if name != "models"}
     for name in given:
         if name not in known:
             listed = f"; there are {', '.join(known)}" if known else f"; the dialect {dialect} has none"
@@ -179,6 +185,11 @@ def _check_settings(given: Mapping[str, Any], dialect: str, path: Path, problems
             msgspec.convert(dict(given), kind)
         except msgspec.ValidationError as error:
             problems.error(path, str(error))
+
+
+def _settings_by_model(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    models = given.get("models")
+    return models if isinstance(models, Mapping) else {}
 
 
 def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> None:
