@@ -22,6 +22,7 @@ from penstock.core.content import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.events import (
@@ -87,6 +88,7 @@ __all__ = [
     "ToolCall",
     "ToolCallDelta",
     "ToolCallStart",
+    "ToolChange",
     "ToolResult",
     "UnknownDialectError",
     "Usage",

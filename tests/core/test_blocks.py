@@ -246,7 +246,6 @@ def test_a_chat_stream_is_written_without_blocks_and_says_what_it_lost() -> None
         ]
     )
     assert [(loss.code, loss.detail) for loss in writer.losses] == [
-        ("seal-dropped", "issuer"),
         ("server-activity-hidden", "web_search"),
         ("media-dropped", "image"),
     ]
@@ -255,4 +254,5 @@ def test_a_chat_stream_is_written_without_blocks_and_says_what_it_lost() -> None
     choice = answer.completion.choices[0]
     assert (choice.reasoning, choice.text, choice.tool_calls) == ("a\n\nb", "c", ())
     cited = {"type": "url_citation", "url_citation": {"url": "http://d", "title": "D"}}
-    assert choice.message_extras == {"annotations": [cited]}
+    sealed = {"type": "reasoning.encrypted", "data": "penstock1.issuer..cHJvb2Y", "length": 4, "index": 0}
+    assert choice.message_extras == {"annotations": [cited], "reasoning_details": [sealed]}

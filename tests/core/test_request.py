@@ -7,7 +7,7 @@ import pytest
 
 from penstock import MediaPart, OpaquePart, ReasoningPart, RefusalPart, TextPart, ToolCall, ToolResult
 from penstock.core.dialects.openai_chat.request import read_request
-from penstock.core.dialects.openai_chat.request_writer import write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatSettings, write_request
 from penstock.core.losses import LOSSES, Loss
 from penstock.core.request import (
     Message,
@@ -180,7 +180,7 @@ def test_chat_requests_are_read(fields: dict[str, Any], expected: dict[str, Any]
 def test_what_was_read_is_written_again(fields: dict[str, Any]) -> None:
     request = read_request({"model": "m"} | fields)
     losses: list[Loss] = []
-    written = write_request(request, losses, reasoning_field="reasoning_content")
+    written = write_request(request, losses, ChatSettings(reasoning_field="reasoning_content"))
     assert losses == []
     assert read_request(json.loads(json.dumps(written))) == request
 
@@ -230,10 +230,14 @@ LOST: dict[str, tuple[dict[str, Any], list[Loss]]] = {
         [Loss("tool-option-dropped", "eager")],
     ),
     "top_k": ({"sampling": Sampling(top_k=3)}, [Loss("sampling-dropped", "top_k")]),
-    "too many stop sequences": ({"stop": ("a", "b", "c", "d", "e")}, [Loss("stop-dropped", "1 of 5")]),
+    "a stop sequence": ({"stop": ("a",)}, [Loss("stop-sequence-unreported")]),
+    "too many stop sequences": (
+        {"stop": ("a", "b", "c", "d", "e")},
+        [Loss("stop-dropped", "1 of 5"), Loss("stop-sequence-unreported")],
+    ),
     "earlier reasoning": ({"turns": (Message("assistant", (ReasoningPart("hm"),)),)}, [Loss("reasoning-dropped")]),
     "a field of another dialect": ({"extras": {"container": "x"}}, [Loss("field-dropped", "container")]),
-    "nothing": ({"turns": (Message("user", (TextPart("Hi"),)),), "max_output": 5, "stop": ("a",)}, []),
+    "nothing": ({"turns": (Message("user", (TextPart("Hi"),)),), "max_output": 5}, []),
 }
 
 
@@ -248,5 +252,7 @@ def test_what_chat_cannot_say_is_declared(fields: dict[str, Any], expected: list
 def test_text_beside_tool_calls_is_written() -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
-    written = write_request(read_request({"model": "m", "messages": [message]}), [], reasoning_field="reasoning")
+    written = write_request(
+        read_request({"model": "m", "messages": [message]}), [], ChatSettings(reasoning_field="reasoning")
+    )
     assert written["messages"] == [message]

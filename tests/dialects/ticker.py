@@ -272,6 +272,8 @@ def write_fields(request: Request, losses: list[Loss]) -> dict[str, object]:
 class TickerUpstream:
     """Calls tickers."""
 
+    path = "/ticker"
+
     def frame_reader(self, sink: Sink) -> TickerReader:
         return TickerReader(sink)
 
@@ -298,6 +300,7 @@ class TickerSurface:
 
     name = "ticker"
     path = "/ticker"
+    request_id_header = ""
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         try:

@@ -104,12 +104,25 @@ class ToolResult(Struct, frozen=True, gc=False):
     extras: dict[str, object] = {}
 
 
+class ToolChange(Struct, frozen=True, gc=False):
+    """Tools that the model may call from here on, and tools that it may no longer call, by name."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The change as a sentence, for APIs that have no such part."""
+        sentences = (("Tools that are available now", self.added), ("Tools that are no longer available", self.removed))
+        return " ".join(f"{words}: {', '.join(names)}." for words, names in sentences if names)
+
+
 class OpaquePart(Struct, frozen=True, gc=False):
-    """A part that only one dialect knows, as it was in that dialect."""
+    """A part that only one dialect knows, as it was in that dialect. `loss`: the code of the loss if it is dropped."""
 
     dialect: str
     type: str
     data: dict[str, object]
+    loss: str = "content-dropped"
 
 
-Part: TypeAlias = TextPart | ReasoningPart | RefusalPart | MediaPart | ToolCall | ToolResult | OpaquePart
+Part: TypeAlias = TextPart | ReasoningPart | RefusalPart | MediaPart | ToolCall | ToolResult | ToolChange | OpaquePart

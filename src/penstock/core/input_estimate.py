@@ -18,6 +18,7 @@ from penstock.core.content import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.request import Request
@@ -101,5 +102,7 @@ def _part(part: Part) -> int:
             return text_tokens(name) + text_tokens(arguments)
         case ToolResult(_, parts):
             return _parts(parts)
+        case ToolChange():
+            return text_tokens(str(part))
         case OpaquePart(_, _, data):
             return schema_tokens(data)

@@ -35,6 +35,11 @@ class LossRow(Struct, frozen=True):
 
 LOSSES: dict[str, LossRow] = {
     # Requests
+    "attribution-dropped": LossRow(
+        "The system prompt has a block that Claude Code addresses to Anthropic, and the provider is another one.",
+        "The block; it is not an instruction to the model.",
+        "Other providers would take it for a part of the prompt.",
+    ),
     "cache-hint-dropped": LossRow(
         "A part of the request is marked for the provider's prompt cache, and the provider's API has no such mark.",
         "The provider may cache less, or by its own rules.",
@@ -52,8 +57,8 @@ LOSSES: dict[str, LossRow] = {
         "The model reads the result as text in either case.",
     ),
     "field-dropped": LossRow(
-        "A field of the request exists only in the client's API.",
-        "What the field asks for.",
+        "A field of the request, or of the answer, exists in one of the two APIs only, or many providers refuse it.",
+        "What the field asks for, or reports.",
         "Most such fields ask for a service of one provider; the detail names them.",
     ),
     "max-tokens-assumed": LossRow(
@@ -65,6 +70,12 @@ LOSSES: dict[str, LossRow] = {
         "The provider is known to refuse a field that the client sent, so the field is removed.",
         "What the field asks for; usage that the client asked for is still reported by Penstock.",
         "With the field the provider would refuse the whole request.",
+    ),
+    "prefill-not-continued": LossRow(
+        "The conversation ends with the beginning of an answer, and providers of this API may not continue it.",
+        "The answer may start anew, or repeat the beginning.",
+        "The model sees the beginning; most models take it up.",
+        changes_meaning=True,
     ),
     "reasoning-dropped": LossRow(
         "Earlier reasoning of the model cannot be sent to this provider.",
@@ -93,20 +104,20 @@ LOSSES: dict[str, LossRow] = {
         "The client receives more text, never less.",
         changes_meaning=True,
     ),
+    "stop-sequence-unreported": LossRow(
+        "The request has stop sequences, and the provider's API does not report which of them ended the answer.",
+        "The client cannot tell an answer that ended at a stop sequence from one that was complete.",
+        "The answer ends in the same place.",
+    ),
     "tool-option-dropped": LossRow(
         "A tool has an option that the provider's API lacks.",
         "The option; the tool itself stays.",
         "The model can still call the tool.",
     ),
-    "choices-dropped": LossRow(
-        "The request asks for several choices, or the provider sent several, and one of the APIs has only one.",
-        "All choices but the first.",
-        "The first choice is a complete answer.",
-        changes_meaning=True,
-    ),
     "effort-approximated": LossRow(
-        "The provider expresses reasoning effort in another way: in levels, or as a budget of tokens.",
-        "The exact level or budget; the nearest one is used.",
+        "The provider expresses reasoning effort in another way: in levels, or as a budget of tokens; or it refuses "
+        "reasoning together with something else in the request.",
+        "The exact level or budget: the nearest one is used, or none.",
         "Effort is a hint: the model reasons, a little more or less.",
     ),
     "grammar-dropped": LossRow(
@@ -138,6 +149,12 @@ LOSSES: dict[str, LossRow] = {
         changes_meaning=True,
     ),
     # Answers
+    "choices-dropped": LossRow(
+        "The provider sent several choices, and the client's API has only one.",
+        "All choices but the first.",
+        "The first choice is a complete answer.",
+        changes_meaning=True,
+    ),
     "citation-dropped": LossRow(
         "The client's API has no field for a citation.",
         "The citation; the text that it belongs to stays.",
@@ -149,9 +166,15 @@ LOSSES: dict[str, LossRow] = {
         "The text of the answer stays, and the loss is reported.",
         changes_meaning=True,
     ),
+    "pause-unknown": LossRow(
+        "The provider paused a long answer, to be asked to go on, and the client's API has no such ending.",
+        "The client takes the answer for complete.",
+        "Providers pause only while they execute tools of their own.",
+        changes_meaning=True,
+    ),
     "seal-dropped": LossRow(
-        "The provider signed its reasoning, and the client's API has no field for the signature.",
-        "The client cannot send this reasoning back to the provider.",
+        "A provider signed its reasoning, and another one, or the client's API, has no use for the signature.",
+        "The signature; the text of the reasoning stays.",
         "Providers answer without earlier reasoning; the answer itself is complete.",
     ),
     "server-activity-hidden": LossRow(

@@ -8,12 +8,12 @@ The gateway works with a `ClientRequest`. If client and provider use the same di
 with edits, and the `Request` is never made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from penstock.core.content import Part
+from penstock.core.content import Part, TextPart, ToolChange, ToolResult
 from penstock.core.json_members import JsonMembers
 
 Role: TypeAlias = Literal["user", "assistant", "system"]
@@ -47,6 +47,8 @@ class Tool(Struct, frozen=True, gc=False, kw_only=True):
     namespace: str | None = None
     type: str = ""
     format: dict[str, object] | None = None
+    deferred: bool = False
+    """Whether the model may call it only after a `ToolChange` has added it."""
     cache: str = ""
     extras: dict[str, object] = {}
 
@@ -116,6 +118,46 @@ class Request(Struct, frozen=True, gc=False, kw_only=True):
     metadata: Mapping[str, str] = {}
     cache_key: str = ""
     extras: dict[str, object] = {}
+
+
+def available_tools(request: Request) -> list[Tool]:
+    """The tools that the model may call now: not those that are deferred and not yet added, nor those removed."""
+    available = {tool.name: not tool.deferred for tool in request.tools}
+    for change in _tool_changes(part for turn in request.turns for part in turn.parts):
+        available |= dict.fromkeys(change.added, True) | dict.fromkeys(change.removed, False)
+    return [tool for tool in request.tools if available[tool.name]]
+
+
+def _tool_changes(parts: Iterable[Part]) -> Iterator[ToolChange]:
+    for part in parts:
+        if isinstance(part, ToolChange):
+            yield part
+        elif isinstance(part, ToolResult):
+            yield from _tool_changes(part.parts)
+
+
+def without_system_turns(turns: Sequence[Message]) -> list[Message]:
+    """The turns, with those of the system as text of the user in the same place, for APIs that refuse them.
+
+    The text becomes a part of the user's turn before or after it, so that roles still alternate.
+    """
+    folded: list[Message] = []
+    for turn in turns:
+        moved = turn.role == "system"
+        next = Message("user", tuple(map(_reminder, turn.parts)), extras=turn.extras) if moved else turn
+        last = folded[-1] if folded else None
+        if last is not None and last.role == next.role == "user" and (moved or last.name == next.name):
+            folded[-1] = structs.replace(last, parts=(*last.parts, *next.parts), extras=last.extras | next.extras)
+        else:
+            folded.append(next)
+    return folded
+
+
+def _reminder(part: Part) -> Part:
+    """Text of the system, marked so that models tell it from the user's own words."""
+    if not isinstance(part, TextPart):
+        return part
+    return structs.replace(part, text=f"<system-reminder>\n{part.text}\n</system-reminder>")
 
 
 MAX_TAGS = 16

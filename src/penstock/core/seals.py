@@ -6,33 +6,52 @@ is. Any other is wrapped:
 
     penstock1.<scheme>.<issuer>.<value as base64url>
 
-`scheme` is the API that the seal belongs to. `issuer` identifies the provider and account that made it: providers
-refuse seals of other accounts. On the way back a request writer unwraps a seal only for the same scheme and issuer;
-for any other target it drops the seal and keeps the readable text. Penstock never makes up a seal.
+`scheme` is the API that the seal belongs to, with `+redacted` where no readable text belongs to the seal. `issuer`
+identifies the provider and account that made it: providers refuse seals of other accounts. On the way back a request
+writer unwraps a seal only for the same scheme and issuer; for any other target it drops the seal, and keeps the
+readable text where the target wants it. Penstock never makes up a seal.
 """
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 
 from penstock.core.content import ReasoningSeal
 
-_PREFIX = "penstock1."
+WRAPPED = "penstock"
+"""The scheme of a seal whose value is wrapped."""
+PREFIX = "penstock1."
+_REDACTED = "+redacted"
 
 
 def wrap(seal: ReasoningSeal, issuer: str) -> str:
     """The seal as text for a client of another API."""
     value = urlsafe_b64encode(seal.value.encode(errors="surrogatepass")).decode().rstrip("=")
-    return f"{_PREFIX}{seal.scheme}.{issuer}.{value}"
+    return f"{PREFIX}{seal.scheme}{_REDACTED if seal.redacted else ''}.{issuer}.{value}"
 
 
 def unwrap(text: str) -> tuple[ReasoningSeal, str] | None:
     """The seal in a text that a client sent back, and its issuer; None if Penstock did not wrap it."""
-    parts = text.removeprefix(_PREFIX).split(".")
-    if not text.startswith(_PREFIX) or len(parts) != 3:
+    parts = text.removeprefix(PREFIX).split(".")
+    if not text.startswith(PREFIX) or len(parts) != 3:
         return None
     scheme, issuer, value = parts
     try:
         decoded = urlsafe_b64decode(value + "=" * (-len(value) % 4)).decode(errors="surrogatepass")
-    except (binascii.Error, UnicodeDecodeError):
+    except (binascii.Error, ValueError):
         return None
-    return ReasoningSeal(scheme, decoded), issuer
+    return ReasoningSeal(scheme.removesuffix(_REDACTED), decoded, scheme.endswith(_REDACTED)), issuer
+
+
+def received(text: str, scheme: str, *, redacted: bool = False) -> ReasoningSeal:
+    """The seal in a request: a wrapped one, or one that is native to the client's API (`scheme`)."""
+    return ReasoningSeal(WRAPPED if text.startswith(PREFIX) else scheme, text, redacted)
+
+
+def opened(seals: Iterable[ReasoningSeal], scheme: str, issuer: str) -> ReasoningSeal | None:
+    """The first of the seals that this issuer has made in this scheme, as it made it."""
+    for seal in seals:
+        wrapped = unwrap(seal.value) if seal.scheme == WRAPPED else None
+        if wrapped is not None and wrapped[0].scheme == scheme and wrapped[1] == issuer:
+            return wrapped[0]
+    return None

@@ -20,6 +20,7 @@ from penstock import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
     Usage,
 )
@@ -144,6 +145,8 @@ def _answer_text(part: Part) -> AnswerText:
         case MediaPart(kind=kind, mime=mime, data=data):
             heading = f"{kind} {mime}".rstrip() + (f", {decoded_size(data)} bytes" if data else "")
             return AnswerText("other", heading, part.url or part.file_id or part.name)
+        case ToolChange():
+            return AnswerText("other", "change of tools", str(part))
         case OpaquePart(_, type, data):
             return AnswerText("other", type or "other content", to_json(data).decode())
 

@@ -181,7 +181,7 @@ class Gateway:
             raise RequestError(refusals.not_allowed(name))
         plans = self._whole[model]
         if plans is None:
-            suggestions = [name for name in self.config.meant(model) if key is None or key.allows(name)]
+            suggestions = [name for name in self.config.suggestions(model) if key is None or key.allows(name)]
             raise RequestError(refusals.unknown_model(model, suggestions))
         return plans
 

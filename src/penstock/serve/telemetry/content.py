@@ -16,6 +16,7 @@ from penstock.core.content import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.request import Request
@@ -74,6 +75,8 @@ def _part(part: Part) -> object:
             return {"type": "tool_call_response", "id": call_id, "response": "\n".join(texts)}
         case MediaPart(kind=kind):
             return {"type": kind}
+        case ToolChange():
+            return {"type": "text", "content": str(part)}
         case OpaquePart(type=type):
             return {"type": type}
 

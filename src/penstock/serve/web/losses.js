@@ -3,6 +3,10 @@
 
 /** @type {Record<string, { meaning: string, lost: string }>} */
 export const LOSSES = {
+ "attribution-dropped": {
+  "meaning": "The system prompt has a block that Claude Code addresses to Anthropic, and the provider is another one.",
+  "lost": "The block; it is not an instruction to the model."
+ },
  "cache-hint-dropped": {
   "meaning": "A part of the request is marked for the provider's prompt cache, and the provider's API has no such mark.",
   "lost": "The provider may cache less, or by its own rules."
@@ -16,8 +20,8 @@ export const LOSSES = {
   "lost": "The mark; the result begins with the word `Error:` instead."
  },
  "field-dropped": {
-  "meaning": "A field of the request exists only in the client's API.",
-  "lost": "What the field asks for."
+  "meaning": "A field of the request, or of the answer, exists in one of the two APIs only, or many providers refuse it.",
+  "lost": "What the field asks for, or reports."
  },
  "max-tokens-assumed": {
   "meaning": "The provider's API requires a limit on the output, and the client set none.",
@@ -26,6 +30,10 @@ export const LOSSES = {
  "option-refused-by-provider": {
   "meaning": "The provider is known to refuse a field that the client sent, so the field is removed.",
   "lost": "What the field asks for; usage that the client asked for is still reported by Penstock."
+ },
+ "prefill-not-continued": {
+  "meaning": "The conversation ends with the beginning of an answer, and providers of this API may not continue it.",
+  "lost": "The answer may start anew, or repeat the beginning."
  },
  "reasoning-dropped": {
   "meaning": "Earlier reasoning of the model cannot be sent to this provider.",
@@ -47,17 +55,17 @@ export const LOSSES = {
   "meaning": "The provider's API has no stop sequences, or fewer than the client sent.",
   "lost": "The answer continues where the client wanted it to end."
  },
+ "stop-sequence-unreported": {
+  "meaning": "The request has stop sequences, and the provider's API does not report which of them ended the answer.",
+  "lost": "The client cannot tell an answer that ended at a stop sequence from one that was complete."
+ },
  "tool-option-dropped": {
   "meaning": "A tool has an option that the provider's API lacks.",
   "lost": "The option; the tool itself stays."
  },
- "choices-dropped": {
-  "meaning": "The request asks for several choices, or the provider sent several, and one of the APIs has only one.",
-  "lost": "All choices but the first."
- },
  "effort-approximated": {
-  "meaning": "The provider expresses reasoning effort in another way: in levels, or as a budget of tokens.",
-  "lost": "The exact level or budget; the nearest one is used."
+  "meaning": "The provider expresses reasoning effort in another way: in levels, or as a budget of tokens; or it refuses reasoning together with something else in the request.",
+  "lost": "The exact level or budget: the nearest one is used, or none."
  },
  "grammar-dropped": {
   "meaning": "A tool restricts its input by a grammar, and the provider's API has no grammars.",
@@ -79,6 +87,10 @@ export const LOSSES = {
   "meaning": "The request allows some tools only, and the provider's API cannot restrict the choice to several.",
   "lost": "The restriction."
  },
+ "choices-dropped": {
+  "meaning": "The provider sent several choices, and the client's API has only one.",
+  "lost": "All choices but the first."
+ },
  "citation-dropped": {
   "meaning": "The client's API has no field for a citation.",
   "lost": "The citation; the text that it belongs to stays."
@@ -87,9 +99,13 @@ export const LOSSES = {
   "meaning": "The model sent an image, audio or video, and the client's API has no field for it.",
   "lost": "The media."
  },
+ "pause-unknown": {
+  "meaning": "The provider paused a long answer, to be asked to go on, and the client's API has no such ending.",
+  "lost": "The client takes the answer for complete."
+ },
  "seal-dropped": {
-  "meaning": "The provider signed its reasoning, and the client's API has no field for the signature.",
-  "lost": "The client cannot send this reasoning back to the provider."
+  "meaning": "A provider signed its reasoning, and another one, or the client's API, has no use for the signature.",
+  "lost": "The signature; the text of the reasoning stays."
  },
  "server-activity-hidden": {
   "meaning": "The provider executed a tool itself, and the client's API cannot express that.",

@@ -12,6 +12,7 @@ from penstock.core.content import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.dialects.anthropic_messages.reader import SEAL_SCHEME
@@ -39,7 +40,7 @@ def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -
         "role": "assistant",
         "model": completion.model or facts.model,
         "content": blocks,
-        "stop_reason": stop_reason(finish),
+        "stop_reason": stop_reason(finish, refused=bool(choice.refusal)),
         "stop_sequence": choice.stop_sequence,
     }
     if choice.finish_details is not None:
@@ -73,6 +74,8 @@ def _block(part: Part, losses: list[Loss], facts: AnswerFacts) -> dict[str, obje
             losses.append(Loss("media-dropped", mime))
         case ToolResult():
             losses.append(Loss("server-activity-hidden", part.name))
+        case ToolChange():
+            pass  # only requests have it
     return None
 
 

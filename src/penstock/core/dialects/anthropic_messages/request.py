@@ -1,9 +1,13 @@
 """The Anthropic Messages dialect, requests read: the fields of a body → `Request`.
 
 Reading never fails: a message, a block or a tool of an unknown shape is kept as an `OpaquePart`, or in `extras`.
+Documents that are text, and search results, are read as text: every API has that.
+
+A tool is deferred if the model may call it only after a `tool_reference` or a `tool_addition` has named it. Where the
+request has Anthropic's own search for tools, none is: other providers cannot search, so they get all tools.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -15,19 +19,22 @@ from penstock.core.content import (
     OpaquePart,
     Part,
     ReasoningPart,
-    ReasoningSeal,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME, SERVER_CALLS
 from penstock.core.json_getters import integer_of, text_of
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
+from penstock.core.seals import received
 
 Json: TypeAlias = dict[str, object]
 
 ATTRIBUTION = "x-anthropic-billing-header:"
 """How a text block of the system prompt begins that Claude Code addresses to Anthropic, and not to the model."""
+_TOOL_SEARCH = "tool_search_tool_"
+_TIERS = {"standard_only": "default"}
 _ROLES: Mapping[object, Role] = {"assistant": "assistant", "system": "system"}
 
 
@@ -40,13 +47,15 @@ def read_request(fields: Mapping[str, object]) -> Request:
     form = output.pop("format", None) or rest.pop("output_format", None)
     stop = rest.pop("stop_sequences", None)
     extras = {name: value for name, value in output.items() if name != "effort"}
+    messages = _list(rest.pop("messages", None))
+    tier = text_of(rest.pop("service_tier", None))
     return Request(
         dialect=NAME,
         model=text_of(rest.pop("model", None)),
         stream=rest.pop("stream", None) is True,
-        system=tuple(_read_content(rest.pop("system", None))),
-        turns=tuple(_read_message(message) for message in _list(rest.pop("messages", None))),
-        tools=tuple(_read_tool(tool) for tool in _objects(rest.pop("tools", None))),
+        system=tuple(map(_read_attribution, _read_content(rest.pop("system", None)))),
+        turns=tuple(_read_message(message) for message in messages),
+        tools=_read_tools([*_objects(rest.pop("tools", None)), *_added_tools(messages)]),
         tool_choice=_read_choice(choice),
         parallel_calls=False if choice.get("disable_parallel_tool_use") is True else None,
         max_output=integer_of(rest.pop("max_tokens", None)),
@@ -54,7 +63,7 @@ def read_request(fields: Mapping[str, object]) -> Request:
         sampling=_read_sampling(rest),
         format=_read_format(form),
         reasoning=_read_reasoning(rest.pop("thinking", None), output.get("effort")),
-        tier=text_of(rest.pop("service_tier", None)),
+        tier=_TIERS.get(tier, tier),
         user=text_of(metadata.get("user_id")),
         extras={name: value for name, value in rest.items() if value is not None}
         | ({"output_config": extras} if extras else {}),
@@ -74,6 +83,13 @@ def _read_content(content: object) -> list[Part]:
     return [_read_block(block) for block in _list(content)]
 
 
+def _read_attribution(part: Part) -> Part:
+    """A part of the system prompt; what is addressed to Anthropic is not for other providers."""
+    if isinstance(part, TextPart) and part.text.startswith(ATTRIBUTION):
+        return OpaquePart(NAME, "attribution", {"text": part.text}, "attribution-dropped")
+    return part
+
+
 def _read_block(block: object) -> Part:
     if isinstance(block, str):
         return TextPart(block)
@@ -87,10 +103,10 @@ def _read_block(block: object) -> Part:
             return _read_media(type, source, cache, rest)
         case "thinking", {"thinking": str(text), **rest}:
             signature = text_of(rest.pop("signature", None))
-            seals = (ReasoningSeal(SEAL_SCHEME, signature),) if signature else ()
+            seals = (received(signature, SEAL_SCHEME),) if signature else ()
             return ReasoningPart(text, seals=seals, field="thinking", extras=rest)
         case "redacted_thinking", {"data": str(data), **rest}:
-            return ReasoningPart(seals=(ReasoningSeal(SEAL_SCHEME, data, redacted=True),), extras=rest)
+            return ReasoningPart(seals=(received(data, SEAL_SCHEME, redacted=True),), extras=rest)
         case _, {"id": str(id), "name": str(name), **rest} if type == "tool_use" or type in SERVER_CALLS:
             given = rest.pop("input", None)
             arguments = (
@@ -101,14 +117,38 @@ def _read_block(block: object) -> Part:
         case "tool_result", {"tool_use_id": str(id), **rest}:
             content, is_error = rest.pop("content", None), rest.pop("is_error", None) is True
             return ToolResult(id, tuple(_read_content(content)), is_error, cache=cache, extras=rest)
+        case "search_result", {"content": list(content), **rest}:
+            texts = [text_of(rest.pop(name, None)) for name in ("title", "source")]
+            return _text([*texts, *_texts(content)], cache, rest)
+        case "tool_reference", {"tool_name": str(name)}:
+            return ToolChange(added=(name,))
+        case "tool_addition", {"tool": {"definition": {"name": str(name)}} | {"name": str(name)}}:
+            return ToolChange(added=(name,))
+        case "tool_removal", {"tool": {"name": str(name)}}:
+            return ToolChange(removed=(name,))
         case _:
             return OpaquePart(NAME, type, _object(block))
 
 
-def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart | OpaquePart:
+def _text(texts: list[str], cache: str, extras: Json) -> TextPart:
+    """Several texts as one part, a blank line between two of them."""
+    return TextPart("\n\n".join(filter(None, texts)), cache=cache, extras=extras)
+
+
+def _texts(blocks: Sequence[object]) -> list[str]:
+    return [text_of(block.get("text")) for block in _objects(blocks)]
+
+
+def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart | TextPart | OpaquePart:
     kind: MediaKind = "image" if type == "image" else "file"
     name = text_of(extras.pop("title", None))
     match source:
+        case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
+            return _text([name, text_of(extras.pop("context", None)), text], cache, extras)
+        case {"type": "content", "content": [*blocks]} if all(
+            isinstance(block, dict) and block.get("type") == "text" for block in blocks
+        ):
+            return _text([name, text_of(extras.pop("context", None)), *_texts(blocks)], cache, extras)
         case {"type": "base64", "data": str(data)}:
             mime = text_of(source.get("media_type"))
             return MediaPart(kind=kind, mime=mime, data=data, name=name, cache=cache, extras=extras)
@@ -137,18 +177,34 @@ def _read_cache(control: object) -> str:
     return text_of(control.get("ttl")) or "5m"
 
 
-def _read_tool(tool: Json) -> Tool:
+def _added_tools(messages: Sequence[object]) -> Iterator[Json]:
+    """The tools that are defined in messages. They are deferred: their block adds them."""
+    for message in _objects(messages):
+        for block in _objects(message.get("content")):
+            definition = _object(_object(block.get("tool")).get("definition"))
+            if block.get("type") == "tool_addition" and definition:
+                yield definition | {"defer_loading": True}
+
+
+def _read_tools(tools: list[Json]) -> tuple[Tool, ...]:
+    searched = any(text_of(tool.get("type")).startswith(_TOOL_SEARCH) for tool in tools)
+    return tuple(_read_tool(tool, searched=searched) for tool in tools)
+
+
+def _read_tool(tool: Json, *, searched: bool) -> Tool:
     fields = dict(tool)
     type, name = text_of(fields.pop("type", None)), text_of(fields.pop("name", None))
     cache = _read_cache(fields.pop("cache_control", None))
     if type not in ("", "custom"):
         return Tool(name=name or type, kind="server", type=type, cache=cache, extras=fields)
+    deferred = fields.pop("defer_loading", None) is True and not searched
     schema, strict = fields.pop("input_schema", None), fields.pop("strict", None)
     return Tool(
         name=name,
         description=text_of(fields.pop("description", None)),
         schema=schema if isinstance(schema, dict) else None,
         strict=strict if isinstance(strict, bool) else None,
+        deferred=deferred,
         cache=cache,
         extras=fields,
     )

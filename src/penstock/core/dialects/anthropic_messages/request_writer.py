@@ -8,9 +8,13 @@ For requests that came in another dialect. (One that came as Messages is forward
 3. A thinking block is accepted only with a signature of the same issuer. Unsigned reasoning of other providers is left
    out, unless the provider wants it back (`unsigned_thinking`).
 4. At most four cache breakpoints.
+5. Thinking with a budget excludes a forced tool call and most sampling settings, and the last turn with tool calls must
+   have its thinking. Many clients do not send reasoning back: then the request goes without thinking.
 """
 
+import binascii
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -24,22 +28,38 @@ from penstock.core.content import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.request import Json
+from penstock.core.dialects.bodies import refused
 from penstock.core.losses import Loss
-from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Tool, ToolChoice
-from penstock.core.seals import unwrap
+from penstock.core.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolChoice,
+    available_tools,
+    without_system_turns,
+)
+from penstock.core.seals import opened
+from penstock.core.tool_ids import portable
 
 DEFAULT_MAX_TOKENS = 8_192
 """What every Claude model since 3.5 can write; used where neither client nor provider data says more."""
 _MAX_BREAKPOINTS = 4
+_MAX_ID = 128
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORT_WORDS = {"minimal": "low", "none": "low"}
 # How many tokens an effort stands for, where a model takes a budget only.
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _LEAST_BUDGET = 1_024
+# The least top_p that the API takes together with thinking.
+_LEAST_TOP_P = 0.95
 
 
 class MessagesSettings(Struct, frozen=True, kw_only=True):
@@ -50,6 +70,8 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """How the provider wants thinking to be requested."""
     unsigned_thinking: bool = False
     """Whether earlier thinking comes back without a signature (DeepSeek, Kimi demand it)."""
+    sampling: bool = True
+    """Whether `temperature`, `top_p` and `top_k` may differ from 1."""
     mid_system: bool = True
     """Whether `system` messages may be in the middle of the conversation."""
     refused_fields: tuple[str, ...] = ()
@@ -57,7 +79,12 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
 
 
 def write_request(request: Request, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> Json:
-    """The fields of a body that asks the same."""
+    """The fields of a body that asks the same; raises `RequestError` if it asks for several choices."""
+    if request.choices > 1:
+        raise refused(
+            f"`n` is {request.choices}, and the provider's API answers with one choice; send several requests instead",
+            param="n",
+        )
     writer = _ContentWriter(settings, issuer, losses)
     fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
     if request.system:
@@ -67,7 +94,7 @@ def write_request(request: Request, settings: MessagesSettings, issuer: str, los
         losses.append(Loss("max-tokens-assumed", str(settings.default_max_tokens)))
     if request.stream:
         fields["stream"] = True
-    tools = [body for tool in request.tools if (body := writer.tool(tool)) is not None]
+    tools = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
     if tools:
         fields["tools"] = tools
         choice = _write_choice(request.tool_choice, losses)
@@ -77,10 +104,8 @@ def write_request(request: Request, settings: MessagesSettings, issuer: str, los
             fields["tool_choice"] = choice
     if request.stop:
         fields["stop_sequences"] = list(request.stop)
-    if request.choices > 1:
-        losses.append(Loss("choices-dropped", f"n = {request.choices}"))
-    _write_sampling(request, fields, losses)
     _write_reasoning(request.reasoning, settings, fields, losses)
+    _write_sampling(request.sampling, settings, fields, losses)
     _write_format(request.format, fields, losses)
     if request.user:
         fields["metadata"] = {"user_id": request.user}
@@ -90,6 +115,8 @@ def write_request(request: Request, settings: MessagesSettings, issuer: str, los
     elif request.tier:
         losses.append(Loss("field-dropped", "service_tier"))
     losses.extend(Loss("field-dropped", name) for name in request.extras)
+    if request.metadata:
+        losses.append(Loss("field-dropped", "metadata"))
     if request.cache_key:
         losses.append(Loss("cache-hint-dropped", "prompt_cache_key"))
     return fields
@@ -104,34 +131,29 @@ class _ContentWriter:
         self._losses = losses
         self._breakpoints = 0
 
-    def messages(self, turns: tuple[Message, ...]) -> list[Json]:
+    def messages(self, turns: Sequence[Message]) -> list[Json]:
+        if not self._settings.mid_system and any(turn.role == "system" for turn in turns):
+            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
+            turns = without_system_turns(turns)
         written: list[Json] = []
         for turn in turns:
-            role, blocks = self._turn(turn)
+            others = [*turn.extras, *(["name"] if turn.name else [])]
+            self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
+            blocks = self.content(turn.parts)
             if not blocks:
                 continue
             last = written[-1] if written else None
-            if last is not None and last["role"] == role and role != "system":
+            if last is not None and last["role"] == turn.role != "system":
                 content = last["content"]
                 assert isinstance(content, list)
-                content += blocks
-                if role == "user":
-                    content.sort(key=lambda block: block["type"] != "tool_result")
-            else:
-                written.append({"role": role, "content": blocks})
+                blocks = content + blocks
+                written.pop()
+            if turn.role == "user":
+                blocks.sort(key=lambda block: block["type"] != "tool_result")
+            written.append({"role": turn.role, "content": blocks})
+        if written and written[-1]["role"] == "assistant":
+            _trim(written[-1]["content"])
         return written
-
-    def _turn(self, turn: Message) -> tuple[str, list[Json]]:
-        blocks = self.content(turn.parts)
-        if turn.role == "system" and not self._settings.mid_system:
-            self._losses.append(Loss("system-moved"))
-            for block in blocks:
-                if block["type"] == "text":
-                    block["text"] = f"<system-reminder>\n{block['text']}\n</system-reminder>"
-            return "user", blocks
-        if turn.role == "user":
-            blocks.sort(key=lambda block: block["type"] != "tool_result")
-        return turn.role, blocks
 
     def content(self, parts: tuple[Part, ...]) -> list[Json]:
         return [block for part in parts if (block := self._block(part)) is not None]
@@ -139,10 +161,11 @@ class _ContentWriter:
     def _block(self, part: Part) -> Json | None:
         match part:
             case TextPart(text):
-                return self._cached({"type": "text", "text": text}, part.cache) if text else None
+                return self._cached({"type": "text", "text": text}, part.cache) if text.strip() else None
             case RefusalPart(text):
-                return {"type": "text", "text": text} if text else None
+                return {"type": "text", "text": text} if text.strip() else None
             case MediaPart():
+                self._losses.extend(Loss("field-dropped", f"content.{name}") for name in part.extras)
                 return self._cached(self._media(part), part.cache)
             case ToolCall():
                 return self._call(part)
@@ -152,9 +175,11 @@ class _ContentWriter:
                 return self._reasoning(part)
             case OpaquePart(dialect, _, data) if dialect == NAME:
                 return data
-            case OpaquePart(_, type):
-                self._losses.append(Loss("content-dropped", type))
+            case OpaquePart(_, type, loss=loss):
+                self._losses.append(Loss(loss, type))
                 return None
+            case ToolChange():
+                return {"type": "text", "text": str(part)}
 
     def _cached(self, block: Json | None, cache: str) -> Json | None:
         if block is not None and cache:
@@ -182,7 +207,11 @@ class _ContentWriter:
         return document | ({"title": part.name} if part.name else {})
 
     def _text_document(self, part: MediaPart) -> Json | None:
-        text = b64decode(part.data).decode(errors="replace")
+        try:
+            text = b64decode(part.data).decode(errors="replace")
+        except binascii.Error:
+            self._losses.append(Loss("content-dropped", "file that is not base64"))
+            return None
         document: Json = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
         return document | ({"title": part.name} if part.name else {})
 
@@ -197,11 +226,11 @@ class _ContentWriter:
         if call.kind == "custom" or not isinstance(given, dict):
             given = {"input": call.arguments}
         name = f"{call.namespace}__{call.name}" if call.namespace else call.name
-        block: Json = {"type": "tool_use", "id": tool_id(call.id or call.name), "name": name, "input": given}
+        block: Json = {"type": "tool_use", "id": portable(call.id or call.name, _MAX_ID), "name": name, "input": given}
         return self._cached(block, call.cache)
 
     def _result(self, result: ToolResult) -> Json | None:
-        block: Json = {"type": "tool_result", "tool_use_id": tool_id(result.call_id)}
+        block: Json = {"type": "tool_result", "tool_use_id": portable(result.call_id, _MAX_ID)}
         content = self.content(result.parts)
         if content:
             block["content"] = content
@@ -211,15 +240,14 @@ class _ContentWriter:
 
     def _reasoning(self, part: ReasoningPart) -> Json | None:
         """A thinking block, if the provider can check its seal, or wants it without one."""
-        for seal in part.seals:
-            wrapped = unwrap(seal.value)
-            own, issuer = wrapped if wrapped is not None else (seal, self._issuer)
-            if own.scheme == SEAL_SCHEME and issuer == self._issuer and seal.scheme == SEAL_SCHEME:
-                if seal.redacted:
-                    return {"type": "redacted_thinking", "data": own.value}
-                return {"type": "thinking", "thinking": part.text, "signature": own.value}
+        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        if seal is not None and seal.redacted:
+            return {"type": "redacted_thinking", "data": seal.value}
+        if seal is not None:
+            return {"type": "thinking", "thinking": part.text, "signature": seal.value}
         text = part.text or "\n\n".join(part.summary)
         if text and self._settings.unsigned_thinking:
+            self._losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
             return {"type": "thinking", "thinking": text, "signature": ""}
         self._losses.append(Loss("reasoning-dropped"))
         return None
@@ -245,11 +273,11 @@ class _ContentWriter:
         return self._cached(body, tool.cache)
 
 
-def tool_id(id: str) -> str:
-    """The id of a call, of the characters that the API accepts."""
-    return "".join(
-        character if character.isascii() and (character.isalnum() or character in "_-") else "_" for character in id
-    )
+def _trim(content: object) -> None:
+    """Remove spaces at the end of the conversation: the API refuses a beginning of the answer that ends with them."""
+    last = content[-1] if isinstance(content, list) else {}
+    if isinstance(last.get("text"), str):
+        last["text"] = last["text"].rstrip()
 
 
 def _write_choice(choice: ToolChoice | None, losses: list[Loss]) -> Json | None:
@@ -267,28 +295,13 @@ def _write_choice(choice: ToolChoice | None, losses: list[Loss]) -> Json | None:
             return {"type": "auto"}
 
 
-def _write_sampling(request: Request, fields: Json, losses: list[Loss]) -> None:
-    sampling = request.sampling
-    if sampling.temperature is not None:
-        fields["temperature"] = min(sampling.temperature, 1.0)
-        if sampling.temperature > 1:
-            losses.append(Loss("temperature-clamped", str(sampling.temperature)))
-    for name in ("top_p", "top_k"):
-        value = getattr(sampling, name)
-        if value is not None:
-            fields[name] = value
-    others = ("seed", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs")
-    losses.extend(
-        Loss("sampling-dropped", name) for name in others if getattr(sampling, name) not in (None, 0, False, {})
-    )
-
-
 def _write_reasoning(
     reasoning: ReasoningSettings | None, settings: MessagesSettings, fields: Json, losses: list[Loss]
 ) -> None:
+    """Ask for thinking, as far as the rest of the request allows it (rule 5)."""
     if reasoning is None or settings.thinking == "none":
         if reasoning is not None:
-            losses.append(Loss("field-dropped", "reasoning"))
+            losses.append(Loss("field-dropped", "reasoning_effort"))
         return
     if reasoning.enabled is False or reasoning.effort == "none":
         fields["thinking"] = {"type": "disabled"}
@@ -306,12 +319,47 @@ def _write_reasoning(
     budget = reasoning.budget or _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
     if budget >= most:
         budget = most // 2
-    if budget < _LEAST_BUDGET:
-        losses.append(Loss("effort-approximated", "max_tokens leaves no room for thinking"))
+    obstacle = _obstacle(fields) or ("max_tokens leaves no room for thinking" if budget < _LEAST_BUDGET else "")
+    if obstacle:
+        losses.append(Loss("effort-approximated", f"no thinking: {obstacle}"))
         return
     fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
-    if reasoning.budget is None:
-        losses.append(Loss("effort-approximated", f"{reasoning.effort or 'medium'} as {budget} tokens"))
+    if budget != reasoning.budget:
+        losses.append(Loss("effort-approximated", f"{reasoning.budget or reasoning.effort or 'medium'} as {budget}"))
+
+
+def _obstacle(fields: Json) -> str:
+    """Why the API would refuse thinking with a budget; empty if it would not."""
+    choice, messages = fields.get("tool_choice"), fields["messages"]
+    if isinstance(choice, dict) and choice["type"] in ("any", "tool"):
+        return "tool_choice forces a call"
+    assert isinstance(messages, list)
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            types = [block["type"] for block in message["content"]]
+            if "tool_use" in types and types[0] not in ("thinking", "redacted_thinking"):
+                return "the reasoning before the last tool call is missing"
+            return ""
+    return ""
+
+
+def _write_sampling(sampling: Sampling, settings: MessagesSettings, fields: Json, losses: list[Loss]) -> None:
+    """Sampling settings. With thinking, the API takes hardly any: neither temperature nor top_k."""
+    thinking = fields.get("thinking", {"type": "disabled"}) != {"type": "disabled"}
+    for name, most in (("temperature", 1.0), ("top_p", 1.0), ("top_k", None)):
+        value = getattr(sampling, name)
+        if value is None or (value == most and (thinking or not settings.sampling)):
+            continue
+        if not settings.sampling or (thinking and (name != "top_p" or value < _LEAST_TOP_P)):
+            losses.append(Loss("sampling-dropped", name))
+            continue
+        fields[name] = value if most is None else min(value, most)
+        if fields[name] != value:
+            losses.append(Loss("temperature-clamped", str(value)))
+    others = ("seed", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs")
+    losses.extend(
+        Loss("sampling-dropped", name) for name in others if getattr(sampling, name) not in (None, 0, False, {})
+    )
 
 
 def _write_format(form: ResponseFormat | None, fields: Json, losses: list[Loss]) -> None:

@@ -25,6 +25,9 @@ _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
 # Open lists of headers, which clients and providers extend without notice.
 _FORWARDED = ("anthropic-", "x-claude-code-", "x-stainless-")
+_CREDENTIALS = ("api-key", "auth", "secret", "token")
+# Headers of Claude Code that tell its sessions and sub-agents apart, and the tags that they become.
+_TAGS = {"x-claude-code-session-id": "session", "x-claude-code-agent-id": "agent"}
 
 
 class AnthropicMessagesSurface:
@@ -72,11 +75,16 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         model=model,
         stream=bool(stream),
         members=members,
-        headers={name: value for name, value in headers.items() if name.startswith(_FORWARDED)},
+        headers={name: value for name, value in headers.items() if _is_forwarded(name)},
         include_usage=True,
         fields=fields,
         tier=tier if isinstance(tier, str) else "",
         user=user if isinstance(user, str) else "",
+        metadata={tag: headers[name] for name, tag in _TAGS.items() if name in headers},
         estimate=lambda: estimate_request(read_request(fields)),
         read=partial(read_request, fields),
     )
+
+
+def _is_forwarded(header: str) -> bool:
+    return header.startswith(_FORWARDED) and not any(word in header for word in _CREDENTIALS)

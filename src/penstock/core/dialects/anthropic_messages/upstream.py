@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Raw
 
+from penstock.core.dialects.anthropic_messages.forwarding import betas_without, edit_messages, without_tool_fields
 from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, write_request
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
@@ -44,15 +45,21 @@ class AnthropicMessagesUpstream:
         """
         settings = _settings(destination)
         changes: dict[str, Raw | None] = {**destination.members}
-        refused = [name for name in settings.refused_fields if name in request.members.values]
+        values = request.members.values
+        refused = [name for name in settings.refused_fields if name in values]
         changes |= dict.fromkeys(refused)
+        losses = [Loss("option-refused-by-provider", name) for name in refused]
         if destination.stream is not None and destination.stream != request.stream:
             changes["stream"] = Raw(b"true" if destination.stream else b"false")
-        losses = tuple(Loss("option-refused-by-provider", name) for name in refused)
+        if (messages := edit_messages(values["messages"], settings, losses)) is not None:
+            changes["messages"] = messages
+        if "tools" in values and (tools := without_tool_fields(values["tools"], settings.refused_fields, losses)):
+            changes["tools"] = tools
         headers = {**_HEADERS, **request.headers}
-        if refused and "anthropic-beta" in headers:
-            headers["anthropic-beta"] = _betas_without(headers["anthropic-beta"], refused)
-        return OutgoingRequest(request.members.edited(changes), headers, losses)
+        if settings.refused_fields and "anthropic-beta" in headers:
+            betas = betas_without(headers.pop("anthropic-beta"), settings.refused_fields)
+            headers |= {"anthropic-beta": betas} if betas else {}
+        return OutgoingRequest(request.members.edited(changes), headers, tuple(losses))
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """`max_tokens` is required, so there is always a limit."""
@@ -75,9 +82,3 @@ class AnthropicMessagesUpstream:
 
 def _settings(destination: Destination) -> MessagesSettings:
     return msgspec.convert(dict(destination.settings), MessagesSettings) if destination.settings else _DEFAULTS
-
-
-def _betas_without(betas: str, refused: list[str]) -> str:
-    """The betas without those of the refused fields. A beta is named like its field: context-management-2025-06-27."""
-    stems = tuple(name.replace("_", "-") for name in refused)
-    return ",".join(beta for beta in betas.split(",") if not beta.strip().startswith(stems))

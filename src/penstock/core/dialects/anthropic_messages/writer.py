@@ -78,6 +78,7 @@ class AnthropicMessagesWriter:
 
     _started = False
     _failed = False
+    _refused = False
     _index = -1  # of the block that was started last
     _summary_part: int | None = None
     _pending: tuple[ToolCallStart, dict[str, object]] | None = None  # a call whose extras may follow
@@ -160,6 +161,7 @@ class AnthropicMessagesWriter:
             case Annotation():
                 self._write_citation(event)
             case RefusalDelta(_, text):
+                self._refused = True
                 self._delta({"type": "text_delta", "text": text})
             case MediaDelta():
                 pass  # its block is a loss already
@@ -200,7 +202,10 @@ class AnthropicMessagesWriter:
                 self._write_error(*_ENDINGS[ending])
             return
         finish = self._finish or Finish(0, "stop")
-        delta: dict[str, object] = {"stop_reason": stop_reason(finish), "stop_sequence": finish.stop_sequence}
+        delta: dict[str, object] = {
+            "stop_reason": stop_reason(finish, refused=self._refused),
+            "stop_sequence": finish.stop_sequence,
+        }
         if finish.details is not None:
             delta["stop_details"] = finish.details
         usage: dict[str, object] = {"output_tokens": 0}
@@ -361,8 +366,10 @@ def call_id(facts: AnswerFacts, number: int) -> str:
     return f"toolu_{facts.call_id}_{number}"
 
 
-def stop_reason(finish: Finish) -> str:
-    """Anthropic's word for why an answer ended."""
+def stop_reason(finish: Finish, *, refused: bool = False) -> str:
+    """Anthropic's word for why an answer ended. `refused`: the answer has a refusal, which other APIs mark apart."""
+    if refused and finish.reason == "stop":
+        return "refusal"
     if finish.native and FINISH_REASONS.get(finish.native, finish.native) == finish.reason:
         return finish.native
     if finish.reason == "stop" and finish.stop_sequence is not None:

@@ -4,56 +4,63 @@ import msgspec
 
 from penstock.core.completion import Choice, Completion
 from penstock.core.content import MediaPart, OpaquePart, ReasoningPart, TextPart, ToolCall
-from penstock.core.dialects.openai_chat.writer import citation_body, usage_body
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_chat.writer import answer_id, citation_body, finish_reason, seal_body, usage_body
+from penstock.core.events import Finish
 from penstock.core.losses import Loss
 
 # Padding that hides the lengths of the pieces of a stream from eavesdroppers. A whole answer has no pieces.
 _PADDING = frozenset(("obfuscation",))
 
 
-def write_body(completion: Completion, losses: list[Loss], *, id: str, model: str, created: int) -> bytes:
-    """The body of a `chat.completion`. `id`, `model` and `created` are defaults for what the provider did not send."""
+def write_body(completion: Completion, losses: list[Loss], facts: AnswerFacts) -> bytes:
+    """The body of a `chat.completion`; the facts stand in for what the provider did not send."""
     for choice in completion.choices:
-        _note_losses(choice, losses)
+        _note_losses(choice, losses, own=facts.same_dialect)
     body: dict[str, object] = {
-        "id": completion.id or id,
+        "id": completion.id or answer_id(facts),
         "object": "chat.completion",
-        "created": completion.created or created,
-        "model": completion.model or model,
-        "choices": [_choice_body(choice) for choice in completion.choices],
+        "created": completion.created or facts.created,
+        "model": completion.model or facts.model,
+        "choices": [_choice_body(choice, losses, facts) for choice in completion.choices],
     }
     if completion.usage is not None:
-        body["usage"] = usage_body(completion.usage)
-    body.update({key: value for key, value in completion.extras.items() if key not in _PADDING})
+        body["usage"] = usage_body(completion.usage, own=facts.same_dialect)
+    if facts.same_dialect:
+        body.update({key: value for key, value in completion.extras.items() if key not in _PADDING})
     return msgspec.json.encode(body)
 
 
-def _note_losses(choice: Choice, losses: list[Loss]) -> None:
+def _note_losses(choice: Choice, losses: list[Loss], *, own: bool) -> None:
     for part in choice.parts:
         match part:
             case ToolCall(name=name, server=True) | OpaquePart(type=name):
                 losses.append(Loss("server-activity-hidden", name))
             case MediaPart(mime=mime):
                 losses.append(Loss("media-dropped", mime))
-            case ReasoningPart(seals=seals):
-                losses.extend(Loss("seal-dropped", seal.scheme) for seal in seals)
+            case TextPart(citations=citations) if not own:
+                losses.extend(Loss("citation-dropped", each.title) for each in citations if not each.url)
             case _:
                 pass
 
 
-def _choice_body(choice: Choice) -> dict[str, object]:
+def _choice_body(choice: Choice, losses: list[Loss], facts: AnswerFacts) -> dict[str, object]:
+    own = facts.same_dialect
+    finish = Finish(
+        0, choice.finish_reason or "", choice.native_finish_reason, choice.stop_sequence, choice.finish_details
+    )
     body: dict[str, object] = {
         "index": choice.index,
-        "message": _message_body(choice),
+        "message": _message_body(choice, facts),
         "logprobs": None,
-        "finish_reason": choice.finish_reason,
+        "finish_reason": finish_reason(finish, losses, own=own) or None,
     }
     if choice.native_finish_reason is not None:
         body["native_finish_reason"] = choice.native_finish_reason
-    return body | choice.extras
+    return body | (choice.extras if own else {})
 
 
-def _message_body(choice: Choice) -> dict[str, object]:
+def _message_body(choice: Choice, facts: AnswerFacts) -> dict[str, object]:
     silent = not choice.text and (choice.tool_calls or choice.refusal)
     body: dict[str, object] = {
         "role": choice.role,
@@ -62,10 +69,15 @@ def _message_body(choice: Choice) -> dict[str, object]:
     }
     if choice.reasoning and choice.reasoning_field != "reasoning_details":
         body[choice.reasoning_field] = choice.reasoning
+    sealed = _seals(choice, facts)
+    if sealed:
+        body["reasoning_details"] = sealed
     cited = [citation for part in choice.parts if isinstance(part, TextPart) for citation in part.citations]
-    if cited:
-        body["annotations"] = [citation_body(citation) for citation in cited]
-    body.update(choice.message_extras)
+    annotations = [citation_body(citation) for citation in cited if citation.url or facts.same_dialect]
+    if annotations:
+        body["annotations"] = annotations
+    if facts.same_dialect:
+        body.update(choice.message_extras)
     calls = [_call_body(choice.index, number, call) for number, call in enumerate(choice.tool_calls)]
     if calls and choice.tool_calls[0].kind == "function_call":
         body["function_call"] = {"name": choice.tool_calls[0].name, "arguments": choice.tool_calls[0].arguments}
@@ -77,3 +89,16 @@ def _message_body(choice: Choice) -> dict[str, object]:
 def _call_body(choice: int, number: int, call: ToolCall) -> dict[str, object]:
     content = {"name": call.name, ("input" if call.kind == "custom" else "arguments"): call.arguments}
     return {"id": call.id or f"call_{choice}_{number}", "type": call.kind, call.kind: content} | call.extras
+
+
+def _seals(choice: Choice, facts: AnswerFacts) -> list[dict[str, object]]:
+    """The seals of a choice, each with the length of the reasoning that it covers."""
+    bodies: list[dict[str, object]] = []
+    length = 0
+    for part in choice.parts:
+        if isinstance(part, ReasoningPart):
+            length += len(part.text or "\n\n".join(part.summary))
+            for seal in part.seals:
+                bodies.append(seal_body(seal, facts.issuer, length) | {"index": len(bodies)})
+                length = 0
+    return bodies

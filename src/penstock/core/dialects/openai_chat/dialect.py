@@ -5,8 +5,9 @@ from penstock.core.dialects.openai_chat.detector import OpenAIChatDetector
 from penstock.core.dialects.openai_chat.passthrough import CHAT_PASS_THROUGH
 from penstock.core.dialects.openai_chat.places import PLACES
 from penstock.core.dialects.openai_chat.request import NAME
+from penstock.core.dialects.openai_chat.request_writer import ChatSettings
 from penstock.core.dialects.openai_chat.surface import OpenAIChatSurface
-from penstock.core.dialects.openai_chat.upstream import ChatSettings, OpenAIChatUpstream
+from penstock.core.dialects.openai_chat.upstream import OpenAIChatUpstream
 
 OPENAI_CHAT = Dialect(
     name=NAME,

@@ -22,6 +22,7 @@ from penstock.core.content import (
 )
 from penstock.core.json_getters import integer_of, text_of
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.seals import PREFIX, received
 
 NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]
@@ -152,14 +153,7 @@ def _data_url(url: str) -> tuple[str, str]:
 
 def _read_answer(fields: Json) -> Message:
     """Read a turn of the assistant: its reasoning first, then its content, then its tool calls."""
-    parts: list[Part] = []
-    for name in _REASONING_FIELDS:
-        text = fields.get(name)
-        if isinstance(text, str):
-            fields.pop(name)
-            if text:
-                parts.append(ReasoningPart(text, field=name))
-                break
+    parts: list[Part] = [*_read_earlier_reasoning(fields)]
     parts += _read_content(fields.pop("content", None))
     refusal = fields.pop("refusal", None)
     if isinstance(refusal, str) and refusal:
@@ -170,6 +164,36 @@ def _read_answer(fields: Json) -> Message:
         called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
         parts.append(ToolCall(None, called, arguments, "function_call"))
     return Message("assistant", tuple(parts), text_of(fields.pop("name", None)), _without_nulls(fields))
+
+
+def _read_earlier_reasoning(fields: Json) -> list[ReasoningPart]:
+    """The reasoning of an earlier answer, taken out of the fields of its message.
+
+    Seals that Penstock has sent (`writer.py`, rule 6) come back in `reasoning_details`. They are valid only for the
+    text that they were made for: where its length has changed, they are left out.
+    """
+    text, field = "", ""
+    for name in _REASONING_FIELDS:
+        given = fields.get(name)
+        if isinstance(given, str):
+            fields.pop(name)
+            if given:
+                text, field = given, name
+                break
+    sealed = [
+        (received(data, ""), integer_of(item.get("length")) or 0)
+        for item in _objects(fields.get("reasoning_details"))
+        if (data := text_of(item.get("data"))).startswith(PREFIX)
+    ]
+    if sealed:
+        fields.pop("reasoning_details")
+    if sum(length for _, length in sealed) != len(text):
+        sealed = [(seal, length) for seal, length in sealed if not length]
+    parts: list[ReasoningPart] = []
+    for seal, length in sealed:
+        parts.append(ReasoningPart(text[:length], seals=(seal,), field=field))
+        text = text[length:]
+    return [*parts, ReasoningPart(text, field=field)] if text else parts
 
 
 def _read_call(call: Json) -> Part:

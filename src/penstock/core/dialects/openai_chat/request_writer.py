@@ -1,9 +1,14 @@
 """Writes requests in the OpenAI chat dialect: `Request` → the fields of a body, and the losses.
 
 It is for requests that arrived in another dialect. A request in this dialect is forwarded (`core/json_members.py`).
+Providers of this dialect differ in what they accept beyond the messages. A field that many of them refuse is written
+only where the provider's data says so (`ChatSettings`).
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
 
 from penstock.core.content import (
     MediaPart,
@@ -13,22 +18,58 @@ from penstock.core.content import (
     RefusalPart,
     TextPart,
     ToolCall,
+    ToolChange,
     ToolResult,
 )
 from penstock.core.dialects.openai_chat.request import AUDIO_TYPES, NAME, Json
+from penstock.core.json_getters import text_of
 from penstock.core.losses import Loss
-from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
+from penstock.core.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolChoice,
+    available_tools,
+    without_system_turns,
+)
+from penstock.core.tool_ids import portable
 
 _STOP_LIMIT = 4
+_MAX_ID = 64
+# OpenAI refuses a longer `user`.
+_MAX_USER = 64
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# The effort that a budget of so many tokens stands for, at most; above the last, it is high.
+_BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
 
 
-def write_request(request: Request, losses: list[Loss], *, reasoning_field: str = "") -> Json:
-    """The fields of the body. `reasoning_field` is where the provider expects the reasoning of earlier turns."""
-    writer = _Writer(losses, reasoning_field, own=request.dialect == NAME)
+class ChatSettings(Struct, frozen=True, kw_only=True):
+    """What a provider of this dialect accepts; capabilities that bytes cannot show."""
+
+    reasoning_field: str = ""
+    """Where the provider expects the reasoning of earlier turns, such as `reasoning_content`; empty for nowhere."""
+    efforts: tuple[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"], ...] = ()
+    """The values of `reasoning_effort` that the provider accepts. Models that do not reason refuse the field."""
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    """The field for the limit on the output."""
+    mid_system: bool = True
+    """Whether `system` messages may be in the middle of the conversation."""
+
+
+_DEFAULTS = ChatSettings()
+
+
+def write_request(request: Request, losses: list[Loss], settings: ChatSettings = _DEFAULTS) -> Json:
+    """The fields of a body that asks the same."""
+    own = request.dialect == NAME
+    writer = _ChatContentWriter(losses, settings, own=own)
     fields: Json = {"model": request.model, "messages": writer.messages(request)}
     if request.stream:
         fields["stream"] = True
-    tools = [body for tool in request.tools if (body := writer.tool(tool)) is not None]
+    tools = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
     sampling = {name: getattr(request.sampling, name) for name in Sampling.__struct_fields__}
     if sampling.pop("top_k") is not None:
         losses.append(Loss("sampling-dropped", "top_k"))
@@ -38,43 +79,67 @@ def write_request(request: Request, losses: list[Loss], *, reasoning_field: str 
         "tools": tools or None,
         "tool_choice": _write_choice(request.tool_choice, request.tools) if tools else None,
         "parallel_tool_calls": request.parallel_calls if tools else None,
-        "max_completion_tokens": request.max_output,
+        settings.max_tokens_field: request.max_output,
         "n": request.choices if request.choices > 1 else None,
         "stop": list(request.stop[:_STOP_LIMIT]) or None,
         **sampling,
         "response_format": _write_format(request.format),
-        "reasoning_effort": _write_effort(request.reasoning, losses),
+        "reasoning_effort": _write_effort(request.reasoning, settings.efforts if not own else _EFFORTS, losses),
         "service_tier": request.tier or None,
         "user": request.user or None,
         "metadata": dict(request.metadata) or None,
         "prompt_cache_key": request.cache_key or None,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
-    if request.dialect == NAME:
+    if own:
         return fields | request.extras
+    _drop_unusual(fields, request, losses)
     losses.extend(Loss("field-dropped", name) for name in request.extras)
+    last = request.turns[-1] if request.turns else None
+    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
+        losses.append(Loss("prefill-not-continued"))
+    if request.stop:
+        losses.append(Loss("stop-sequence-unreported"))
     return fields
 
 
-class _Writer:
+def _drop_unusual(fields: Json, request: Request, losses: list[Loss]) -> None:
+    """Leave out what many providers refuse: tiers, which every provider names otherwise, and a long `user`."""
+    tier = text_of(fields.pop("service_tier", None))
+    if tier not in ("", "auto"):
+        losses.append(Loss("field-dropped", "service_tier"))
+    if len(request.user) > _MAX_USER:
+        del fields["user"]
+        losses.append(Loss("field-dropped", "user"))
+
+
+class _ChatContentWriter:
     """Writes the messages and tools of a request, and notes losses. `own`: it arrived in this dialect, with extras."""
 
-    def __init__(self, losses: list[Loss], reasoning_field: str, *, own: bool) -> None:
+    def __init__(self, losses: list[Loss], settings: ChatSettings, *, own: bool) -> None:
         self._own = own
         self._losses = losses
-        self._reasoning_field = reasoning_field
+        self._settings = settings
 
     def messages(self, request: Request) -> list[Json]:
         written: list[Json] = []
-        if request.system:
-            written.append({"role": "system", "content": self._content(request.system)})
-        for turn in request.turns:
+        system = self._content(request.system)
+        if system:
+            written.append({"role": "system", "content": system})
+        turns: Sequence[Message] = request.turns
+        if not self._settings.mid_system and any(turn.role == "system" for turn in turns):
+            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
+            turns = without_system_turns(turns)
+        for turn in turns:
+            if not self._own:
+                self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in turn.extras)
             written += self._turn(turn)
         return written
 
     def _turn(self, turn: Message) -> list[Json]:
         if turn.role == "system":
-            return [{"role": turn.extras.get("role", "system"), "content": self._content(turn.parts)}]
+            role = turn.extras.get("role", "system") if self._own else "system"
+            return [{"role": role, "content": self._content(turn.parts)}]
         if turn.role == "assistant":
             return [self._answer(turn)]
         moved: list[Part] = []
@@ -93,8 +158,9 @@ class _Writer:
         message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
         reasoning = [part for part in turn.parts if isinstance(part, ReasoningPart)]
         text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
-        if text and self._reasoning_field:
-            message[self._reasoning_field] = text
+        if text and self._settings.reasoning_field:
+            message[self._settings.reasoning_field] = text
+            self._losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
         elif reasoning:
             self._losses.append(Loss("reasoning-dropped"))
         if turn.name:
@@ -106,14 +172,19 @@ class _Writer:
         return message
 
     def _call(self, call: ToolCall) -> Json:
-        name = _tool_name(call.name, call.namespace)
+        name, id = _tool_name(call.name, call.namespace), self._id(call.id or "")
+        self._note_cache(call.cache)
         if call.kind == "custom":
-            return {"id": call.id or "", "type": "custom", "custom": {"name": name, "input": call.arguments}}
-        return {"id": call.id or "", "type": "function", "function": {"name": name, "arguments": call.arguments}}
+            return {"id": id, "type": "custom", "custom": {"name": name, "input": call.arguments}}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": call.arguments}}
+
+    def _id(self, id: str) -> str:
+        """The id of a call. OpenAI refuses longer ones than it makes itself."""
+        return id if self._own or len(id) <= _MAX_ID else portable(id, _MAX_ID)
 
     def _result(self, result: ToolResult, moved: list[Part]) -> Json:
         """A message with the text of a result. Its media go into `moved`: a tool message cannot have any."""
-        text = "\n".join(part.text for part in result.parts if isinstance(part, TextPart))
+        text = "\n".join(_result_text(part) for part in result.parts if isinstance(part, TextPart | ToolChange))
         media = [part for part in result.parts if isinstance(part, MediaPart)]
         if media:
             self._losses.append(Loss("result-media-moved", result.call_id))
@@ -121,35 +192,42 @@ class _Writer:
         self._losses.extend(
             Loss("content-dropped", getattr(part, "type", ""))
             for part in result.parts
-            if not isinstance(part, TextPart | MediaPart)
+            if not isinstance(part, TextPart | MediaPart | ToolChange)
         )
         if result.is_error:
             self._losses.append(Loss("error-flag-as-text", result.call_id))
             text = f"Error: {text}"
         self._note_cache(result.cache)
-        return {"role": "tool", "tool_call_id": result.call_id, "content": text}
+        for part in result.parts:
+            self._note_cache(part.cache if isinstance(part, TextPart) else "")
+            self._note_extras(part.extras if isinstance(part, TextPart) else {})
+        return {"role": "tool", "tool_call_id": self._id(result.call_id), "content": text}
 
     def _content(self, parts: Sequence[Part]) -> object:
-        """The text if there is only one text part, else a list of parts."""
-        if len(parts) == 1 and isinstance(parts[0], TextPart):
-            self._note_cache(parts[0].cache)
-            return parts[0].text
-        return [written for part in parts if (written := self._part(part)) is not None]
+        """A text where there is nothing else, else a list of parts. Many providers refuse a list of texts."""
+        written = [body for part in parts if (body := self._part(part)) is not None]
+        if all(body.keys() == {"type", "text"} for body in written) and (len(written) == 1 or not self._own):
+            return "\n\n".join(str(body["text"]) for body in written)
+        return written
 
     def _part(self, part: Part) -> Json | None:
         match part:
             case TextPart(text):
                 self._note_cache(part.cache)
+                self._note_extras(part.extras)
                 return {"type": "text", "text": text} | (part.extras if self._own else {})
             case RefusalPart(text):
                 return {"type": "refusal", "refusal": text}
             case MediaPart():
                 self._note_cache(part.cache)
+                self._note_extras(part.extras)
                 return self._media(part)
             case OpaquePart(dialect, type, data) if dialect == NAME:
                 return {"type": type, **data}
-            case OpaquePart(_, type):
-                self._losses.append(Loss("content-dropped", type))
+            case OpaquePart(_, type, loss=loss):
+                self._losses.append(Loss(loss, type))
+            case ToolChange():
+                return {"type": "text", "text": str(part)}
             case ReasoningPart():
                 self._losses.append(Loss("reasoning-dropped"))
             case ToolCall() | ToolResult():
@@ -192,6 +270,14 @@ class _Writer:
         if cache:
             self._losses.append(Loss("cache-hint-dropped", cache))
 
+    def _note_extras(self, extras: Json) -> None:
+        if not self._own:
+            self._losses.extend(Loss("field-dropped", f"content.{name}") for name in extras)
+
+
+def _result_text(part: TextPart | ToolChange) -> str:
+    return part.text if isinstance(part, TextPart) else str(part)
+
 
 def _tool_name(name: str, namespace: str | None) -> str:
     return f"{namespace}__{name}" if namespace else name
@@ -228,11 +314,20 @@ def _write_format(form: ResponseFormat | None) -> object:
     return {"type": "json_schema", "json_schema": described}
 
 
-def _write_effort(settings: ReasoningSettings | None, losses: list[Loss]) -> str | None:
+def _write_effort(settings: ReasoningSettings | None, accepted: Sequence[str], losses: list[Loss]) -> str | None:
+    """The nearest effort that the provider accepts."""
     if settings is None:
         return None
-    if settings.enabled is False:
-        return "none"
-    if settings.effort is None and settings.budget is not None:
-        losses.append(Loss("field-dropped", "reasoning budget"))
-    return settings.effort
+    budget = next((effort for most, effort in _BUDGETS if (settings.budget or 0) <= most), "high")
+    wanted = "none" if settings.enabled is False else settings.effort or (budget if settings.budget else None)
+    if wanted is None:
+        return None  # the model decides
+    if not accepted:
+        losses.append(Loss("field-dropped", "reasoning_effort"))
+        return None
+    if wanted in accepted and (settings.effort == wanted or settings.enabled is False):
+        return wanted
+    rank = _EFFORTS.index(wanted) if wanted in _EFFORTS else _EFFORTS.index("medium")
+    nearest = min(accepted, key=lambda effort: abs(_EFFORTS.index(effort) - rank))
+    losses.append(Loss("effort-approximated", f"{settings.budget or wanted} as {nearest}"))
+    return nearest

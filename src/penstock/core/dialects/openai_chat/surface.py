@@ -72,25 +72,15 @@ class OpenAIChatSurface:
 
     def writer(self, facts: AnswerFacts) -> OpenAIChatWriter:
         """Make the writer of a streamed answer."""
-        return OpenAIChatWriter(
-            id=_answer_id(facts),
-            model=facts.model,
-            created=facts.created,
-            include_usage=facts.include_usage,
-            request_id=facts.call_id,
-        )
+        return OpenAIChatWriter(facts)
 
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of a `chat.completion`."""
-        return write_body(completion, losses, id=_answer_id(facts), model=facts.model, created=facts.created)
+        return write_body(completion, losses, facts)
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in OpenAI's envelope."""
         return write_error(failure, request_id)
-
-
-def _answer_id(facts: AnswerFacts) -> str:
-    return facts.id or f"chatcmpl-{facts.call_id}"
 
 
 def _account(request: ClientRequest, fields: dict[str, object]) -> None:

@@ -1,12 +1,12 @@
 """The OpenAI chat dialect, as an API to call."""
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
-from penstock.core.dialects.openai_chat.request_writer import write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatSettings, write_request
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
@@ -16,13 +16,6 @@ _CAPS = ("max_completion_tokens", "max_tokens")
 _LIMITS = frozenset((*_CAPS, "n", "service_tier"))
 _NO_LIMITS = RequestLimits()
 _WITH_USAGE = Raw(b'{"include_usage":true}')
-
-
-class ChatSettings(Struct, frozen=True, kw_only=True):
-    """What a provider of this dialect accepts; capabilities that bytes cannot show."""
-
-    reasoning_field: str = ""
-    """Where the provider expects the reasoning of earlier turns, such as `reasoning_content`; empty for nowhere."""
 
 
 class OpenAIChatUpstream:
@@ -44,8 +37,7 @@ class OpenAIChatUpstream:
         if request.dialect == NAME:
             return self._forwarded(request, destination)
         losses: list[Loss] = []
-        field = destination.settings.get("reasoning_field")
-        fields = write_request(request.read(), losses, reasoning_field=field if isinstance(field, str) else "")
+        fields = write_request(request.read(), losses, msgspec.convert(dict(destination.settings), ChatSettings))
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream

@@ -9,14 +9,17 @@
 4. `[DONE]` is last, and only after a completed stream. Any other ending is written as an error.
 5. Chat has no blocks, so their borders are not written. Summaries of reasoning are written as reasoning, with a blank
    line between two parts. What has no place in a chunk is a `Loss`.
-6. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
+6. Seals are wrapped (`core/seals.py`), in `reasoning_details`: clients that send that field back to providers of
+   other gateways send it back here, too. Each says how many characters of the reasoning before it belong to it.
+7. U+2028, U+2029 and U+0085 are escaped: they are line ends to clients that split decoded text.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from penstock.core.content import Citation
+from penstock.core.content import Citation, ReasoningSeal
+from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.failures import write_error_frame
 from penstock.core.events import (
     Annotation,
@@ -42,6 +45,7 @@ from penstock.core.events import (
 )
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
+from penstock.core.seals import wrap
 from penstock.core.text import without_line_ends
 from penstock.core.usage import Usage
 
@@ -69,20 +73,23 @@ class OpenAIChatWriter:
     _choice: dict[str, object] | None = None
     _delta: dict[str, object]
 
-    def __init__(self, *, id: str, model: str, created: int, include_usage: bool, request_id: str = "") -> None:
-        self._request_id = request_id
+    def __init__(self, facts: AnswerFacts) -> None:
+        self._facts = facts
+        self._own = facts.same_dialect
         self._envelope: dict[str, object] = {
-            "id": id,
+            "id": answer_id(facts),
             "object": "chat.completion.chunk",
-            "created": created,
-            "model": model,
+            "created": facts.created,
+            "model": facts.model,
         }
-        self._include_usage = include_usage
+        self._include_usage = facts.include_usage
         self._kinds: dict[tuple[int, int], ToolKind] = {}
         self._out: list[bytes] = []
         self._extras: dict[str, object] = {}
         self._hidden_calls: set[tuple[int, int]] = set()
         self._summaries: dict[int, int] = {}
+        self._sealed: dict[int, int] = {}  # characters of reasoning since the last seal, by choice
+        self._seals = 0
         self.losses: list[Loss] = []
         """What this dialect cannot express."""
 
@@ -100,7 +107,7 @@ class OpenAIChatWriter:
 
     def fail(self, failure: Failure) -> bytes:
         """The error as the last frame, without `[DONE]`."""
-        return write_error_frame(failure, self._request_id)
+        return write_error_frame(failure, self._facts.call_id)
 
     def note(self, events: Iterable[Event]) -> None:
         """Observe events whose bytes are forwarded unchanged: later chunks get the same envelope."""
@@ -117,7 +124,8 @@ class OpenAIChatWriter:
             case ReasoningDelta(choice, text, native, part):
                 delta = self._open(_SPEECH, choice)
                 if native != "reasoning_details":  # written as an extra, which contains the text
-                    delta[native] = text if part is None else self._summary(choice, part, text)
+                    delta[native] = text = text if part is None else self._summary(choice, part, text)
+                    self._sealed[choice] = self._sealed.get(choice, 0) + len(text)
             case ToolCallDelta(choice, call, arguments):
                 if (choice, call) not in self._hidden_calls:
                     self._open(_SPEECH, choice).update(self._call_delta(choice, call, arguments, {}))
@@ -125,9 +133,9 @@ class OpenAIChatWriter:
                 pass  # ours to count, not the client's to see
             case Extra():
                 self._write_extra(event)
-            case Finish(choice, reason, native):
+            case Finish(choice, native=native):
                 self._open(_SPEECH, choice)
-                self._finish(reason, native)
+                self._finish(finish_reason(event, self.losses, own=self._own), native)
             case UsageReport(usage):
                 self._write_usage(usage)
             case End(ending):
@@ -144,12 +152,14 @@ class OpenAIChatWriter:
                 self._open(_SPEECH, choice).update(self._call_start(event))
             case RefusalDelta(choice, text):
                 self._open(_SPEECH, choice)["refusal"] = text
-            case Annotation(choice):
+            case Annotation(choice, url=url) if url or self._own:
                 self._open(_SPEECH, choice)["annotations"] = [citation_body(event)]
+            case Annotation():
+                self.losses.append(Loss("citation-dropped", event.title))
             case BlockStart(kind="result" | "opaque"):
                 self.losses.append(Loss("server-activity-hidden", event.type))
             case Seal():
-                self.losses.append(Loss("seal-dropped", event.scheme))
+                self._write_seal(event)
             case BlockStart(choice, block, kind="media"):
                 self._drop_media(choice, block, event.type)
             case MediaDelta(choice, block):
@@ -158,6 +168,14 @@ class OpenAIChatWriter:
                 pass  # chat has no blocks
             case Fault():
                 self._write_error(_fault_body(event))
+
+    def _write_seal(self, seal: Seal) -> None:
+        """The seal, for the client to send back (rule 6)."""
+        self._seals += 1
+        details = seal_body(
+            ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts.issuer, self._sealed.pop(seal.choice, 0)
+        )
+        self._open(_SPEECH, seal.choice)["reasoning_details"] = [details | {"index": self._seals - 1}]
 
     def _drop_media(self, choice: int, block: int, detail: str) -> None:
         """Note one loss for each block, however many deltas it has."""
@@ -195,6 +213,8 @@ class OpenAIChatWriter:
 
     def _write_extra(self, extra: Extra) -> None:
         match extra:
+            case _ if not self._own:
+                pass  # only providers of this dialect add to its chunks
             case Extra("chunk", fields):
                 self._add_extras(fields)
             case Extra("choice", fields, int(choice)):
@@ -226,7 +246,7 @@ class OpenAIChatWriter:
         if not self._include_usage or self._failed:
             return  # clients stop reading after an error
         self._flush()
-        self._emit({**self._envelope, **self._extras, "choices": [], "usage": usage_body(usage)})
+        self._emit({**self._envelope, **self._extras, "choices": [], "usage": usage_body(usage, own=self._own)})
         self._extras = {}
 
     def _write_end(self, ending: str) -> None:
@@ -282,10 +302,43 @@ def citation_body(citation: Annotation | Citation) -> dict[str, object]:
     }
 
 
-def usage_body(usage: Usage) -> dict[str, object]:
-    """The provider's own object, with the three counts that every client reads under OpenAI's names."""
-    figures = {"prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": usage.total}
-    return usage.raw | {key: value for key, value in figures.items() if value is not None}
+def answer_id(facts: AnswerFacts) -> str:
+    """The id of an answer whose provider gave none."""
+    return facts.id or f"chatcmpl-{facts.call_id}"
+
+
+def finish_reason(finish: Finish, losses: list[Loss], *, own: bool) -> str:
+    """OpenAI's word for why an answer ended. It has none for an answer that the client must ask to go on."""
+    if not own and finish.details is not None:
+        losses.append(Loss("field-dropped", "stop_details"))
+    if finish.reason != "pause":
+        return finish.reason
+    losses.append(Loss("pause-unknown", finish.native or ""))
+    return "stop"
+
+
+def seal_body(seal: ReasoningSeal, issuer: str, length: int) -> dict[str, object]:
+    """A seal as an item of `reasoning_details`; `length` is the number of characters of reasoning that it covers."""
+    return {"type": "reasoning.encrypted", "data": wrap(seal, issuer), "length": length}
+
+
+def usage_body(usage: Usage, *, own: bool) -> dict[str, object]:
+    """The usage in OpenAI's spelling. Of a provider of this dialect, it keeps all other members."""
+    figures: dict[str, object] = {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+    }
+    if own:
+        return usage.raw | {key: value for key, value in figures.items() if value is not None}
+    body = {key: value or 0 for key, value in figures.items()}
+    if usage.total is None:
+        body["total_tokens"] = (usage.input or 0) + (usage.output or 0)
+    if usage.cached is not None:
+        body["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    if usage.reasoning is not None:
+        body["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return body
 
 
 def _error_body(message: str, code: str) -> dict[str, object]:

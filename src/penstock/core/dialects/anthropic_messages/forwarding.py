@@ -1,0 +1,130 @@
+"""The Anthropic Messages dialect, requests forwarded: what must be changed in the messages of a client's own request.
+
+A request for a provider of the same dialect keeps its bytes, except where the provider is known to refuse it:
+
+1. Thinking that no Anthropic API has signed. Clients get the reasoning of other providers as thinking blocks with an
+   empty or a wrapped signature (`core/seals.py`), and send them back also when a later request goes to another target.
+   Providers that want thinking without a signature (`unsigned_thinking`) get it all the same.
+2. `system` messages between other messages, where the provider's data says so (`mid_system`). Their text becomes a
+   block of the user's message before or after them.
+"""
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.dialects.anthropic_messages.request import Json
+from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings
+from penstock.core.losses import Loss
+from penstock.core.seals import PREFIX
+
+# Thinking that may have to be left out. Most requests have none, and are not decoded.
+_UNSIGNED = re.compile(rb'"(?:signature|data)"\s*:\s*"(?:"|' + re.escape(PREFIX.encode()) + rb")")
+_SYSTEM = re.compile(rb'"role"\s*:\s*"system"')
+
+# How the betas of a field begin, where they are not named like the field.
+_BETAS = {
+    "defer_loading": ("advanced-tool-use-", "tool-search-tool-"),
+    "eager_input_streaming": ("fine-grained-tool-streaming-",),
+    "input_examples": ("advanced-tool-use-", "tool-examples-"),
+    "output_config": ("effort-", "structured-outputs-", "task-budgets-"),
+    "output_format": ("structured-outputs-",),
+}
+
+
+def edit_messages(written: Raw, settings: MessagesSettings, losses: list[Loss]) -> Raw | None:
+    """The messages as the provider accepts them; None if they can stay as the client wrote them."""
+    data = bytes(written)
+    unsigned = not settings.unsigned_thinking and _UNSIGNED.search(data)
+    system = not settings.mid_system and _SYSTEM.search(data)
+    if not unsigned and not system:
+        return None
+    messages = msgspec.json.decode(data)
+    if not isinstance(messages, list):
+        return None
+    found = len(losses)
+    if unsigned:
+        edited = (_without_unsigned(message, losses) for message in messages)
+        messages = [message for message in edited if message is not None]
+    if system:
+        messages = _without_system(messages, losses)
+    return Raw(msgspec.json.encode(messages)) if len(losses) > found else None
+
+
+def _without_unsigned(message: object, losses: list[Loss]) -> object | None:
+    """The message without such thinking; None if nothing else is in it."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return message
+    kept = [block for block in message["content"] if not _is_unsigned(block)]
+    dropped = len(message["content"]) - len(kept)
+    if not dropped:
+        return message
+    losses.extend(Loss("reasoning-dropped") for _ in range(dropped))
+    return message | {"content": kept} if kept else None
+
+
+def _is_unsigned(block: object) -> bool:
+    match block:
+        case {"type": "thinking", "signature": str(proof)} | {"type": "redacted_thinking", "data": str(proof)}:
+            return not proof or proof.startswith(PREFIX)
+        case {"type": "thinking"}:
+            return True
+        case _:
+            return False
+
+
+def _without_system(messages: list[object], losses: list[Loss]) -> list[object]:
+    """The messages, with the text of system messages in the user's message before or after them."""
+    folded: list[object] = []
+    for message in messages:
+        moved = isinstance(message, dict) and message.get("role") == "system"
+        if moved:
+            losses.append(Loss("system-moved"))
+        blocks = [_reminder(block) for block in _blocks(message)] if moved else _blocks(message)
+        last = folded[-1] if folded else None
+        if _role(last) == "user" and (moved or _role(message) == "user"):
+            folded[-1] = {"role": "user", "content": [*_blocks(last), *blocks]}
+        else:
+            folded.append({"role": "user", "content": blocks} if moved else message)
+    return folded
+
+
+def _role(message: object) -> object:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _blocks(message: object) -> list[object]:
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+
+
+def _reminder(block: object) -> object:
+    if not isinstance(block, dict) or not isinstance(block.get("text"), str):
+        return block
+    return block | {"text": f"<system-reminder>\n{block['text']}\n</system-reminder>"}
+
+
+def betas_without(betas: str, refused: tuple[str, ...]) -> str:
+    """The betas without those of the refused fields: a field and its beta are accepted, or refused, together."""
+    stems = tuple(stem for name in refused for stem in _BETAS.get(name, (name.replace("_", "-"),)))
+    return ",".join(beta for beta in betas.split(",") if not beta.strip().startswith(stems))
+
+
+def without_tool_fields(written: Raw, refused: tuple[str, ...], losses: list[Loss]) -> Raw | None:
+    """The tools without the options that the provider refuses; None if they can stay as the client wrote them."""
+    if not any(f'"{name}"'.encode() in bytes(written) for name in refused):
+        return None
+    tools = msgspec.json.decode(written)
+    if not isinstance(tools, list):
+        return None
+    kept = [_without(tool, refused, losses) for tool in tools]
+    return Raw(msgspec.json.encode(kept)) if kept != tools else None
+
+
+def _without(tool: object, refused: tuple[str, ...], losses: list[Loss]) -> object:
+    if not isinstance(tool, dict):
+        return tool
+    losses.extend(Loss("option-refused-by-provider", f"tools.{name}") for name in refused if name in tool)
+    kept: Json = {name: value for name, value in tool.items() if name not in refused}
+    return kept

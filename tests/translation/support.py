@@ -1,0 +1,33 @@
+"""What the tests of translations share: a client's request through the ports of two dialects."""
+
+import json
+from typing import Any
+
+from penstock.core.dialects.dialect import Destination
+from penstock.core.dialects.registry import surface_dialect, upstream_dialect
+
+CHAT = "openai_chat"
+MESSAGES = "anthropic_messages"
+ISSUER = "0a1b2c3d"
+Json = dict[str, Any]
+Lost = list[tuple[str, str]]
+
+
+def asked(client: str, provider: str, fields: Json, **settings: object) -> tuple[Json, Lost]:
+    """What a provider of one dialect gets of the request of a client of another: the body, and the losses."""
+    surface, upstream = surface_dialect(client), upstream_dialect(provider)
+    least = {"model": "m", "messages": []} | ({"max_tokens": 100} if client == MESSAGES else {})
+    request = surface.read_request(json.dumps(least | fields).encode(), {}, surface.path)
+    destination = Destination(model="target", settings=settings, issuer=ISSUER)
+    outgoing = upstream.write_request(request, destination)
+    return json.loads(outgoing.body), [(loss.code, loss.detail) for loss in outgoing.losses]
+
+
+def chat_of(fields: Json, **settings: object) -> tuple[Json, Lost]:
+    """What a chat provider gets of a Messages request."""
+    return asked(MESSAGES, CHAT, fields, **settings)
+
+
+def messages_of(fields: Json, **settings: object) -> tuple[Json, Lost]:
+    """What an Anthropic provider gets of a chat request."""
+    return asked(CHAT, MESSAGES, fields, **settings)
