@@ -11,6 +11,7 @@ sent, and when the peer closed it. Tests wait for such things with `until`; they
 
 import asyncio
 import itertools
+import json
 import re
 import socket
 import ssl
@@ -18,7 +19,7 @@ import struct
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Self, cast
+from typing import Any, Self, cast
 
 _MODEL = re.compile(rb'"model":\s*"((?:[^"\\]|\\.)*)"')
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
@@ -311,6 +312,31 @@ class Gate:
         self._opened.set()
         for loop, event in self._waiting:
             loop.call_soon_threadsafe(event.set)
+
+
+class Turns:
+    """An op that does one thing for the first request, and another for those that follow."""
+
+    def __init__(self, first: Script, later: Script) -> None:
+        self._first, self._later = first, later
+        self._used = False
+
+    async def __call__(self, connection: Connection) -> None:
+        script = self._later if self._used else self._first
+        self._used = True
+        for op in script:
+            await op(connection)
+
+
+class ByRequest:
+    """An op that answers by what it is asked: `choose` gets the decoded body, and returns the script to play."""
+
+    def __init__(self, choose: Callable[[Any], Script]) -> None:
+        self._choose = choose
+
+    async def __call__(self, connection: Connection) -> None:
+        for op in self._choose(json.loads(connection.requests[-1].partition(b"\r\n\r\n")[2])):
+            await op(connection)
 
 
 class Upstream:

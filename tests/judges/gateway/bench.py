@@ -80,13 +80,13 @@ class Bench:
         return self._judges[client]
 
     def _started(self, client: str) -> Judge:
-        judge: OpenAIPython | ByLines
+        judge: OpenAIPython | ByLines[Ask, Report]
         if client == "openai-python":
             judge = OpenAIPython()
         elif client == "langchain":
-            judge = ByLines([langchain_python(), LANGCHAIN / "judge.py"], LANGCHAIN)
+            judge = ByLines([langchain_python(), LANGCHAIN / "judge.py"], LANGCHAIN, Report)
         else:
-            judge = ByLines(["node", NODE / _SCRIPTS[client]], node_home())
+            judge = ByLines(["node", NODE / _SCRIPTS[client]], node_home(), Report)
         self._stack.callback(judge.close)
         return judge
 

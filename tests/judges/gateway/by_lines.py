@@ -5,10 +5,13 @@ import select
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
-from tests.judges.gateway.asks import Ask, Report
+AskT = TypeVar("AskT", bound=Struct)
+ReportT = TypeVar("ReportT", bound=Struct)
 
 # Nothing of ours: neither a proxy, nor a key, nor where to send traces.
 _KEPT = ("PATH", "HOME", "LANG", "SYSTEMROOT")
@@ -17,16 +20,17 @@ _TIMEOUT_S = 30.0
 _END_S = 5.0
 
 
-class ByLines:
-    """A process that reads an `Ask` a line and writes a `Report` a line."""
+class ByLines(Generic[AskT, ReportT]):
+    """A process that reads an ask a line and writes a report a line."""
 
-    def __init__(self, command: Sequence[str | Path], home: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], home: Path, report: type[ReportT]) -> None:
+        self._report = report
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._process = subprocess.Popen(
             command, cwd=home, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
-    def ask(self, ask: Ask) -> Report:
+    def ask(self, ask: AskT) -> ReportT:
         """Put it to the gateway."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -39,7 +43,7 @@ class ByLines:
             piece = os.read(stdout.fileno(), 1 << 20)
             assert piece, f"the judge has ended: {self._process.wait()}"
             line += piece
-        return msgspec.json.decode(line, type=Report)
+        return msgspec.json.decode(line, type=self._report)
 
     def close(self) -> None:
         """End it."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.client import CLIENT_KEY
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, whole
-from tests.faults.upstream import JSON, Connection, Script, chunk, fin, head, last_chunk, rst, status
+from tests.faults.upstream import JSON, Script, Turns, chunk, fin, head, last_chunk, rst, status
 from tests.judges.gateway.asks import PLAIN, STREAMED, VOICES, Report, Voice, meaning
 from tests.judges.gateway.bench import Bench
 from tests.streams import calls, piece, sse
@@ -60,20 +60,6 @@ LATE: dict[str, tuple[Script, str]] = {
         "upstream_truncated",
     ),
 }
-
-
-class Turns:
-    """An op that does one thing for the first request, and another for those that follow."""
-
-    def __init__(self, first: Script, later: Script) -> None:
-        self._first, self._later = first, later
-        self._used = False
-
-    async def __call__(self, connection: Connection) -> None:
-        script = self._later if self._used else self._first
-        self._used = True
-        for op in script:
-            await op(connection)
 
 
 # One way of each client, and the asynchronous ones, because each has a retry loop of its own.

@@ -1,14 +1,14 @@
 // A judge that a test talks to by lines: an ASK comes in on stdin, its REPORT goes out on stdout.
-// Both are described in tests/judges/gateway/asks.py.
+// Both are described in tests/judges/gateway/asks.py, and for Anthropic's API in tests/judges/messages/asks.py.
 
 import { createInterface } from 'node:readline';
 
-// `ways` maps the name of a way to `async (ask, report, fetch) => seen`. It may add to `report.sent_text` as text arrives;
-// whatever it throws is reported as the error.
+// `ways` maps the name of a way to `async (ask, report, fetch) => seen`. It may add to `report.sent_text` as text arrives,
+// and to `report.turns`; whatever it throws is reported as the error.
 export async function answerLines(ways) {
   for await (const line of createInterface({ input: process.stdin })) {
     const ask = JSON.parse(line);
-    const report = { seen: null, sent_text: '', error: null, statuses: [], headers: {} };
+    const report = { seen: null, turns: [], sent_text: '', error: null, statuses: [], headers: {} };
     try {
       report.seen = await ways[ask.way](ask, report, recording(report));
     } catch (error) {
@@ -38,5 +38,6 @@ function failure(error) {
     message: error.message ?? String(error),
     status: status ?? statusCode ?? null,
     code: told == null ? null : `${told}`,
+    type: error.error?.error?.type ?? data?.error?.type ?? error.type ?? null,
   };
 }

@@ -15,7 +15,8 @@
 | strict mode: the request loses its meaning in translation | `translation_loss` | 400 | yes, without an attempt |
 | strict mode: the answer does | `translation_loss` | 502 | yes |
 
-"Next target" holds before the commit point only. After it every failure becomes the dialect's error frame.
+An error inside a 200 that says its status, or has a type that stands for one, is treated as that status. "Next target"
+holds before the commit point only. After it every failure becomes the dialect's error frame.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,6 +40,10 @@ FAULT_CODES: dict[str, ErrorCode] = {
     "event-too-large": "upstream_event_too_large",
     "empty-stream": "upstream_empty",
 }
+# What a client gets for a provider's status where that is not 502.
+_OVERLOADED_OR_LATE = {503: 503, 529: 503, 504: 504}
+# The statuses that types of errors inside a stream stand for.
+_STATUSES = {"overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}
 # Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
 TRANSLATION_LOSS: ErrorCode = "translation_loss"
 # A retry does not help.
@@ -76,15 +81,21 @@ def from_transport(code: ErrorCode, message: str, retry_after: str = "") -> Fail
 
 
 def from_fault(fault: Fault) -> Failure:
-    """The failure for a fault in a 200 response. An HTTP status in the provider's error object counts as the status."""
-    code = fault.provider.get("code") if fault.provider else None
-    if code is None and fault.provider:
-        code = fault.provider.get("status_code")
-    status = code if isinstance(code, int) and 400 <= code < 600 else 0
+    """The failure for a fault in a 200 response.
+
+    An HTTP status in the provider's error object counts as the status, and so does a type that stands for one.
+    """
+    error = fault.provider or {}
+    code = error.get("code")
+    if code is None:
+        code = error.get("status_code")
+    if not isinstance(code, int) or not 400 <= code < 600:
+        code = _STATUSES.get(str(error.get("type")), 0)
     return Failure(
-        code="upstream_rate_limited" if status == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
+        code="upstream_rate_limited" if code == 429 else FAULT_CODES.get(fault.code, "upstream_bad_response"),
         message=fault.message,
-        upstream_status=status,
+        status=_OVERLOADED_OR_LATE.get(code, 0),
+        upstream_status=code,
     )
 
 
@@ -101,11 +112,10 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
     if status == 429:
         return Failure(code="upstream_rate_limited", message=words, retry_after=retry_after, upstream_status=status)
     if status >= 500 or status == 408:
-        shed = status in (503, 529)
         return Failure(
             code="upstream_error",
             message=words,
-            status=503 if shed else 504 if status == 504 else 502,
+            status=_OVERLOADED_OR_LATE.get(status, 502),
             retry_after=retry_after,
             upstream_status=status,
         )
