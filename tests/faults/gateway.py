@@ -76,6 +76,16 @@ def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
     return "\n".join([*lines, ""])
 
 
+def claude(url: str) -> Table:
+    """A provider that speaks Anthropic Messages."""
+    return {
+        "base_url": url,
+        "dialect": "anthropic_messages",
+        "key_header": "x-api-key",
+        "api_key": PROVIDER_KEY,
+    }
+
+
 def _table(name: str, table: Table) -> list[str]:
     return [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.faults.client import CLIENT_KEY
-from tests.faults.gateway import Gateway, Table, settings
+from tests.faults.gateway import Gateway, Table, claude, settings
 from tests.faults.upstream import Script, Upstream
 from tests.judges.gateway.asks import VOICES, Ask, Judge, Report, Voice
 from tests.judges.gateway.by_lines import ByLines
@@ -39,9 +39,9 @@ class Bench:
         ask = Ask(way=voice.way, base_url=self.base_url, key=key, model=model)
         return self._judge(voice.client).ask(msgspec.structs.replace(ask, **fields))
 
-    def play(self, script: Script) -> str:
+    def play(self, script: Script, provider: str = "main") -> str:
         """Put a script on; returns the model to ask for."""
-        return f"main/{self.upstream.play(script)}"
+        return f"{provider}/{self.upstream.play(script)}"
 
     def pair(self, first: Script, second: Script) -> str:
         """Put two scripts on; returns the model that has them as its first and its second target."""
@@ -56,11 +56,11 @@ class Bench:
 
     def times_asked(self, model: str) -> int:
         """How often the upstream was asked for a model."""
-        return len(self.upstream.requests(model.removeprefix("main/")))
+        return len(self.upstream.requests(model.partition("/")[2]))
 
     def request(self, model: str) -> Any:
         """What the upstream was asked for last, decoded."""
-        return json.loads(self.upstream.requests(model.removeprefix("main/"))[-1].partition(b"\r\n\r\n")[2])
+        return json.loads(self.upstream.requests(model.partition("/")[2])[-1].partition(b"\r\n\r\n")[2])
 
     def is_at_rest(self) -> None:
         """The gateway is done with every provider, ends when it is told to, and had no error of its own."""
@@ -101,9 +101,10 @@ def opened(folder: Path) -> Iterator[Bench]:
         refuses = stack.enter_context(socket.socket())
         refuses.bind(("127.0.0.1", 0))  # and does not listen
         nowhere = {"base_url": f"http://127.0.0.1:{refuses.getsockname()[1]}/v1", "api_key": "none"}
+        upstream = stack.enter_context(Upstream())
         tables: dict[str, Table] = {"providers.gone": nowhere, "providers.gone-too": nowhere}
+        tables["providers.claude"] = claude(upstream.url)
         for number in range(len(VOICES)):
             tables[f"routes.nobody-{number}"] = {"targets": [f"gone/{number}", f"gone-too/{number}"]}
-        upstream = stack.enter_context(Upstream())
         gateway = stack.enter_context(Gateway(folder, upstream, settings(upstream.url, 400, **tables)))
         yield Bench(gateway, stack)

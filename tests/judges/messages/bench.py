@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.faults.client import CLIENT_KEY
-from tests.faults.gateway import PROVIDER_KEY, Gateway, Table, settings
+from tests.faults.gateway import Gateway, Table, claude, settings
 from tests.faults.upstream import Script, Upstream
 from tests.judges.gateway.by_lines import ByLines
 from tests.judges.messages.anthropic_python import AnthropicPython
@@ -85,17 +85,16 @@ def opened(folder: Path, **tables: Table) -> Iterator[Bench]:
     """A bench, until the block ends."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
-        claude: Table = {
-            "base_url": upstream.url,
-            "dialect": "anthropic_messages",
-            "key_header": "x-api-key",
-            "api_key": PROVIDER_KEY,
-        }
         prices: Table = {"input": 1.0, "output": 2.0}
         offered: Table = {"targets": ["claude/offered", "main/offered"]}
         written = settings(
             upstream.url,
             0,
-            **{"providers.claude": claude, "routes.offered": offered, 'prices."claude/*"': prices, **tables},
+            **{
+                "providers.claude": claude(upstream.url),
+                "routes.offered": offered,
+                'prices."claude/*"': prices,
+                **tables,
+            },
         )
         yield Bench(stack.enter_context(Gateway(folder, upstream, written)), stack)

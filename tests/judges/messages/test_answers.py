@@ -1,13 +1,11 @@
-"""What clients of Anthropic's API see of answers of a chat provider and of Claude: the table is in `streams.py`."""
+"""What clients of Anthropic's API see of answers of a chat provider and of Claude: the table is in `answers.py`."""
 
 from typing import Any
 
 import pytest
 
 from tests.faults.upstream import ByRequest
-from tests.judges.messages.asks import VOICES, Report, Seen, Voice
-from tests.judges.messages.bench import PROVIDERS, Bench
-from tests.judges.messages.streams import (
+from tests.judges.answers import (
     ANSWERS,
     LISBON,
     PIXEL,
@@ -20,6 +18,8 @@ from tests.judges.messages.streams import (
     seen,
     streamed,
 )
+from tests.judges.messages.asks import VOICES, Report, Seen, Voice
+from tests.judges.messages.bench import PROVIDERS, Bench
 from tests.messages import Json
 
 BOTH_TOOLS = ["weather", "time"]

@@ -8,9 +8,9 @@ import pytest
 from tests.faults.client import CLIENT_KEY
 from tests.faults.scripts import ERROR_BODY
 from tests.faults.upstream import JSON, Op, Script, Turns, chunk, fin, head, last_chunk, rst, status
+from tests.judges.answers import ANSWERS, CLAUDE_BEGINS, streamed
 from tests.judges.messages.asks import PLAIN, STREAMED, VOICES, Report, Voice
 from tests.judges.messages.bench import PROVIDERS, Bench
-from tests.judges.messages.streams import ANSWERS, CLAUDE_BEGINS, streamed
 from tests.messages import calls, error, opens, passes, says, wire
 from tests.streams import begins as chat_begins
 from tests.streams import calls as chat_calls
