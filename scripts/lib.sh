@@ -115,7 +115,8 @@ prepare_page_tools() {
     if [ ! -d "$folder" ] && [ "${PENSTOCK_OFFLINE:-0}" = 0 ]; then
         take_lock
         if [ ! -d "$folder" ]; then      # another process may have installed them while this one waited
-            install_page_tools "$folder" || true
+            say "installing Prettier and TypeScript, which check the page's code"
+            install_node_packages package.json "$folder" || true
         fi
         release_lock
     fi
@@ -126,13 +127,13 @@ prepare_page_tools() {
     fi
 }
 
-install_page_tools() {
-    say "installing Prettier and TypeScript, which check the page's code"
-    rm -rf "$1.partial"
-    mkdir -p "$1.partial"
-    cp package.json "$1.partial"
-    (cd "$1.partial" && npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) &&
-        mv "$1.partial" "$1"
+# Installs what a package.json pins into a folder, which appears when it is complete.
+install_node_packages() {
+    rm -rf "$2.partial"
+    mkdir -p "$2.partial"
+    cp "$1" "$2.partial"
+    (cd "$2.partial" && npm install --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error) &&
+        mv "$2.partial" "$2"
 }
 
 is_whole() {

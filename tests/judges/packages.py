@@ -1,10 +1,11 @@
-"""Where the judges that are not Python packages of ours live: installed on first use, under `.cache/`, each pinned.
+"""Where the judges that are not Python packages of ours live: under `.cache/`, each pinned, and installed on first use.
 
 A folder is named after what is in it, so a changed pin makes a new one. Where something cannot be installed (no Node,
 no network), the tests that need it are skipped.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from tests.judges.cases import ROOT
 
 NODE = Path(__file__).parent / "node"
 LANGCHAIN = Path(__file__).parent / "gateway/langchain"
+CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CACHE = ROOT / ".cache"
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
@@ -50,6 +52,15 @@ def langchain_python() -> Path:
         _run([str(_python(folder)), *_PIP, *_PIP_SOON, "--requirement", str(requirements)], folder)
 
     return _python(_made("langchain-judge", requirements, install))
+
+
+def claude_code() -> Path:
+    """The program of Claude Code, which is large: a script installs it, and no test."""
+    ((package, version),) = json.loads(CLAUDE_CODE.read_text())["dependencies"].items()
+    program = CACHE / "claude-code" / version / "node_modules" / package / "claude"
+    if not program.exists():
+        pytest.skip("Claude Code is not installed: scripts/claude-code installs it")
+    return program
 
 
 def _python(folder: Path) -> Path:
