@@ -82,6 +82,7 @@ class Connection(asyncio.Protocol):
         self.requests.append(self._received)
         self.models.append(name)
         self._received = b""
+        self._upstream.asked_for.append((name, self.requests[-1]))
         self._upstream.changed()
         self._play(script if script is not None else [status(404, JSON, b'{"error": {"message": "no script"}}')])
 
@@ -353,6 +354,8 @@ class Upstream:
         """Played on every connection as soon as it is accepted, whatever is asked."""
         self.scripts: dict[str, Script] = {}
         self.connections: list[Connection] = []
+        self.asked_for: list[tuple[str, bytes]] = []
+        """The model and the bytes of every request, in order, on whichever connection."""
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -379,12 +382,7 @@ class Upstream:
 
     def requests(self, model: str) -> list[bytes]:
         """What was asked of a model, in order."""
-        return [
-            request
-            for connection in list(self.connections)
-            for request, asked in zip(list(connection.requests), list(connection.models), strict=False)
-            if asked == model
-        ]
+        return [request for asked, request in list(self.asked_for) if asked == model]
 
     def connection(self, model: str) -> Connection:
         """The last connection on which a model was asked for."""

@@ -94,7 +94,7 @@ ANSWERS = {
     "a refusal": Answer(
         chat=chat(delta({"refusal": "I cannot "}), delta({"refusal": "do that."})),
         claude=claude(*says_all("I cannot do that."), reason="refusal"),
-        seen=seen("text", text="I cannot do that."),
+        seen=seen("text", text="I cannot do that.", stop="refusal"),
         seen_of_claude=of_claude("text", text="I cannot do that.", stop="refusal"),
     ),
     "a content filter": Answer(

@@ -1,0 +1,223 @@
+"""Claude Code asks a chat provider and Claude through the gateway, and does not notice which of them answers.
+
+The provider answers by what it is asked: it calls `Read` twice until it has the results, and then quotes them. What
+Claude Code does with a failure is its own business; what is proved is that it gets an answer, and that the ledger has a
+line for each request that a provider got, with the tokens of that request.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.gateway.billing.entry import Entry
+from tests.faults.upstream import (
+    EVENT_STREAM,
+    JSON,
+    ByRequest,
+    Op,
+    Script,
+    Turns,
+    chunk,
+    fin,
+    head,
+    last_chunk,
+    sleep,
+    status,
+)
+from tests.judges.answers import ANSWERS, CLAUDE_BEGINS, PIXEL, chat, claude, streamed
+from tests.judges.claude_code.program import ClaudeCode
+from tests.judges.messages.bench import PROVIDERS, Bench, opened
+from tests.judges.packages import claude_code
+from tests.messages import Json, calls_all, error, opens, says, says_all, wire
+from tests.streams import begins as chat_begins
+from tests.streams import by_event, calls, piece, sse
+from tests.streams import says as chat_says
+
+TEXT = "Hello, wörld 🌞"
+SECRET = "The harbour opens at BLUE-HERON o'clock."
+TOKENS = (12, 5, 8)
+HELLO = {"main": sse(chat_begins(), chat_says("Hello")), "claude": wire(CLAUDE_BEGINS, opens(), says("Hello"))}
+FAILURES = {"main": sse({"error": {"message": "Overloaded", "code": "overloaded"}}), "claude": wire(error())}
+HEARTBEAT_S = 0.1
+SILENCE_S = 0.8
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    # One pattern covers every model name that Claude Code sends.
+    tables: dict[str, dict[str, object]] = {
+        "server": {"heartbeat_s": HEARTBEAT_S},
+        'routes."claude-*"': {"targets": ["main/*"]},
+    }
+    claude_code()  # nothing is started where it is not installed
+    with opened(tmp_path_factory.mktemp("gateway"), **tables) as bench:
+        yield bench
+        bench.is_at_rest()
+
+
+@pytest.fixture(scope="module")
+def program(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> ClaudeCode:
+    program = ClaudeCode(claude_code(), tmp_path_factory.mktemp("claude-code"), bench.base_url)
+    (program.folder / "note.txt").write_text(SECRET)
+    (program.folder / "pixel.png").write_bytes(base64.b64decode(PIXEL))
+    return program
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_text(bench: Bench, program: ClaudeCode, provider: str) -> None:
+    model = bench.play(provider, streamed(ANSWERS["text"].wire(provider)))
+    outcome = program.ask("Say hello.", model)
+    assert (outcome.result, outcome.failed, outcome.tokens) == (TEXT, False, TOKENS)
+    (request,) = bench.requests(model)
+    assert request["stream"] is True
+    (entry,) = booked(bench, model, 1)
+    assert (entry.outcome, entry.tokens.input, entry.tokens.output) == ("completed", 20, 5)
+
+
+def test_thinking(bench: Bench, program: ClaudeCode) -> None:
+    model = bench.play("main", streamed(ANSWERS["thinking"].chat))
+    outcome = program.ask("What is six times seven?", model)
+    assert (outcome.result, outcome.failed) == ("42", False)
+    thoughts = [block for step in outcome.steps for block in content_of(step) if block["type"] == "thinking"]
+    assert [block["thinking"] for block in thoughts] == ["Let me see."]
+
+
+def test_the_default_models_reach_a_chat_provider_by_one_pattern(bench: Bench, program: ClaudeCode) -> None:
+    names: set[str] = set()
+    answer = streamed(ANSWERS["text"].chat)
+    for name in ("opus", "sonnet", "haiku"):
+        full = f"claude-{name}-judged"
+        bench.upstream.play(answer, full)
+        environment = {f"ANTHROPIC_DEFAULT_{name.upper()}_MODEL": full}
+        assert program.ask("Say hello.", name, environment).result == TEXT
+        names.update(connection_models(bench, full))
+    assert names == {f"claude-{name}-judged" for name in ("opus", "sonnet", "haiku")}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_file_and_an_image_are_read_by_two_parallel_tools_and_answered_from(
+    bench: Bench, program: ClaudeCode, provider: str
+) -> None:
+    model = bench.play(provider, [ByRequest(lambda body: reads_two_files(provider, program, body))])
+    outcome = program.ask("When does the harbour open, and what is in pixel.png?", model)
+    assert (outcome.result, outcome.failed) == (f"It says: {SECRET}", False)
+    first, second = bench.requests(model)
+    if provider == "claude":
+        results = [block for block in second["messages"][-1]["content"] if block["type"] == "tool_result"]
+        assert [result["tool_use_id"] for result in results] == ["call_note", "call_image"]
+        assert [block["type"] for block in results[1]["content"]] == ["image"]
+    else:
+        results = [message for message in second["messages"] if message["role"] == "tool"]
+        assert [result["tool_call_id"] for result in results] == ["call_note", "call_image"]
+        assert "data:image/png;base64," in json.dumps(second["messages"])
+    assert "BLUE-HERON" not in json.dumps(first)
+    entries = booked(bench, model, 2)
+    assert [entry.outcome for entry in entries] == ["completed", "completed"]
+
+
+def reads_two_files(provider: str, program: ClaudeCode, body: Any) -> Script:
+    """Call `Read` for both files; with their results, quote the note."""
+    said = json.dumps(body["messages"])
+    if '"call_note"' in said:
+        text = f"It says: {SECRET}" if "BLUE-HERON" in said else "I have not seen it."
+        return streamed(chat(chat_says(text)) if provider == "main" else claude(*says_all(text)))
+    note, image = (json.dumps({"file_path": str(program.folder / name)}) for name in ("note.txt", "pixel.png"))
+    if provider == "main":
+        parts = [piece(0, "call_note", "Read", note), piece(1, "call_image", "Read", image)]
+        return streamed(chat(*(calls(part) for part in parts), finish="tool_calls"))
+    blocks = calls_all(note, 0, id="call_note", name="Read") + calls_all(image, 1, id="call_image", name="Read")
+    return streamed(claude(*blocks, reason="tool_use"))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_tokens_are_counted_and_not_billed(bench: Bench, program: ClaudeCode, provider: str) -> None:
+    model = bench.play(provider, [status(200, JSON, b'{"input_tokens": 4321}')])
+    outcome = program.ask("/context", model)
+    assert not outcome.failed
+    assert ("4.3k" in outcome.result) == (provider == "claude")
+    counted = bench.upstream.requests(model.partition("/")[2])
+    assert len(counted) >= 5 if provider == "claude" else not counted
+    assert all(b"/messages/count_tokens" in request.partition(b"\r\n")[0] for request in counted)
+    assert booked(bench, model, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "refused", "words"),
+    [
+        ("claude", "context_management", "context_management: Extra inputs are not permitted"),
+        ("main", "system", "role 'system' is not supported in the middle of a conversation"),
+    ],
+)
+def test_a_400_that_it_recovers_from(
+    bench: Bench, program: ClaudeCode, provider: str, refused: str, words: str
+) -> None:
+    """The provider's words reach it, because it knows by them what to leave out."""
+    said: Json = {"type": "invalid_request_error", "message": words}
+    refusal = {"type": "error", "error": said} if provider == "claude" else {"error": said}
+
+    def choose(body: Any) -> Script:
+        roles = [message["role"] for message in body["messages"]]
+        if refused in body or refused in roles[1:]:
+            return [status(400, JSON, json.dumps(refusal).encode())]
+        return streamed(ANSWERS["text"].wire(provider))
+
+    model = bench.play(provider, [ByRequest(choose)])
+    outcome = program.ask("Say hello.", model)
+    assert (outcome.result, outcome.failed) == (TEXT, False)
+    entries = booked(bench, model, len(bench.requests(model)))
+    assert [entry.status for entry in entries] == [400] * (len(entries) - 1) + [200]
+    assert [entry.tokens.output for entry in entries] == [0] * (len(entries) - 1) + [5]
+
+
+@pytest.mark.parametrize("fault", ["an error event", "a closed connection"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_after_a_fault_in_the_stream_it_asks_once_more_and_both_are_booked(
+    bench: Bench, program: ClaudeCode, provider: str, fault: str
+) -> None:
+    ends: list[Op] = [fin()] if fault == "a closed connection" else [chunk(FAILURES[provider]), last_chunk()]
+    broken = [head(), chunk(HELLO[provider]), *ends]
+    model = bench.play(provider, [Turns(broken, streamed(ANSWERS["text"].wire(provider)))])
+    outcome = program.ask("Say hello.", model)
+    assert (outcome.result, outcome.failed) == (TEXT, False)
+    first, second = bench.requests(model)
+    assert (first["stream"], second.get("stream", False)) == (True, False)
+    failed, completed = booked(bench, model, 2)
+    assert failed.outcome == ("truncated" if fault == "a closed connection" else "failed")
+    assert 1 <= failed.tokens.output <= 5  # what it had got: one word
+    assert (completed.outcome, completed.tokens.input, completed.tokens.output) == ("completed", 20, 5)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_silent_provider_is_covered_by_heartbeats(bench: Bench, program: ClaudeCode, provider: str) -> None:
+    events = [event for event in by_event(ANSWERS["text"].wire(provider)) if event]
+    slow: list[Op] = [head(200, EVENT_STREAM), chunk(b"".join(events[:3])), sleep(SILENCE_S)]
+    model = bench.play(provider, [sleep(SILENCE_S), *slow, *map(chunk, events[3:]), last_chunk()])
+    outcome = program.ask("Say hello.", model)
+    assert (outcome.result, outcome.failed, outcome.tokens) == (TEXT, False, TOKENS)
+    assert len(bench.requests(model)) == 1
+
+
+def content_of(step: Any) -> list[Any]:
+    """The content blocks of an answer that the program printed."""
+    return step["message"]["content"] if step["type"] == "assistant" else []
+
+
+def connection_models(bench: Bench, model: str) -> set[str]:
+    """The model, if the upstream was asked for it."""
+    return {model} if bench.upstream.requests(model) else set()
+
+
+def booked(bench: Bench, model: str, count: int) -> list[Entry]:
+    """What the ledger has of the calls for a model, in order, once there are so many."""
+    lines: list[Any] = []
+
+    def logged() -> bool:
+        lines[:] = [line for line in bench.gateway.calls if any(each["target"] == model for each in line["attempts"])]
+        return len(lines) >= count
+
+    bench.gateway.until(logged)
+    assert len(lines) == count
+    return [bench.gateway.book.entry(line["request_id"]) for line in lines]
