@@ -152,7 +152,7 @@ def examine(
         in_chunks = read_in_chunks(by_event(data), StreamReader(dialect, opening=opening))
         if unpadded(in_chunks) != unpadded(events):
             broken.append("read in chunks, it gives other events")
-    broken += _lanes_differ(data, dialect)
+    broken += _variants_differ(data, dialect)
     completion = fold(events)
     include_usage = random.random() < 0.8
     facts = AnswerFacts(call_id="1", model="", created=0, include_usage=include_usage)
@@ -179,7 +179,7 @@ def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
     return b"".join(out), untouched
 
 
-def _lanes_differ(data: bytes, dialect: str) -> list[str]:
+def _variants_differ(data: bytes, dialect: str) -> list[str]:
     """Whether a client gets another answer where healthy text is forwarded as it is."""
     answers = [
         fold(read(relayed(by_event(data), reader)[0], reader=StreamReader(dialect)))

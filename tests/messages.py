@@ -74,8 +74,8 @@ def closes(index: int = 0) -> Json:
 
 def finishes(reason: str | None = "end_turn", usage: Json | None = None, **fields: object) -> Json:
     """`message_delta`."""
-    told = {"stop_reason": reason, "stop_sequence": None} | fields
-    return {"type": "message_delta", "delta": told, "usage": {"output_tokens": 4} if usage is None else usage}
+    reported = {"stop_reason": reason, "stop_sequence": None} | fields
+    return {"type": "message_delta", "delta": reported, "usage": {"output_tokens": 4} if usage is None else usage}
 
 
 STOPS: Json = {"type": "message_stop"}

@@ -28,18 +28,20 @@ pytestmark = pytest.mark.skipif(not ROWS, reason=f"there are no streams in {DEFE
 
 
 @pytest.mark.parametrize("row", ROWS or [{"file": "none"}], ids=lambda row: row["file"])
-def test_a_defect_is_told_as_expected(row: dict[str, Any]) -> None:
+def test_a_defect_is_reported_as_expected(row: dict[str, Any]) -> None:
     file = DEFECTS / row["file"]
     assert detect([file.read_bytes()]).dialect in (NAMES[row["api"]], "openai_chat")  # an error alone proves nothing
-    told = json.loads(invoke("inspect", "--json", "--dialect", NAMES[row["api"]], str(file)).stdout)
-    assert told["ending"] in {ENDINGS[outcome] for outcome in (row["outcome"], *row.get("outcome_also", ()))}
-    choice: dict[str, Any] = told["choices"][0] if told["choices"] else {"text": "", "reasoning": "", "tool_calls": []}
+    reported = json.loads(invoke("inspect", "--json", "--dialect", NAMES[row["api"]], str(file)).stdout)
+    assert reported["ending"] in {ENDINGS[outcome] for outcome in (row["outcome"], *row.get("outcome_also", ()))}
+    choice: dict[str, Any] = (
+        reported["choices"][0] if reported["choices"] else {"text": "", "reasoning": "", "tool_calls": []}
+    )
     assert choice["text"] == row["text"]
     assert choice["reasoning"] == row.get("reasoning", "")
     assert choice.get("finish_reason") in (row["finish"], *row.get("finish_also", ()))
     calls = [[call["name"], call["arguments"]] for call in choice["tool_calls"]]
     assert calls == row.get("tools", [])
-    usage = told["usage"] or {}
+    usage = reported["usage"] or {}
     if row["usage"] is not None:
         assert [usage["input"], usage["output"]] == row["usage"]
     else:
@@ -49,9 +51,9 @@ def test_a_defect_is_told_as_expected(row: dict[str, Any]) -> None:
         if counted in row:
             assert usage[name] == row[counted]
     if row["outcome"] == "error":
-        assert row["error"] in told["fault"]["message"]
-        assert told["fault"]["code"] == "provider-error"
-    assert told["repairs"] or row["outcome"] != "ok_with_warning"
+        assert row["error"] in reported["fault"]["message"]
+        assert reported["fault"]["code"] == "provider-error"
+    assert reported["repairs"] or row["outcome"] != "ok_with_warning"
 
 
 @pytest.mark.parametrize("row", ROWS or [{"file": "none"}], ids=lambda row: row["file"])

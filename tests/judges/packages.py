@@ -60,7 +60,7 @@ def claude_code() -> Path:
     program = CACHE / "claude-code" / version / "node_modules" / package / "claude"
     if not program.exists():
         pytest.skip("Claude Code is not installed: scripts/claude-code installs it")
-    return program
+    return Path(program)
 
 
 def _python(folder: Path) -> Path:

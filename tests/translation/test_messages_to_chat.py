@@ -38,7 +38,7 @@ def calls(id: str = "toolu_1", name: str = "f", arguments: str = "{}") -> Json:
     return {"role": "assistant", "content": None, "tool_calls": [called]}
 
 
-def told(text: str, id: str = "toolu_1") -> Json:
+def reported(text: str, id: str = "toolu_1") -> Json:
     return {"role": "tool", "tool_call_id": id, "content": text}
 
 
@@ -115,7 +115,7 @@ MESSAGES: dict[str, tuple[Json, list[Json], Lost]] = {
     ),
     "a call and its result": (
         {"messages": [HI, uses(city="Rome"), results({"type": "text", "text": "sunny"})]},
-        [HI, calls(arguments='{"city":"Rome"}'), told("sunny")],
+        [HI, calls(arguments='{"city":"Rome"}'), reported("sunny")],
         [],
     ),
     "a result that is a string, and an error": (
@@ -129,12 +129,12 @@ MESSAGES: dict[str, tuple[Json, list[Json], Lost]] = {
                 },
             ]
         },
-        [HI, calls(), told("Error: no")],
+        [HI, calls(), reported("Error: no")],
         [("error-flag-as-text", "toolu_1")],
     ),
     "an empty result": (
         {"messages": [HI, uses(), {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1"}]}]},
-        [HI, calls(), told("")],
+        [HI, calls(), reported("")],
         [],
     ),
     "results come before what the user says": (
@@ -151,7 +151,7 @@ MESSAGES: dict[str, tuple[Json, list[Json], Lost]] = {
                 },
             ]
         },
-        [HI, calls(), told("one"), {"role": "user", "content": "and?"}],
+        [HI, calls(), reported("one"), {"role": "user", "content": "and?"}],
         [],
     ),
     "an image and a document in a result": (
@@ -159,7 +159,7 @@ MESSAGES: dict[str, tuple[Json, list[Json], Lost]] = {
         [
             HI,
             calls(),
-            told("see"),
+            reported("see"),
             {
                 "role": "user",
                 "content": [
@@ -186,17 +186,17 @@ MESSAGES: dict[str, tuple[Json, list[Json], Lost]] = {
                 ),
             ]
         },
-        [HI, calls(), told("X\n\nhttps://x\n\nfound")],
+        [HI, calls(), reported("X\n\nhttps://x\n\nfound")],
         [],
     ),
     "a reference to a tool in a result": (
         {"messages": [HI, uses(), results({"type": "tool_reference", "tool_name": "g"})]},
-        [HI, calls(), told("Tools that are available now: g.")],
+        [HI, calls(), reported("Tools that are available now: g.")],
         [],
     ),
     "an id that OpenAI would refuse": (
         {"messages": [HI, uses(LONG), results({"type": "text", "text": "ok"}, id=LONG)]},
-        [HI, calls("toolu_" + "x" * 45 + "_c6477b721ee7"), told("ok", "toolu_" + "x" * 45 + "_c6477b721ee7")],
+        [HI, calls("toolu_" + "x" * 45 + "_c6477b721ee7"), reported("ok", "toolu_" + "x" * 45 + "_c6477b721ee7")],
         [],
     ),
     "reasoning that the provider does not want": (

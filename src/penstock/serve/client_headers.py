@@ -21,6 +21,8 @@ REQUEST_HEADERS: dict[str, str] = {
 RESPONSE_HEADERS: dict[str, str] = {
     "x-request-id": "The id of the call: the same in the log, the ledger, error bodies and captures.",
     "x-client-request-id": "The client's own id for the request, if it sent one.",
+    "request-id": "The same id, for clients of Anthropic Messages.",
+    "x-penstock-estimated": "`true` with a token count that the gateway estimated, because no provider counted.",
     "openai-processing-ms": "Milliseconds from the request to the first event of the answer.",
     "x-penstock-provider": "The provider that answered.",
     "x-penstock-model": "The provider's name for the model that answered.",

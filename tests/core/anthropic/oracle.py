@@ -23,7 +23,7 @@ COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_token
 
 
 @dataclass
-class Said:
+class SentText:
     """What a stream says. `calls` are those that the client makes: id, name and arguments as a value."""
 
     ending: str = "truncated"
@@ -48,9 +48,9 @@ def payloads(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def expect(data: bytes) -> Said:
+def expect(data: bytes) -> SentText:
     """Read a whole file."""
-    said = Said()
+    sent_text = SentText()
     blocks: dict[int, dict[str, Any]] = {}
     order: list[dict[str, Any]] = []
     usage: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def expect(data: bytes) -> Said:
             case "message_start":
                 message = event["message"]
                 if identity not in (None, message["id"]):
-                    said.ending = "failed"
+                    sent_text.ending = "failed"
                     break
                 identity = message["id"]
                 update(usage, {name: value for name, value in message["usage"].items() if name != "output_tokens"})
@@ -82,35 +82,35 @@ def expect(data: bytes) -> Said:
                     case _:
                         pass
             case "message_delta":
-                said.stop_reason = event["delta"]["stop_reason"] or said.stop_reason
-                said.stop_sequence = event["delta"].get("stop_sequence")
+                sent_text.stop_reason = event["delta"]["stop_reason"] or sent_text.stop_reason
+                sent_text.stop_sequence = event["delta"].get("stop_sequence")
                 update(usage, event.get("usage") or {})
             case "error":
-                said.ending = "failed"
+                sent_text.ending = "failed"
                 break
             case _:
                 pass
-    if said.ending != "failed" and said.stop_reason:
-        said.ending = "completed"
+    if sent_text.ending != "failed" and sent_text.stop_reason:
+        sent_text.ending = "completed"
     for block in order:
-        add(said, block)
-    said.tokens = booked(usage)
-    return said
+        add(sent_text, block)
+    sent_text.tokens = booked(usage)
+    return sent_text
 
 
-def add(said: Said, block: dict[str, Any]) -> None:
-    said.kinds.append(block["type"])
+def add(sent_text: SentText, block: dict[str, Any]) -> None:
+    sent_text.kinds.append(block["type"])
     match block["type"]:
         case "text":
-            said.text += block["text"]
+            sent_text.text += block["text"]
         case "thinking":
-            said.thinking += block["thinking"]
+            sent_text.thinking += block["thinking"]
             if block.get("signature"):
-                said.signatures.append(block["signature"])
+                sent_text.signatures.append(block["signature"])
         case "redacted_thinking":
-            said.signatures.append(block["data"])
+            sent_text.signatures.append(block["data"])
         case "tool_use":
-            said.calls.append((block["id"], block["name"], block["pieces"] or block["input"]))
+            sent_text.calls.append((block["id"], block["name"], block["pieces"] or block["input"]))
         case _:
             pass
 

@@ -181,8 +181,8 @@ def by_the_book(wire: bytes) -> tuple[str, object, object]:
                 delta = json.loads(data.removeprefix("data: "))["delta"]
                 text += delta["text"] if delta["type"] == "text_delta" else ""
             case "message_delta":
-                told = json.loads(data.removeprefix("data: "))
-                reason, output = told["delta"]["stop_reason"], told["usage"]["output_tokens"]
+                reported = json.loads(data.removeprefix("data: "))
+                reason, output = reported["delta"]["stop_reason"], reported["usage"]["output_tokens"]
             case "message_stop":
                 break
             case _:

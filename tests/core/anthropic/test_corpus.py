@@ -18,7 +18,7 @@ from penstock import (
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.registry import upstream_dialect
 from penstock.core.usage import Tokens
-from tests.core.anthropic.oracle import Said, expect, payloads
+from tests.core.anthropic.oracle import SentText, expect, payloads
 from tests.corpus import CORPUS, captures
 from tests.invariants import CountingReader, SlowReader, read_in_chunks
 from tests.messages import DIALECT, completion, events_of, fold
@@ -35,11 +35,11 @@ pytestmark = [
 ]
 
 
-def said(answer: Completion) -> Said:
+def sent_text(answer: Completion) -> SentText:
     """A completion in the oracle's terms."""
     (choice,) = answer.choices
     kinds = {TextPart: "text", ReasoningPart: "thinking", ToolCall: "tool_use"}
-    return Said(
+    return SentText(
         ending=answer.ending or "",
         text=choice.text,
         thinking=choice.reasoning,
@@ -75,7 +75,7 @@ def alike(kinds: list[str]) -> list[str]:
 
 def test_every_stream_is_read_as_the_oracle_reads_it() -> None:
     for file, data in STREAMS.items():
-        mine, wanted = said(completion(data)), expect(data)
+        mine, wanted = sent_text(completion(data)), expect(data)
         assert mine.ending == wanted.ending, file
         if wanted.ending == "failed":
             continue  # two answers in one file
@@ -133,9 +133,11 @@ def test_every_answer_is_the_same_as_an_unstreamed_body() -> None:
         again = completion(writer.write_body(answer))
         assert writer.losses == [], file
         assert again.repairs == (), file
-        assert said(again).calls == [(id, name, compact(given)) for id, name, given in said(answer).calls], file
+        assert sent_text(again).calls == [(id, name, compact(given)) for id, name, given in sent_text(answer).calls], (
+            file
+        )
         for name in ("ending", "text", "thinking", "signatures", "kinds", "stop_reason", "stop_sequence", "tokens"):
-            assert getattr(said(again), name) == getattr(said(answer), name), file
+            assert getattr(sent_text(again), name) == getattr(sent_text(answer), name), file
         assert (again.id, again.model, again.extras) == (answer.id, answer.model, extras(answer)), file
 
 

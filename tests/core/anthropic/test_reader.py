@@ -146,7 +146,7 @@ def test_a_stream_is_completed_from_its_stop_reason_on(data: bytes) -> None:
     assert endings == [*["truncated"] * (len(events) - 2), "completed", "completed"]
 
 
-def test_bytes_that_stop_in_an_event_are_truncated_unless_all_was_said() -> None:
+def test_bytes_that_stop_in_an_event_are_truncated_unless_all_was_sent_text() -> None:
     data = answer(*says_all("Hi"))
     assert completion(data[: data.index(b"end_turn")]).ending == "truncated"
     assert completion(data + b'event: ping\ndata: {"ty').ending == "completed"
@@ -172,12 +172,12 @@ def test_a_cut_call_is_not_closed() -> None:
     }.values(),
 )
 def test_errors_in_a_stream_are_failures(failing: bytes, words: str) -> None:
-    told = completion(wire(begins(), opens(), says("So far")) + failing)
-    assert (told.ending, told.text, told.choices[0].finish_reason) == ("failed", "So far", None)
-    assert told.fault is not None
-    assert (told.fault.code, told.fault.message) == ("provider-error", words)
-    assert told.usage is not None
-    assert (told.usage.input, told.usage.output) == (7, None)
+    reported = completion(wire(begins(), opens(), says("So far")) + failing)
+    assert (reported.ending, reported.text, reported.choices[0].finish_reason) == ("failed", "So far", None)
+    assert reported.fault is not None
+    assert (reported.fault.code, reported.fault.message) == ("provider-error", words)
+    assert reported.usage is not None
+    assert (reported.usage.input, reported.usage.output) == (7, None)
     first = completion(failing)
     assert (first.ending, first.fault and first.fault.message) == ("failed", words)
 
@@ -310,15 +310,15 @@ def test_characters_that_are_split_over_two_deltas_are_joined() -> None:
 @pytest.mark.parametrize("value", [42, ["a"], {"a": 1}, True])
 def test_text_that_is_no_text_is_a_fault(value: object) -> None:
     for event in (delta(0, "text_delta", text=value), delta(0, "thinking_delta", thinking=value)):
-        told = completion(answer(opens(), event))
-        assert told.fault is not None
-        assert told.fault.code == "bad-shape"
+        reported = completion(answer(opens(), event))
+        assert reported.fault is not None
+        assert reported.fault.code == "bad-shape"
 
 
 def test_a_block_that_is_no_object_is_a_fault() -> None:
-    told = completion(answer({"type": "content_block_start", "index": 0, "content_block": 3}))
-    assert told.fault is not None
-    assert told.fault.code == "bad-shape"
+    reported = completion(answer({"type": "content_block_start", "index": 0, "content_block": 3}))
+    assert reported.fault is not None
+    assert reported.fault.code == "bad-shape"
 
 
 # What is not known.
@@ -370,14 +370,14 @@ def test_extras_are_written_where_they_came_from() -> None:
         )
     )
     written = StreamWriter.for_call(DIALECT, FACTS).write(events)
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         event.split(b"\n")[0].decode()[7:]: json.loads(event.split(b"data: ")[1])
         for event in written.split(b"\n\n")[:-1]
     }
-    assert told["message_start"]["message"]["input_transformations"] == [{"type": "x"}]
-    assert told["message_delta"]["delta"]["container"] == {"id": "c1"}
-    assert told["message_delta"]["context_management"] == {"applied_edits": []}
-    assert "container" not in told["message_start"]["message"]
+    assert reported["message_start"]["message"]["input_transformations"] == [{"type": "x"}]
+    assert reported["message_delta"]["delta"]["container"] == {"id": "c1"}
+    assert reported["message_delta"]["context_management"] == {"applied_edits": []}
+    assert "container" not in reported["message_start"]["message"]
 
 
 # Usage.
@@ -458,7 +458,7 @@ def test_a_fallback_names_the_model_that_answered() -> None:
     assert (usage.input, usage.output, usage.others) == (5, 6, ())
 
 
-def test_tools_that_are_billed_apiece_and_the_tier_are_told() -> None:
+def test_tools_that_are_billed_apiece_and_the_tier_are_reported() -> None:
     start = {"input_tokens": 7, "service_tier": "priority"}
     end = {"output_tokens": 3, "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 0}}
     usage = completion(answer(*says_all("Hi"), begin=begins(usage=start), finish=finishes(usage=end))).usage

@@ -48,16 +48,16 @@ USAGE = Usage(input=127, output=9, cached=100, cache_write=20, cache_write_1h=5,
 def written(*events: Event, facts: AnswerFacts = OTHER) -> tuple[list[dict[str, Any]], list[str]]:
     """The JSON of the events that are written, and the codes of what is lost. Names and types are the same."""
     writer = StreamWriter.for_call(DIALECT, facts)
-    told = []
+    reported = []
     for event in writer.write(events).split(b"\n\n")[:-1]:
         name, data = event.split(b"\n")
-        told.append(json.loads(data.removeprefix(b"data: ")))
-        assert name == b"event: " + told[-1]["type"].encode()
-    return told, [loss.code for loss in writer.losses]
+        reported.append(json.loads(data.removeprefix(b"data: ")))
+        assert name == b"event: " + reported[-1]["type"].encode()
+    return reported, [loss.code for loss in writer.losses]
 
 
-def types(told: list[dict[str, Any]]) -> list[str]:
-    return [event["type"].removeprefix("content_") for event in told]
+def types(reported: list[dict[str, Any]]) -> list[str]:
+    return [event["type"].removeprefix("content_") for event in reported]
 
 
 def test_a_chat_stream_gets_blocks() -> None:
@@ -68,24 +68,24 @@ def test_a_chat_stream_gets_blocks() -> None:
         finishes("tool_calls"),
         DONE,
     )
-    told, losses = written(*read(wire))
-    assert types(told) == [
+    reported, losses = written(*read(wire))
+    assert types(reported) == [
         "message_start",
         *("block_start", "block_delta", "block_stop"),
         *("block_start", "block_delta", "block_stop"),
         "message_delta",
         "message_stop",
     ]
-    assert told[0]["message"]["usage"]["input_tokens"] == 12
-    assert told[0]["message"]["content"] == []
-    assert told[4]["content_block"] == {"type": "tool_use", "id": "c1", "name": "get_tide", "input": {}}
-    assert told[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert reported[0]["message"]["usage"]["input_tokens"] == 12
+    assert reported[0]["message"]["content"] == []
+    assert reported[4]["content_block"] == {"type": "tool_use", "id": "c1", "name": "get_tide", "input": {}}
+    assert reported[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
     assert losses == []
 
 
 def test_input_tokens_exclude_the_caches() -> None:
-    told, _ = written(*BEGIN, TextDelta(0, "Hi"), Finish(0, "stop"), UsageReport(USAGE), End("completed"))
-    assert told[-2]["usage"] == {
+    reported, _ = written(*BEGIN, TextDelta(0, "Hi"), Finish(0, "stop"), UsageReport(USAGE), End("completed"))
+    assert reported[-2]["usage"] == {
         "input_tokens": 7,
         "cache_creation_input_tokens": 20,
         "cache_read_input_tokens": 100,
@@ -99,8 +99,8 @@ def test_names_of_counts_do_not_tell_the_dialect() -> None:
     """Other APIs have `input_tokens` too, with the cached ones in it."""
     raw: dict[str, object] = {"input_tokens": 127, "output_tokens": 9}
     usage = Usage(input=127, output=9, cached=100, raw=raw)
-    told, _ = written(*BEGIN, TextDelta(0, "Hi"), Finish(0, "stop"), UsageReport(usage), End("completed"))
-    assert told[-2]["usage"]["input_tokens"] == 27
+    reported, _ = written(*BEGIN, TextDelta(0, "Hi"), Finish(0, "stop"), UsageReport(usage), End("completed"))
+    assert reported[-2]["usage"]["input_tokens"] == 27
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_names_of_counts_do_not_tell_the_dialect() -> None:
     ],
 )
 def test_stop_reasons(finish: Finish, reason: str) -> None:
-    told, _ = written(*BEGIN, TextDelta(0, "Hi"), finish, End("completed"))
-    assert told[-2]["delta"] == {"stop_reason": reason, "stop_sequence": finish.stop_sequence}
+    reported, _ = written(*BEGIN, TextDelta(0, "Hi"), finish, End("completed"))
+    assert reported[-2]["delta"] == {"stop_reason": reason, "stop_sequence": finish.stop_sequence}
 
 
 def test_a_seal_of_another_api_is_wrapped_with_its_issuer() -> None:
@@ -132,9 +132,9 @@ def test_a_seal_of_another_api_is_wrapped_with_its_issuer() -> None:
         Finish(0, "stop"),
         End("completed"),
     ]
-    told, _ = written(*BEGIN, *sealed)
+    reported, _ = written(*BEGIN, *sealed)
     (signature,) = [
-        event["delta"]["signature"] for event in told if event.get("delta", {}).get("type") == "signature_delta"
+        event["delta"]["signature"] for event in reported if event.get("delta", {}).get("type") == "signature_delta"
     ]
     assert unwrap(signature) == (ReasoningSeal("openai", "abc"), "0badcafe")
     body = json.loads(surface_dialect(DIALECT).write_body(fold([*BEGIN, *sealed]), OTHER, []))
@@ -142,7 +142,7 @@ def test_a_seal_of_another_api_is_wrapped_with_its_issuer() -> None:
 
 
 def test_what_messages_cannot_express_is_a_loss() -> None:
-    told, losses = written(
+    reported, losses = written(
         *BEGIN,
         ChoiceStart(1, "assistant"),
         TextDelta(1, "Another answer"),
@@ -169,14 +169,14 @@ def test_what_messages_cannot_express_is_a_loss() -> None:
         "server-activity-hidden",
         "server-activity-hidden",
     ]
-    assert b"Another" not in json.dumps(told).encode()
-    assert [event["index"] for event in told if event["type"].startswith("content_block")] == [0, 0, 0, 0]
-    (citation,) = [event["delta"]["citation"] for event in told if "citation" in event.get("delta", {})]
+    assert b"Another" not in json.dumps(reported).encode()
+    assert [event["index"] for event in reported if event["type"].startswith("content_block")] == [0, 0, 0, 0]
+    (citation,) = [event["delta"]["citation"] for event in reported if "citation" in event.get("delta", {})]
     assert (citation["type"], citation["url"]) == ("web_search_result_location", "https://tides.example")
 
 
 def test_refusals_and_summaries_are_text_and_thinking() -> None:
-    told, losses = written(
+    reported, losses = written(
         *BEGIN,
         ReasoningDelta(0, "One.", part=0),
         ReasoningDelta(0, "Two.", part=1),
@@ -184,7 +184,7 @@ def test_refusals_and_summaries_are_text_and_thinking() -> None:
         Finish(0, "content_filter"),
         End("completed"),
     )
-    deltas = [event["delta"] for event in told if event["type"] == "content_block_delta"]
+    deltas = [event["delta"] for event in reported if event["type"] == "content_block_delta"]
     assert deltas == [
         {"type": "thinking_delta", "thinking": "One."},
         {"type": "thinking_delta", "thinking": "\n\nTwo."},
@@ -194,7 +194,7 @@ def test_refusals_and_summaries_are_text_and_thinking() -> None:
 
 
 def test_free_input_of_a_tool_is_one_json_string() -> None:
-    told, _ = written(
+    reported, _ = written(
         *BEGIN,
         ToolCallStart(0, 0, "c1", "shell", "custom"),
         ToolCallDelta(0, 0, 'say "'),
@@ -202,7 +202,7 @@ def test_free_input_of_a_tool_is_one_json_string() -> None:
         Finish(0, "tool_calls"),
         End("completed"),
     )
-    pieces = [event["delta"]["partial_json"] for event in told if event["type"] == "content_block_delta"]
+    pieces = [event["delta"]["partial_json"] for event in reported if event["type"] == "content_block_delta"]
     assert json.loads("".join(pieces)) == {"input": 'say "hi"\n'}
 
 
@@ -213,8 +213,8 @@ def test_a_call_without_an_id_gets_one_of_its_call() -> None:
         Finish(0, "tool_calls"),
         End("completed"),
     ]
-    told, _ = written(*BEGIN, *call)
-    assert told[1]["content_block"]["id"] == "toolu_req_1_0"
+    reported, _ = written(*BEGIN, *call)
+    assert reported[1]["content_block"]["id"] == "toolu_req_1_0"
     body = json.loads(surface_dialect(DIALECT).write_body(fold([*BEGIN, *call]), OTHER, []))
     assert body["content"][0]["id"] == "toolu_req_1_0"
 
@@ -230,9 +230,9 @@ def test_a_call_without_an_id_gets_one_of_its_call() -> None:
     ],
 )
 def test_a_stream_that_is_not_completed_ends_with_one_error(last: list[Event], type: str) -> None:
-    told, _ = written(*BEGIN, TextDelta(0, "Hi"), *last)
-    assert types(told) == ["message_start", "block_start", "block_delta", "error"]
-    assert (told[-1]["error"]["type"], told[-1]["request_id"]) == (type, "req_1")
+    reported, _ = written(*BEGIN, TextDelta(0, "Hi"), *last)
+    assert types(reported) == ["message_start", "block_start", "block_delta", "error"]
+    assert (reported[-1]["error"]["type"], reported[-1]["request_id"]) == (type, "req_1")
 
 
 def test_a_failure_of_the_gateway_is_an_error_event_with_its_code() -> None:
@@ -268,6 +268,6 @@ def test_any_answer_is_the_same_for_a_client_of_messages(events: list[Event]) ->
     assume(not any(isinstance(event, ToolCallStart) for event in events))
     again = events_of(StreamWriter.for_call(DIALECT, OTHER).write(events))
     assert violations(again) == []
-    whole, told = fold(events).choices[0], fold(again).choices[0]
-    assert told.text == "".join(part.text for part in whole.parts if isinstance(part, TextPart | RefusalPart))
-    assert told.reasoning == whole.reasoning
+    whole, reported = fold(events).choices[0], fold(again).choices[0]
+    assert reported.text == "".join(part.text for part in whole.parts if isinstance(part, TextPart | RefusalPart))
+    assert reported.reasoning == whole.reasoning

@@ -47,7 +47,16 @@ class ClaudeCode:
 
     def ask(self, prompt: str, model: str = "", environment: Mapping[str, str] | None = None) -> Outcome:
         """Ask a question; it may read files."""
-        command = [self._program, "-p", prompt, "--output-format", "stream-json", "--verbose", "--allowedTools", "Read"]
+        command = [
+            str(self._program),
+            "-p",
+            prompt,
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--allowedTools",
+            "Read",
+        ]
         if model:
             command += ["--model", model]
         done = subprocess.run(

@@ -120,9 +120,9 @@ def test_a_file_and_an_image_are_read_by_two_parallel_tools_and_answered_from(
 
 def reads_two_files(provider: str, program: ClaudeCode, body: Any) -> Script:
     """Call `Read` for both files; with their results, quote the note."""
-    said = json.dumps(body["messages"])
-    if '"call_note"' in said:
-        text = f"It says: {SECRET}" if "BLUE-HERON" in said else "I have not seen it."
+    sent_text = json.dumps(body["messages"])
+    if '"call_note"' in sent_text:
+        text = f"It says: {SECRET}" if "BLUE-HERON" in sent_text else "I have not seen it."
         return streamed(chat(chat_says(text)) if provider == "main" else claude(*says_all(text)))
     note, image = (json.dumps({"file_path": str(program.folder / name)}) for name in ("note.txt", "pixel.png"))
     if provider == "main":
@@ -155,8 +155,8 @@ def test_a_400_that_it_recovers_from(
     bench: Bench, program: ClaudeCode, provider: str, refused: str, words: str
 ) -> None:
     """The provider's words reach it, because it knows by them what to leave out."""
-    said: Json = {"type": "invalid_request_error", "message": words}
-    refusal = {"type": "error", "error": said} if provider == "claude" else {"error": said}
+    sent_text: Json = {"type": "invalid_request_error", "message": words}
+    refusal = {"type": "error", "error": sent_text} if provider == "claude" else {"error": sent_text}
 
     def choose(body: Any) -> Script:
         roles = [message["role"] for message in body["messages"]]

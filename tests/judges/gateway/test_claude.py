@@ -51,7 +51,7 @@ def agrees(voice: Voice, report: Report, meant: Seen) -> None:
         seen, meant = without_reasoning(seen), without_reasoning(meant)
     assert seen == voice.shows(meant)
     if voice.streams:
-        assert report.said == meant.choices[0].text
+        assert report.sent_text == meant.choices[0].text
 
 
 def without_reasoning(seen: Seen) -> Seen:
@@ -134,7 +134,7 @@ def test_a_failure_after_the_first_word_is_raised(bench: Bench, voice: Voice, en
     report = bench.ask(voice, bench.play([head(), chunk(HELLO), *end], "claude"))
     assert report.seen is None
     assert report.error is not None
-    assert report.said == "Hello"
+    assert report.sent_text == "Hello"
     assert (report.error.code or "").startswith("upstream_")
 
 

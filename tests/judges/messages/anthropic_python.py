@@ -20,7 +20,7 @@ class AnthropicPython:
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._responses: list[Any] = []
-        self._said = ""
+        self._sent_text = ""
 
         async def note(response: object) -> None:
             self._responses.append(response)
@@ -40,7 +40,7 @@ class AnthropicPython:
     def ask(self, ask: Ask) -> Report:
         """Put it to the gateway."""
         self._responses.clear()
-        self._said = ""
+        self._sent_text = ""
         turns: list[Seen] = []
         failure: Failure | None = None
         body = _body(ask)
@@ -60,7 +60,7 @@ class AnthropicPython:
             failure = Failure(type(error).__name__, str(error), status, getattr(error, "type", None))
         return Report(
             turns=turns,
-            said=self._said,
+            sent_text=self._sent_text,
             error=failure,
             statuses=[response.status_code for response in self._responses],
             headers=dict(self._responses[-1].headers) if self._responses else {},
@@ -71,7 +71,7 @@ class AnthropicPython:
         whole = _Sum()
         with self._client.with_options(**_options(ask)).messages.create(stream=True, **body) as stream:
             for event in stream:
-                self._said += whole.add(event)
+                self._sent_text += whole.add(event)
         return whole.message()
 
     def _create_async(self, ask: Ask, body: Json) -> Message:
@@ -80,7 +80,7 @@ class AnthropicPython:
             client = self._async_client.with_options(**_options(ask))
             async with await client.messages.create(stream=True, **body) as stream:
                 async for event in stream:
-                    self._said += whole.add(event)
+                    self._sent_text += whole.add(event)
             return whole.message()
 
         return self._runner.run(read())
@@ -88,14 +88,14 @@ class AnthropicPython:
     def _stream(self, ask: Ask, body: Json) -> Message:
         with self._client.with_options(**_options(ask)).messages.stream(**body) as stream:
             for text in stream.text_stream:
-                self._said += text
+                self._sent_text += text
             return stream.get_final_message()
 
     def _stream_async(self, ask: Ask, body: Json) -> Message:
         async def read() -> Message:
             async with self._async_client.with_options(**_options(ask)).messages.stream(**body) as stream:
                 async for text in stream.text_stream:
-                    self._said += text
+                    self._sent_text += text
                 return await stream.get_final_message()
 
         return self._runner.run(read())

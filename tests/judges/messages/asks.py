@@ -73,7 +73,7 @@ class Report(Struct, frozen=True):
     """What came of an ask."""
 
     turns: list[Seen]
-    said: str
+    sent_text: str
     """The text that the application had been handed when it ended."""
     error: Failure | None
     statuses: list[int]

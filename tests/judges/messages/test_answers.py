@@ -31,7 +31,7 @@ def agrees(voice: Voice, report: Report, *expected: Seen) -> None:
     assert report.statuses == [200] * len(expected)
     assert report.turns == [voice.shows(each) for each in expected]
     if voice.streams:
-        assert report.said == "".join(each.text for each in expected)
+        assert report.sent_text == "".join(each.text for each in expected)
     assert report.headers["request-id"].startswith("req_")
 
 

@@ -85,9 +85,9 @@ def late(fault: str, provider: str) -> Script:
 def test_a_failure_before_the_first_word_is_a_status(bench: Bench, voice: Voice, provider: str, fault: str) -> None:
     report = bench.ask(voice, bench.play(provider, early(fault, provider)))
     # Claude says in its error event that it is overloaded; the error of the chat provider has no type that tells.
-    told = provider == "claude" and fault.startswith("an error as")
-    raised(report, *((503, "overloaded_error") if told else EARLY[fault]))
-    assert report.said == ""
+    reported = provider == "claude" and fault.startswith("an error as")
+    raised(report, *((503, "overloaded_error") if reported else EARLY[fault]))
+    assert report.sent_text == ""
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -108,7 +108,7 @@ def test_a_failure_after_the_first_word_is_raised(bench: Bench, voice: Voice, pr
     report = bench.ask(voice, model, max_retries=1)
     assert not report.turns
     assert report.error is not None
-    assert report.said == "Hello"
+    assert report.sent_text == "Hello"
     assert report.statuses == [200]
     assert len(bench.requests(model)) == 1
     words, type = "stream", "api_error"
@@ -136,7 +136,7 @@ RETRIERS = [voice for voice in VOICES if voice.way in ("create", "plain async", 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("voice", RETRIERS, ids=str)
-def test_a_client_that_is_told_to_wait_waits_and_tries_again(bench: Bench, voice: Voice, provider: str) -> None:
+def test_a_client_that_is_reported_to_wait_waits_and_tries_again(bench: Bench, voice: Voice, provider: str) -> None:
     limited = status(429, JSON | {"retry-after": "1"}, OVERLOADED[provider])
     model = bench.play(provider, [Turns([limited], streamed(ANSWERS["text"].wire(provider)))])
     begun = time.monotonic()
