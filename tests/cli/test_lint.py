@@ -152,7 +152,10 @@ def test_harmless_deviations_are_notices_in_every_format() -> None:
         return invoke("lint", "--strict", "--format", form, "-", stdin=DEVIATIONS).stdout
 
     line = HEALTHY.count(b"\n") + 1
-    assert report("text") == f"-:{line}: done-repeated `[DONE]` is sent more than once [notice]\n"
+    assert (
+        report("text")
+        == f"-:{line}: done-repeated The marker of the end (`[DONE]`, `message_stop`) is sent more than once [notice]\n"
+    )
     assert [finding["severity"] for finding in findings(DEVIATIONS, "--strict")] == ["notice"]
     assert report("github").startswith("::notice file=-,line=")
     (suite,) = ElementTree.fromstring(report("junit"))
