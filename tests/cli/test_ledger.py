@@ -77,7 +77,10 @@ def test_one_call_in_full() -> None:
         "openai/big  completed     200  1,000      10  $0.000500        90 ms  1.20 s  estimated  built-in 2026-11-01",
         "",
         "no-done  ×1",
-        "  The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages. The end of the bytes is the end of the stream.",
+        (
+            "  The marker of the end is missing: `[DONE]`, or the event `message_stop` of Anthropic Messages."
+            " The end of the bytes is the end of the stream."
+        ),
         "",
         "from-the-future  ×2",
         "",
