@@ -65,10 +65,10 @@ def test_what_the_banner_says_opens_the_page(tmp_path: Path, by_name: bool) -> N
         try:
             assert gateway.stderr is not None
             reported = ""
-            while "then: " not in reported:
+            while "for another link: " not in reported and "for a link to it: " not in reported:
                 reported = gateway.stderr.readline()
                 assert reported, "it has ended"
-            found = re.search(r"then: (.*)\)$", reported)
+            found = re.search(r"for (?:another link|a link to it): (.*?)\)?$", reported)
             assert found
             assert found[1].startswith("penstock open" if by_name else str(SCRIPT))
             typed = subprocess.run(
