@@ -349,6 +349,9 @@ class TickerSurface:
         }
         return msgspec.json.encode(body)
 
+    def status_of(self, failure: Failure) -> int:
+        return failure.status
+
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         return msgspec.json.encode({"broken": {"says": failure.message, "code": failure.code, "call": request_id}})
 

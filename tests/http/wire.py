@@ -64,7 +64,7 @@ class Client:
         return int(self.wire.written[-1].split()[1])
 
 
-def _page(status: int, message: str) -> tuple[dict[str, str], bytes]:
+def _page(status: int, message: str, _target: bytes) -> tuple[dict[str, str], bytes]:
     return {"x-status": str(status)}, message.encode()
 
 

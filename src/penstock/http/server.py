@@ -44,9 +44,12 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class ErrorPage(Protocol):
-    """Renders the response to a request that does not reach the handler: its headers and its body."""
+    """Renders the response to a request that does not reach the handler: its headers and its body.
 
-    def __call__(self, status: int, message: str, /) -> tuple[dict[str, str], bytes]: ...
+    `target` is the request's target (path and query) as far as it was received.
+    """
+
+    def __call__(self, status: int, message: str, target: bytes, /) -> tuple[dict[str, str], bytes]: ...
 
 
 class ServerConnection(asyncio.Protocol):
@@ -440,7 +443,7 @@ class ServerConnection(asyncio.Protocol):
         if self._exchange is not None:
             self.abort()
             return
-        headers, body = self._error_page(status, message)
+        headers, body = self._error_page(status, message, self._target)
         headers |= {"content-length": str(len(body)), "connection": "close"}
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}", *(f"{name}: {headers[name]}" for name in headers)]
         self.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)

@@ -38,7 +38,7 @@ from penstock.serve.paths import decoded
 from penstock.serve.recording.capture_directory import prepare
 from penstock.serve.recording.recorder import Recorder
 from penstock.serve.request_head import RequestHead, parse_head
-from penstock.serve.responses import JSON, error_page, refused, request_ids, respond_failure, respond_json
+from penstock.serve.responses import JSON, error_page, id_headers, refused, request_ids, respond_failure, respond_json
 from penstock.serve.surfaces.answers import Answers, Playground
 from penstock.serve.surfaces.client import CallSession
 from penstock.serve.surfaces.embeddings import Embeddings
@@ -398,7 +398,8 @@ class App:
             respond_failure(exchange, _DRAINING, request_id, {}, dialect)
 
     def _get_models(self, exchange: Exchange, escaped: str, request_id: str, key: Key | None) -> None:
-        headers, dialect = {"x-request-id": request_id}, self._dialect("", exchange.request)
+        dialect = self._dialect("", exchange.request)
+        headers = id_headers(request_id, dialect)
         listing = DIALECTS[dialect].model_list
         if exchange.request.method not in ("GET", "HEAD"):
             failure = refused(f"{exchange.request.method} is not allowed here; use GET", "method_not_allowed")

@@ -7,13 +7,14 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, dialect_at, surface_dialect
 from penstock.core.failure import Failure
 from penstock.core.losses import counted
 from penstock.core.repairs import by_level
 from penstock.error_codes import ErrorCode
 from penstock.gateway.calls.call import Call
 from penstock.http.exchange import Exchange, head_lines
+from penstock.serve.paths import plain_path
 
 JSON = "application/json"
 # The error codes of requests that the HTTP server refuses, by status.
@@ -54,9 +55,7 @@ def respond_failure(
 ) -> None:
     """Send an error in the client's dialect. A provider's own error body in the same dialect is passed on unchanged."""
     surface = surface_dialect(dialect)
-    headers = {"x-request-id": request_id, **headers}
-    if surface.request_id_header:
-        headers[surface.request_id_header] = request_id
+    headers = id_headers(request_id, dialect) | headers
     if failure.retry_after:
         headers["retry-after"] = header_value(failure.retry_after)
     if not failure.retryable or not failure.client_may_retry:
@@ -65,15 +64,21 @@ def respond_failure(
         body = failure.body
     else:
         body = surface.write_error(failure, request_id)
-    exchange.respond(failure.status, {"content-type": JSON, **headers}, body)
+    exchange.respond(surface.status_of(failure), {"content-type": JSON, **headers}, body)
 
 
-def error_page(status: int, message: str) -> tuple[dict[str, str], bytes]:
+def id_headers(request_id: str, dialect: str) -> dict[str, str]:
+    """The headers with the id of a request, for a client of that dialect."""
+    own = surface_dialect(dialect).request_id_header
+    return {"x-request-id": request_id} | ({own: request_id} if own else {})
+
+
+def error_page(status: int, message: str, target: bytes) -> tuple[dict[str, str], bytes]:
     """Headers and body of the response to a request that the HTTP server refuses."""
-    request_id = new_request_id()
+    request_id, dialect = new_request_id(), dialect_at(plain_path(target.partition(b"?")[0].decode("latin-1")))
     failure = refused(message, _CODES.get(status, "bad_request"))
-    body = surface_dialect(DEFAULT_DIALECT).write_error(failure, request_id)
-    return {"content-type": JSON, "x-request-id": request_id}, body
+    body = surface_dialect(dialect).write_error(failure, request_id)
+    return {"content-type": JSON} | id_headers(request_id, dialect), body
 
 
 def refused(message: str, code: ErrorCode, param: str | None = None) -> Failure:

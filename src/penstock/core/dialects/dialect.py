@@ -192,6 +192,9 @@ class SurfaceDialect(Protocol):
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of an answer without streaming; what cannot be expressed is added to `losses`."""
 
+    def status_of(self, failure: Failure) -> int:
+        """The HTTP status of an error, for clients of this API."""
+
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error."""
 

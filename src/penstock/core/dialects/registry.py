@@ -37,3 +37,12 @@ def surface_dialect(name: str) -> SurfaceDialect:
     if surface is None:
         raise UnknownDialectError(f"the dialect {name!r} is one that providers speak; no client's stream has it")
     return surface
+
+
+def dialect_at(path: str) -> str:
+    """The dialect of the API at a path below /v1; the default one where no dialect has such a path."""
+    for name, dialect in DIALECTS.items():
+        endpoints = (dialect.surface, dialect.token_counting)
+        if any(endpoint is not None and endpoint.path == path for endpoint in endpoints):
+            return name
+    return DEFAULT_DIALECT

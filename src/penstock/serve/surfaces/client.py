@@ -78,7 +78,7 @@ class CallSession:
             self._settle()
             self._exchange.end(self._stream_error(failure))
         else:
-            self.call.status = failure.status
+            self.call.status = surface_dialect(self.call.dialect).status_of(failure)
             self._settle()
             respond_failure(self._exchange, failure, self.call.id, call_headers(self.call), self.call.dialect)
 

@@ -16,7 +16,7 @@ from penstock.gateway.calls.plan import Plan, header_lines
 from penstock.gateway.keys.keys import Key
 from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
-from penstock.serve.responses import JSON, respond_failure
+from penstock.serve.responses import JSON, id_headers, respond_failure
 from penstock.serve.surfaces.client import BROKEN, report
 
 ESTIMATED_HEADER = "x-penstock-estimated"
@@ -90,7 +90,7 @@ class TokenCounts:
         return self._counting.read_count(bytes(response.body)) if response.status == 200 else None
 
     def _respond(self, exchange: Exchange, request_id: str, tokens: int, *, estimated: bool) -> None:
-        headers = {"content-type": JSON, "x-request-id": request_id, "request-id": request_id}
+        headers = {"content-type": JSON} | id_headers(request_id, self.dialect)
         if estimated:
             headers[ESTIMATED_HEADER] = "true"
         exchange.respond(200, headers, self._counting.write_count(tokens))

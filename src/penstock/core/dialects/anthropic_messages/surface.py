@@ -23,6 +23,7 @@ from penstock.core.request import ClientRequest
 _ONCE = ("model", "stream", "messages", "max_tokens")
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
+_OVERLOADED = 529
 # Open lists of headers, which clients and providers extend without notice.
 _FORWARDED = ("anthropic-", "x-claude-code-", "x-stainless-")
 _CREDENTIALS = ("api-key", "auth", "secret", "token")
@@ -52,6 +53,10 @@ class AnthropicMessagesSurface:
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
         """The body of a message."""
         return write_body(completion, losses, facts)
+
+    def status_of(self, failure: Failure) -> int:
+        """The usual status of the failure, except that Anthropic has one of its own for overloaded providers."""
+        return _OVERLOADED if failure.upstream_status == _OVERLOADED else failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in Anthropic's envelope."""

@@ -78,6 +78,10 @@ class OpenAIChatSurface:
         """The body of a `chat.completion`."""
         return write_body(completion, losses, facts)
 
+    def status_of(self, failure: Failure) -> int:
+        """The usual status of the failure."""
+        return failure.status
+
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in OpenAI's envelope."""
         return write_error(failure, request_id)
