@@ -1,13 +1,16 @@
 """What the tests of the Messages API as a process share: a gateway with providers of both dialects, and its clients."""
 
 import json
+import os
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests import messages as ant
 from tests import streams as chat
-from tests.faults.client import CLIENT_KEY, RawClient, Response, post
+from tests.faults.client import CLIENT_KEY, RawClient, Response, get, post
 from tests.faults.gateway import PROVIDER_KEY, Gateway, Table, settings
 from tests.faults.upstream import JSON, Op, Upstream, chunk, head, last_chunk, status
 
@@ -90,6 +93,18 @@ class MessagesGateway(Gateway):
         """Ask for the tokens of an input."""
         body = json.dumps({"model": model, "messages": HI} | fields).encode()
         return self.send(post(body, {**VERSION, **(headers or {})}, f"{COUNT}?beta=true"))
+
+    def create_key(self, *options: str) -> str:
+        """Create a key in its ledger, and wait until it is known."""
+        command = [*self.command, "keys", "create", "--name", "test", *options, "--config", str(self.file)]
+        environment = os.environ | {"PENSTOCK_STATE": str(self.book.folder)}
+        made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        key = made.stdout.strip()
+        deadline = time.monotonic() + 8.0
+        while self.send(get("/v1/models", {"Authorization": f"Bearer {key}"})).status == 401:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return key
 
 
 def message_body(model: str, *, stream: bool, **fields: object) -> bytes:

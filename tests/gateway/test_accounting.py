@@ -2,7 +2,9 @@
 
 from penstock.core.events import Event, Extra, TextDelta
 from penstock.core.price import Price, Rates
+from penstock.core.usage import ModelUsage, Usage
 from penstock.gateway.billing.accounting import entry_of
+from penstock.gateway.billing.entry import AttemptEntry
 from penstock.gateway.billing.output_estimate import BytesPerToken
 from penstock.gateway.billing.prices import PricedModel
 from penstock.gateway.calls.call import Attempt, Call
@@ -30,3 +32,33 @@ def test_sound_costs_what_sound_costs() -> None:
     assert booked.measure == "estimated"
     assert (booked.tokens.input, booked.tokens.output, booked.tokens.audio_output) == (7, 20 + 70, 70)
     assert booked.cost == 7 * 1 + 20 * 10 + 70 * 1_000, "in nanodollars"
+
+
+OTHER = PricedModel(Price(Rates(input=5_000, output=50_000)), "test")
+
+
+def booked(usage: Usage, known: dict[str, PricedModel]) -> AttemptEntry:
+    attempt = Attempt("claude", "m", priced=PRICE, ending="completed", usage=usage)
+    call = Call("req_1", "claude/m", True, 0.0, attempts=[attempt], ending="completed")
+    (entry,) = entry_of(call, BytesPerToken().output, lambda provider, model: known.get(f"{provider}/{model}")).attempts
+    return entry
+
+
+def test_other_models_that_work_on_an_answer_are_booked_at_their_prices() -> None:
+    others = (ModelUsage("advisor", Usage(input=100, output=10, cached=40)),)
+    entry = booked(Usage(input=7, output=3, others=others), {"claude/advisor": OTHER})
+    assert (entry.tokens.input, entry.tokens.output, entry.tokens.cached) == (107, 13, 40)
+    assert entry.cost == (7 * 1_000 + 3 * 10_000 + 60 * 5_000 + 10 * 50_000) // 1_000
+    assert not entry.approximate
+
+
+def test_a_model_without_a_price_costs_about_as_much_as_the_one_that_answers() -> None:
+    others = (ModelUsage("advisor", Usage(input=100, output=10)),)
+    entry = booked(Usage(input=7, output=3, others=others), {})
+    assert entry.cost == (107 * 1_000 + 13 * 10_000) // 1_000
+    assert entry.approximate
+
+
+def test_requests_of_the_provider_s_own_tools_make_the_cost_approximate() -> None:
+    entry = booked(Usage(input=7, output=3, tool_requests={"web_search": 2}), {})
+    assert (entry.cost, entry.approximate) == (37, True)

@@ -8,6 +8,10 @@
 | anything else: no connection, refused, an error, no response | void | none |
 
 An answer that is drained after its client has disconnected, and times out, is estimated too: the provider bills it.
+
+Some providers let other models work on an answer (`Usage.others`). Their tokens are added to those of the attempt, each
+at the price of its model. If that is unknown, the attempt's price applies, and the cost is approximate. It is also
+approximate if the provider bills requests of its own tools (`Usage.tool_requests`): their prices are not known.
 """
 
 from collections.abc import Callable
@@ -16,7 +20,7 @@ from msgspec import structs
 
 from penstock.core.losses import counted
 from penstock.core.price import ServiceTier, charge
-from penstock.core.usage import Tokens
+from penstock.core.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
 from penstock.gateway.billing.output_estimate import estimate_audio
@@ -30,10 +34,13 @@ _KNOWN_TIERS = frozenset(("", "flex", "priority", "batch", "scale"))
 DIED: ErrorCode = "gateway_died"
 # Estimates the tokens of an output: target, characters and events → tokens.
 OutputEstimate = Callable[[str, int, int], int]
+# The price of a provider's model; None if it is unknown.
+PriceLookup = Callable[[str, str], PricedModel | None]
 
 
-def entry_of(call: Call, output: OutputEstimate) -> Entry:
-    """The entry of a call that has ended."""
+def entry_of(call: Call, output: OutputEstimate, price: PriceLookup | None = None) -> Entry:
+    """The entry of a call that has ended. `price` looks up the prices of further models that worked on it."""
+    price = price or _no_price
     outcome: Outcome = call.ending or "failed"
     if not call.attempts and outcome != "cancelled":
         outcome = "refused"
@@ -55,9 +62,9 @@ def entry_of(call: Call, output: OutputEstimate) -> Entry:
         tags=call.tags,
         user=call.user,
         attempts=(
-            (_attempt(call, attempts[0], output),)  # nearly all have one
+            (_attempt(call, attempts[0], output, price),)  # nearly all have one
             if len(attempts) == 1
-            else tuple([_attempt(call, attempt, output) for attempt in attempts])
+            else tuple([_attempt(call, attempt, output, price) for attempt in attempts])
         ),
     )
 
@@ -92,7 +99,7 @@ def open_entry(call: Call, last: Attempt) -> Entry:
 
 def _earlier_attempts(call: Call) -> list[AttemptEntry]:
     """The attempts before the last one."""
-    return [_attempt(call, attempt, _no_output) for attempt in call.attempts[:-1]]
+    return [_attempt(call, attempt, _no_output, _no_price) for attempt in call.attempts[:-1]]
 
 
 def orphan(
@@ -112,7 +119,7 @@ def orphan(
     return structs.replace(entry, duration_ms=duration_ms, attempts=(*before, last))
 
 
-def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEntry:
+def _attempt(call: Call, attempt: Attempt, output: OutputEstimate, lookup: PriceLookup) -> AttemptEntry:
     measure: Measure = "reported"
     tokens = attempt.tokens
     if tokens is None:
@@ -124,6 +131,9 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
     elif priced is not None:
         price = priced.version
         cost, approximate = charge(tokens, priced.price, attempt.tier)
+    usage = attempt.usage
+    if usage is not None and measure == "reported" and (usage.others or usage.tool_requests):
+        tokens, cost, approximate = _with_others(attempt, usage, (tokens, cost, approximate), lookup)
     return AttemptEntry(
         provider=attempt.provider,
         model=attempt.model,
@@ -143,6 +153,25 @@ def _attempt(call: Call, attempt: Attempt, output: OutputEstimate) -> AttemptEnt
         longest_gap_ms=round(gaps.longest_s * 1000),
         stalls=tuple(gaps.stalls),
     )
+
+
+def _with_others(
+    attempt: Attempt, usage: Usage, own: tuple[Tokens, int | None, bool], lookup: PriceLookup
+) -> tuple[Tokens, int | None, bool]:
+    """Tokens, cost and whether that is approximate, with the models and tools that the provider bills besides."""
+    tokens, cost, approximate = own
+    for model, used in ((other.model, Tokens.of(other.usage)) for other in usage.others):
+        tokens = Tokens.sum((tokens, used))
+        priced = lookup(attempt.provider, model)
+        approximate = approximate or priced is None
+        priced = priced or attempt.priced
+        if cost is not None and priced is not None:
+            cost += charge(used, priced.price, attempt.tier)[0]
+    return tokens, cost, cost is not None and (approximate or bool(usage.tool_requests))
+
+
+def _no_price(_provider: str, _model: str) -> PricedModel | None:
+    return None
 
 
 def _tier(attempt: Attempt) -> str:

@@ -170,7 +170,7 @@ class Ledger:
         """A call has ended: store and return its entry. A refused call costs nothing, and is not stored if the journal
         is full."""
         call.over = True
-        entry = entry_of(call, self._ratios.output)
+        entry = entry_of(call, self._ratios.output, self._price_of)
         if not call.attempts and call.reserved is None and not self._journal.has_room:
             return entry
         self._open.pop(call.id, None)
@@ -246,6 +246,11 @@ class Ledger:
             target = plan.target
             plan.quote = quote = self.prices.quote(target.provider, target.model, now)
         return quote.priced
+
+    def _price_of(self, provider: str, model: str) -> PricedModel | None:
+        """The current price of a model that is no target; None if it is unknown."""
+        known = self.providers.get(provider)
+        return self.prices.find(known, model, time.time()) if known is not None else None
 
     def _mark(self) -> None:
         """Write the progress of open calls to the journal, from which they are estimated if this process dies.

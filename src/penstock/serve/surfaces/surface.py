@@ -19,7 +19,7 @@ from penstock.serve.responses import respond_failure
 from penstock.serve.surfaces.client import BROKEN, CallSession, report
 
 # Parsing a larger body would delay other streams noticeably, so a thread parses it.
-_LARGE_BODY = 262_144
+LARGE_BODY = 262_144
 
 # Requests strict mode: a translation loss that changes the meaning is a failure.
 STRICT_HEADER = "x-penstock-strict"
@@ -70,7 +70,7 @@ class Surface(ABC, Generic[ParsedRequest]):
     ) -> None:
         """Start a call with that key. `parsed` returns the request, or raises, if a thread has parsed it already."""
         body = exchange.body
-        if len(body) > _LARGE_BODY and parsed is None:
+        if len(body) > LARGE_BODY and parsed is None:
             self._parse_in_thread(exchange, gateway, request_id, key)
             return
         started, read_s = self._loop.time(), time.perf_counter()

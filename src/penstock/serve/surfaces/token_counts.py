@@ -7,7 +7,8 @@ their own: beyond it, requests are estimated instead of refused.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from penstock.core.dialects.dialect import RequestError, TokenCounting
 from penstock.core.request import ClientRequest
@@ -18,12 +19,15 @@ from penstock.http.client import UpstreamError
 from penstock.http.exchange import Exchange
 from penstock.serve.responses import JSON, id_headers, respond_failure
 from penstock.serve.surfaces.client import BROKEN, report
+from penstock.serve.surfaces.surface import LARGE_BODY
 
 ESTIMATED_HEADER = "x-penstock-estimated"
 # Counts that providers make for this process at the same time.
 _MAX_RUNNING = 64
 _TIMEOUT_S = 10.0
 _MAX_BODY = 65_536
+# Names of targets come from clients, so their number must be bounded.
+_MAX_WITHOUT = 1_000
 # What a provider answers that has no token counting.
 _NOT_OFFERED = frozenset((404, 405, 501))
 
@@ -35,12 +39,35 @@ class TokenCounts:
         self.dialect = dialect
         self._counting = counting
         self._running: set[asyncio.Task[None]] = set()
-        self._without: set[str] = set()  # the providers that do not offer it
+        self._without: set[str] = set()  # the targets whose providers do not offer it
 
     def handle(self, exchange: Exchange, gateway: Gateway, request_id: str, key: Key | None) -> None:
-        """Answer one request."""
+        """Answer one request. A thread parses a large one, as for calls."""
+        if len(exchange.body) <= LARGE_BODY:
+            self._answer(exchange, gateway, request_id, key, partial(self._read, exchange))
+            return
+
+        def on_parsed(parsing: asyncio.Future[ClientRequest]) -> None:
+            if exchange.over:
+                parsing.exception()  # retrieved, so that asyncio does not log it: the client has disconnected
+            else:
+                self._answer(exchange, gateway, request_id, key, parsing.result)
+
+        asyncio.get_running_loop().run_in_executor(None, self._read, exchange).add_done_callback(on_parsed)
+
+    def _read(self, exchange: Exchange) -> ClientRequest:
+        return self._counting.read_request(exchange.body, exchange.request.headers)
+
+    def _answer(
+        self,
+        exchange: Exchange,
+        gateway: Gateway,
+        request_id: str,
+        key: Key | None,
+        parsed: Callable[[], ClientRequest],
+    ) -> None:
         try:
-            request = self._counting.read_request(exchange.body, exchange.request.headers)
+            request = parsed()
             gateway.check_model(request.model)
             plans = gateway.plans_for(request.model, key)
         except RequestError as refused:
@@ -55,7 +82,7 @@ class TokenCounts:
         task.add_done_callback(self._running.discard)
 
     def _can_count(self, plan: Plan) -> bool:
-        return plan.dialect == self.dialect and not plan.is_local and plan.provider not in self._without
+        return plan.dialect == self.dialect and not plan.is_local and plan.target.name not in self._without
 
     async def _count(
         self, exchange: Exchange, gateway: Gateway, request_id: str, request: ClientRequest, plan: Plan
@@ -67,7 +94,8 @@ class TokenCounts:
             estimated = tokens is None
             self._respond(exchange, request_id, request.estimate() if tokens is None else tokens, estimated=estimated)
         except Exception as error:  # noqa: BLE001 - the client must get a response
-            respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
+            if not exchange.over:
+                respond_failure(exchange, BROKEN, request_id, {}, self.dialect)
             report(error)
 
     async def _ask(self, gateway: Gateway, request: ClientRequest, plan: Plan) -> int | None:
@@ -85,8 +113,8 @@ class TokenCounts:
                     connection.abandon(response)
         except (UpstreamError, TimeoutError):
             return None
-        if response.status in _NOT_OFFERED:
-            self._without.add(plan.provider)
+        if response.status in _NOT_OFFERED and len(self._without) < _MAX_WITHOUT:
+            self._without.add(plan.target.name)
         return self._counting.read_count(bytes(response.body)) if response.status == 200 else None
 
     def _respond(self, exchange: Exchange, request_id: str, tokens: int, *, estimated: bool) -> None:
