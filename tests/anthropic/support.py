@@ -96,7 +96,16 @@ class MessagesGateway(Gateway):
 
     def create_key(self, *options: str) -> str:
         """Create a key in its ledger, and wait until it is known."""
-        command = [*self.command, "keys", "create", "--name", "test", *options, "--config", str(self.file)]
+        command = [
+            *self.command,
+            "keys",
+            "create",
+            "--name",
+            f"test-{time.monotonic_ns()}",
+            *options,
+            "--config",
+            str(self.file),
+        ]
         environment = os.environ | {"PENSTOCK_STATE": str(self.book.folder)}
         made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
         key = made.stdout.strip()
@@ -153,6 +162,11 @@ def events(response: Response) -> list[tuple[str, Any]]:
 def names(response: Response) -> list[str]:
     """The names of the events."""
     return [name for name, _ in events(response)]
+
+
+def id_in(seen: bytes) -> str:
+    """The id of a request in the head of its response."""
+    return seen.partition(b"x-request-id: ")[2].partition(b"\r\n")[0].decode()
 
 
 def text(response: Response) -> str:

@@ -1,0 +1,224 @@
+"""Calls of the Messages API in the ledger, budgets, log, metrics, traces, the live page and the playground."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import messages as ant
+from tests.anthropic.support import (
+    ANSWER,
+    CHAT_ANSWER,
+    TEXT,
+    VERSION,
+    MessagesGateway,
+    answers,
+    error,
+    id_in,
+    start,
+    streams,
+    text,
+)
+from tests.faults.client import RawClient, body, post
+from tests.faults.upstream import Gate, Upstream, chunk, hang, head, last_chunk
+from tests.serve.collectors import Collector, attributes
+from tests.serve.support import AdminClient
+from tests.serve.test_admin_live import events as admin_events
+
+pytestmark = pytest.mark.slow
+
+PRICES = """
+[prices."claude/*"]
+input = 1.0
+output = 10.0
+cached = 0.1
+cache_write = 1.25
+cache_write_1h = 2.0
+"""
+USAGE = {
+    "input_tokens": 10,
+    "cache_read_input_tokens": 1_000,
+    "cache_creation_input_tokens": 300,
+    "cache_creation": {"ephemeral_5m_input_tokens": 200, "ephemeral_1h_input_tokens": 100},
+    "output_tokens": 50,
+    "service_tier": "standard",
+}
+# In nanodollars.
+COST = 10 * 1_000 + 1_000 * 100 + 200 * 1_250 + 100 * 2_000 + 50 * 10_000
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagesGateway]:
+    with Upstream() as upstream:
+        with start(tmp_path_factory.mktemp("priced"), upstream, PRICES, admin={"content": True}) as gateway:
+            yield gateway
+        gateway.keeps_secrets()
+
+
+def billed(**usage: object) -> bytes:
+    return ant.answer(
+        *ant.says_all("Hello"),
+        begin=ant.begins(usage=USAGE | {"output_tokens": 1}),
+        finish=ant.finishes(usage=USAGE | usage),
+    )
+
+
+def test_caches_are_booked_once_and_at_their_prices(priced: MessagesGateway) -> None:
+    response = priced.message(f"claude/{priced.upstream.play(streams(billed()))}")
+    entry = priced.book.entry(response.request_id)
+    (attempt,) = entry.attempts
+    tokens = attempt.tokens
+    assert (entry.surface, attempt.measure, tokens.input, tokens.output) == ("messages", "reported", 1_310, 50)
+    assert (tokens.cached, tokens.cache_write, tokens.cache_write_1h) == (1_000, 300, 100)
+    assert (attempt.cost, attempt.approximate) == (COST, False)
+
+
+def test_a_chat_client_pays_the_same_for_the_same_answer(priced: MessagesGateway) -> None:
+    response = priced.ask(f"claude/{priced.upstream.play(streams(billed()))}", stream=True)
+    assert (response.text, response.done) == ("Hello", True)
+    entry = priced.book.entry(response.request_id)
+    assert (entry.surface, entry.attempts[0].cost) == ("chat", COST)
+
+
+def test_what_a_compaction_took_is_booked_too(priced: MessagesGateway) -> None:
+    steps = [
+        {"type": "compaction", "input_tokens": 60_000, "output_tokens": 500},
+        {"type": "message", "input_tokens": 10, "output_tokens": 50},
+        {"type": "advisor_message", "model": "claude-advisor", "input_tokens": 100, "output_tokens": 10},
+    ]
+    usage = {"input_tokens": 10, "output_tokens": 50, "iterations": steps}
+    wire = ant.answer(*ant.says_all("Hello"), begin=ant.begins(usage={}), finish=ant.finishes(usage=usage))
+    response = priced.message(f"claude/{priced.upstream.play(streams(wire))}")
+    (attempt,) = priced.book.entry(response.request_id).attempts
+    assert (attempt.tokens.input, attempt.tokens.output) == (60_110, 560)
+    assert attempt.cost == 60_110 * 1_000 + 560 * 10_000
+    assert not attempt.approximate
+
+
+def test_searches_that_are_billed_apiece_make_the_cost_approximate(priced: MessagesGateway) -> None:
+    wire = billed(server_tool_use={"web_search_requests": 2})
+    response = priced.message(f"claude/{priced.upstream.play(streams(wire))}")
+    (attempt,) = priced.book.entry(response.request_id).attempts
+    assert (attempt.cost, attempt.approximate) == (COST, True)
+
+
+@pytest.mark.parametrize("provider", ["claude", "main"])
+def test_a_budget_ends(priced: MessagesGateway, provider: str) -> None:
+    secret = priced.create_key("--budget", "0.0015")
+    headers = {"Authorization": f"Bearer {secret}"}
+    wire = billed() if provider == "claude" else CHAT_ANSWER
+    model = f"{provider}/{priced.upstream.play(streams(wire))}"
+    first = priced.message(model, headers=headers)
+    assert first.status == 200
+    priced.book.entry(first.request_id)
+    refused = priced.message(model, headers=headers, max_tokens=100_000)
+    status, type, message = error(refused)
+    assert (status, type) == (429, "rate_limit_error")
+    assert "budget" in message
+
+
+def test_a_limit_of_requests_says_when_to_come_again(priced: MessagesGateway) -> None:
+    headers = {"Authorization": f"Bearer {priced.create_key('--rpm', '1')}"}
+    model = f"claude/{priced.upstream.play(streams(ANSWER))}"
+    assert priced.message(model, headers=headers).status == 200
+    response = priced.message(model, headers=headers)
+    assert error(response)[:2] == (429, "rate_limit_error")
+    assert int(response.headers["retry-after"]) > 0
+
+
+def test_log_and_metrics_know_the_call(priced: MessagesGateway) -> None:
+    response = priced.message(f"main/{priced.upstream.play(streams(CHAT_ANSWER))}", context_management={})
+    line = priced.call(response)
+    assert (line["stream"], line["input"], line["output"]) == (True, 7, 4)
+    assert line["losses"] == {"field-dropped": 1}
+    priced.book.entry(response.request_id)
+    admin = AdminClient(priced)
+    (told,) = [entry for entry in admin.get("/admin/entries")["entries"] if entry["id"] == response.request_id]
+    assert (told["surface"], told["losses"]) == ("messages", {"field-dropped": 1})
+
+
+def test_traces_name_the_path(tmp_path: Path) -> None:
+    with Collector() as collector:
+        telemetry = {"otlp": collector.url, "interval_s": 0.2}
+        with Upstream() as upstream, start(tmp_path, upstream, telemetry=telemetry) as gateway:
+            model = upstream.play(streams(ANSWER))
+            assert gateway.message(f"claude/{model}").status == 200
+            collector.until(lambda: len(collector.spans) >= 2)
+        own, attempt = collector.spans
+    assert (own.name, attempt.name) == ("POST /v1/messages", f"chat {model}")
+    assert attributes(own.attributes)["http.route"] == "/v1/messages"
+    assert attributes(attempt.attributes)["gen_ai.usage.input_tokens"] == 7
+
+
+def test_thinking_and_tool_calls_are_on_the_live_page(priced: MessagesGateway) -> None:
+    wire = ant.wire(
+        ant.begins(),
+        ant.opens(0, "thinking"),
+        ant.thinks("Let me "),
+        ant.thinks("see"),
+        ant.signs("EqQB"),
+        ant.closes(0),
+        *ant.says_all("Look:", index=1),
+        ant.calls(2, name="weather"),
+        ant.passes('{"city"', 2),
+        ant.passes(':"Wien"}', 2),
+    )
+    model = priced.upstream.play([head(), chunk(wire), hang()])
+    admin = AdminClient(priced)
+    with priced.start_message(f"claude/{model}") as client:
+        id = id_in(client.read_until(b"Wien"))
+        with admin_events(admin, f"/admin/calls/{id}/text") as told:
+            assert [told.next() for _ in range(4)] == [
+                ("joined", {"missed": 0}),
+                ("text", {"text": "Let me see", "kind": "reasoning"}),
+                ("text", {"text": "Look:", "kind": "text"}),
+                ("text", {"text": 'weather{"city":"Wien"}', "kind": "tool"}),
+            ]
+            admin.ask("POST", f"/admin/calls/{id}/stop")
+            assert told.next()[0] == "over"
+        last = client.read_until(b"event: error").rpartition(b"event: ")[2]
+        assert last == b"error"
+
+
+def test_the_playground_is_for_chat_and_reaches_every_provider(priced: MessagesGateway) -> None:
+    admin = AdminClient(priced)
+    model = priced.upstream.play(streams(ANSWER))
+    headers = {"Host": admin.place, "Authorization": f"Bearer {admin.token}"}
+    with RawClient(admin.port) as client:
+        client.send(post(body(f"claude/{model}", stream=True), headers, "/admin/playground"))
+        response = client.response()
+    assert (response.status, response.text, response.done) == (200, TEXT, True)
+    assert priced.book.entry(response.request_id).surface == "chat"
+
+
+def test_a_client_that_leaves_costs_what_was_said(priced: MessagesGateway) -> None:
+    gate = Gate()
+    half = ant.wire(ant.begins(usage=USAGE), ant.opens(0), ant.says("Hello " * 40))
+    model = priced.upstream.play([head(), chunk(half), gate, last_chunk()])
+    with priced.start_message(f"claude/{model}") as client:
+        id = id_in(client.read_until(b"Hello"))
+        end = priced.end_of(client)
+    priced.closes(end)
+    gate.open()
+    entry = priced.book.entry(id)
+    assert (entry.outcome, entry.measure) == ("cancelled", "estimated")
+    assert entry.tokens.output > 10
+
+
+def test_an_unstreamed_answer_is_booked_the_same(priced: MessagesGateway) -> None:
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "Hello"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": USAGE,
+    }
+    model = priced.upstream.play(answers(json.dumps(message).encode()))
+    response = priced.message(f"claude/{model}", stream=False)
+    assert (response.json["usage"], text(response)) == (USAGE, "Hello")
+    assert priced.book.entry(response.request_id).attempts[0].cost == COST
+    assert VERSION["anthropic-version"] == "2023-06-01"
