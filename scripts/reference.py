@@ -137,8 +137,8 @@ CLIENTS_PAGE = """\
 
 Point an OpenAI client at `http://127.0.0.1:8080/v1` (for many clients: the environment variable `OPENAI_BASE_URL`), and
 use the name of a route or `provider/model` as the model. The gateway offers `POST /v1/chat/completions`,
-`POST /v1/embeddings` and `GET /v1/models`. A client has to use these: `/v1/responses`, `/v1/completions` and
-`/v1/messages` are answered with 404.
+`POST /v1/embeddings` and `GET /v1/models`, and to clients of Anthropic's API `POST /v1/messages`: see
+[anthropic.md](anthropic.md). A client has to use these: `/v1/responses` and `/v1/completions` are answered with 404.
 
 The tables of headers and error codes on this page are generated from `src/penstock/serve/client_headers.py` and
 `src/penstock/error_codes.py`.
@@ -175,6 +175,10 @@ The response has an HTTP error status and OpenAI's error envelope:
 
     {{"error": {{"message", "type", "param", "code", "request_id"}}}}
 
+On the paths of Anthropic's API it has that API's envelope, with its types and with the code at the end of the message:
+
+    {{"type": "error", "error": {{"type", "message"}}, "request_id"}}
+
 By then every target of the route has been tried, as far as a retry makes sense. If a provider rejects the request with
 a 4xx, the client gets the provider's own status and body, byte for byte, with these changes: the body is decompressed,
 the gateway's keys are masked, and of a list of errors only the first is sent. At most 64 KB of the body are read. If it
@@ -195,8 +199,10 @@ The body then ends normally, but without `[DONE]` and without a finish reason. C
   `textStream` ends without an error by design: do not take its end for success.
 - **A client that reads server-sent events itself**: the answer is complete if, and only if, `[DONE]` arrived.
 
-While a client waits, the gateway sends comments (`: penstock`) as heartbeats. Every reader of server-sent events
-ignores them.
+On `/v1/messages` the error is the event `error`, and neither `message_delta` nor `message_stop` follows.
+
+While a client waits, the gateway sends comments (`: penstock`) as heartbeats, and `ping` events on `/v1/messages`.
+Every reader of server-sent events ignores them.
 
 ## Error codes
 

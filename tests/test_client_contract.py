@@ -25,6 +25,9 @@ HELPERS = {"refused", "refusal", "_refusal", "_refuse", "_of_model"}
 OTHER_HEADERS = {
     "openai-version",
     "x-envoy-upstream-service-time",
+    "x-anthropic-billing-header",  # the beginning of a text
+    "x-claude-code-",
+    "x-stainless-",
     "x-ratelimit-",
     "x-content-type-options",
     "x-frame-options",
@@ -69,7 +72,8 @@ def test_the_code_sends_and_reads_no_header_that_is_not_in_the_table() -> None:
     known = {*REQUEST_HEADERS, *RESPONSE_HEADERS, *OTHER_HEADERS}
     used: set[str] = set()
     for path, tree in _modules():
-        if path.relative_to(SOURCE).parts[0] not in ("serve", "gateway", "http"):
+        parts = path.relative_to(SOURCE).parts
+        if parts[0] not in ("serve", "gateway", "http") and parts[:2] != ("core", "dialects"):
             continue
         whole = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in ast.walk(tree):

@@ -12,6 +12,12 @@ REQUEST_HEADERS: dict[str, str] = {
     "x-client-request-id": "The client's own id for the request. The response repeats it.",
     "x-penstock-strict": "`1` asks for [strict mode](reference/losses.md#strict-mode): fail rather than translate with "
     "a loss that changes the meaning. Every value except `0` and `false` asks for it.",
+    "anthropic-version": "Sent by all clients of the Anthropic API. With it, `GET /v1/models` answers in the form of "
+    "that API.",
+    "anthropic-beta": "Forwarded to providers of the Anthropic API, as are all headers that begin with `anthropic-`, "
+    "`x-claude-code-` or `x-stainless-` and hold no credentials.",
+    "x-claude-code-session-id": "Claude Code's session: the tag `session` of the call in the [ledger](ledger.md).",
+    "x-claude-code-agent-id": "Claude Code's sub-agent: the tag `agent`.",
     "traceparent": "The W3C trace that the call belongs to, if [tracing](metrics.md) is on.",
     "host": "Checked where no key is required (a guard against DNS rebinding); see "
     "[configuration.md](configuration.md#without-a-key).",
