@@ -32,7 +32,7 @@ from tests.anthropic.support import (
 from tests.faults.client import CLIENT_KEY, get, post
 from tests.faults.gateway import PROVIDER_KEY
 from tests.faults.scripts import plain
-from tests.faults.upstream import Op, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep
+from tests.faults.upstream import Gate, Op, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep
 
 pytestmark = pytest.mark.slow
 
@@ -407,3 +407,22 @@ def test_a_large_request_is_parsed_too(gateway: MessagesGateway) -> None:
     response = gateway.message(f"claude/{model}", messages=[{"role": "user", "content": "x" * 280_000}])
     assert text(response) == TEXT
     assert len(message_body("m", stream=True)) < 262_144
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_long_name_of_a_tool_is_the_client_s_own_again_in_the_answer(gateway: MessagesGateway, stream: bool) -> None:
+    name = "mcp__server__" + "x" * 80
+    tools = [{"name": name, "input_schema": {"type": "object"}}]
+    gate = Gate()
+    model = gateway.upstream.play([gate])
+    with gateway.start_message(f"main/{model}", stream=stream, tools=tools) as client:
+        gateway.upstream.asked(model)
+        asked = json.loads(sent(gateway, model)[2])["tools"][0]["function"]["name"]
+        assert len(asked) == 64
+        begun = chat.calls(chat.piece(0, "call_1", asked, "{}") | {"type": "function"})
+        wire = chat.sse(chat.begins(), begun, chat.finishes("tool_calls"), chat.bill(**chat.counts(7, 4)), chat.DONE)
+        gateway.upstream.scripts[model][1:] = streams(wire)  # type: ignore[index]
+        gate.open()
+        response = gateway.keep(client.response())
+    assert asked not in response.body.decode()
+    assert f'"{name}"' in response.body.decode()

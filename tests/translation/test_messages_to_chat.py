@@ -425,3 +425,28 @@ def test_the_limit_goes_into_the_field_that_the_provider_knows() -> None:
     body, _ = chat_of({"messages": [HI]}, max_tokens_field="max_tokens")
     assert body["max_tokens"] == 100
     assert "max_completion_tokens" not in body
+
+
+def test_calls_go_back_with_their_reasoning_even_if_it_is_empty() -> None:
+    """DeepSeek refuses a turn with calls that lacks the field."""
+    body, lost = chat_of(
+        {"messages": [HI, uses(), results({"type": "text", "text": "x"})]}, reasoning_field="reasoning_content"
+    )
+    assert body["messages"][1] == calls() | {"reasoning_content": ""}
+    assert lost == []
+
+
+def test_names_of_tools_that_chat_providers_refuse_are_shortened() -> None:
+    name = "mcp__plugin_some-long-server-name__" + "a_tool_with_a_long_name" * 2
+    body, lost = chat_of(
+        {
+            "messages": [HI, uses(name=name)],
+            "tools": [tool(name), tool("f")],
+            "tool_choice": {"type": "tool", "name": name},
+        }
+    )
+    (short, other) = names(body)
+    assert (len(short), other, lost) == (64, "f", [])
+    assert short.startswith(name[:51])
+    assert body["messages"][1]["tool_calls"][0]["function"]["name"] == short
+    assert body["tool_choice"]["function"]["name"] == short

@@ -90,6 +90,8 @@ class OutgoingRequest(Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str] = MappingProxyType({})
     losses: tuple[Loss, ...] = ()
+    tool_names: Mapping[str, str] = MappingProxyType({})
+    """The client's names of tools that have another name in the request, by that name."""
 
 
 class RequestLimits(Struct, frozen=True, gc=False):

@@ -42,6 +42,7 @@ from penstock.gateway.relay.control import AttemptControl
 from penstock.gateway.relay.ports import Client
 from penstock.gateway.relay.recording import RecordedRequest, RecorderPort, RecordingReceiver
 from penstock.gateway.relay.relay import Relay
+from penstock.gateway.relay.renaming_reader import RenamingReader
 from penstock.http.client import UpstreamError
 from penstock.upstream.local.emulated_tools import ToolsError
 from penstock.upstream.local.model import LocalModel
@@ -524,6 +525,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         call, plan, client = self._call, self._plan, self._client
         if self._gateway.keep_transcripts and call.control is not None:
             call.control.keep_transcript()
+        if self._outgoing.tool_names:
+            reader = RenamingReader(reader, self._outgoing.tool_names)
         if call.request is not None:
             call.attempts[-1].answer = reader = AccumulatingReader(reader)
         relay = Relay(call, client, reader, writer, plan.timeouts, on_outcome)

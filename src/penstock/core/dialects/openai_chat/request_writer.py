@@ -39,6 +39,7 @@ from penstock.core.tool_ids import portable
 
 _STOP_LIMIT = 4
 _MAX_ID = 64
+_MAX_NAME = 64
 # OpenAI refuses a longer `user`.
 _MAX_USER = 64
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -158,7 +159,8 @@ class _ChatContentWriter:
         message: Json = {"role": "assistant", "content": self._content(content) if content or not calls else None}
         reasoning = [part for part in turn.parts if isinstance(part, ReasoningPart)]
         text = "".join(part.text or "\n\n".join(part.summary) for part in reasoning)
-        if text and self._settings.reasoning_field:
+        wanted = text or (calls and not self._own)  # providers that want it refuse calls without it, if it is empty too
+        if wanted and self._settings.reasoning_field:
             message[self._settings.reasoning_field] = text
             self._losses.extend(Loss("seal-dropped", seal.scheme) for part in reasoning for seal in part.seals)
         elif reasoning:
@@ -172,7 +174,7 @@ class _ChatContentWriter:
         return message
 
     def _call(self, call: ToolCall) -> Json:
-        name, id = _tool_name(call.name, call.namespace), self._id(call.id or "")
+        name, id = tool_name(call.name, call.namespace), self._id(call.id or "")
         self._note_cache(call.cache)
         if call.kind == "custom":
             return {"id": id, "type": "custom", "custom": {"name": name, "input": call.arguments}}
@@ -253,7 +255,7 @@ class _ChatContentWriter:
         if tool.kind == "server":
             self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
             return None
-        name = _tool_name(tool.name, tool.namespace)
+        name = tool_name(tool.name, tool.namespace)
         body: Json = {"name": name}
         if tool.description:
             body["description"] = tool.description
@@ -279,15 +281,24 @@ def _result_text(part: TextPart | ToolChange) -> str:
     return part.text if isinstance(part, TextPart) else str(part)
 
 
-def _tool_name(name: str, namespace: str | None) -> str:
-    return f"{namespace}__{name}" if namespace else name
+def tool_name(name: str, namespace: str | None) -> str:
+    """The name of a tool as providers accept it. `renamed_tools` finds the client's own name again."""
+    return portable(f"{namespace}__{name}" if namespace else name, _MAX_NAME)
+
+
+def renamed_tools(tools: Iterable[Tool]) -> dict[str, str]:
+    """The names of tools that providers know by another name, by that name."""
+    names = {tool_name(tool.name, tool.namespace): tool.name for tool in tools if tool.kind != "server"}
+    return {written: name for written, name in names.items() if written != name}
 
 
 def _write_choice(choice: ToolChoice | None, tools: Iterable[Tool]) -> object:
     if choice is None:
         return None
     custom = {tool.name for tool in tools if tool.kind == "custom"}
-    named = [{"type": kind, kind: {"name": name}} for name in choice.names for kind in [_kind(name, custom)]]
+    named = [
+        {"type": kind, kind: {"name": tool_name(name, None)}} for name in choice.names for kind in [_kind(name, custom)]
+    ]
     match choice.mode:
         case "auto" | "none" | "required":
             return choice.mode

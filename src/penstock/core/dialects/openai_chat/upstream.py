@@ -6,7 +6,7 @@ from msgspec import Raw
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
-from penstock.core.dialects.openai_chat.request_writer import ChatSettings, write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatSettings, renamed_tools, write_request
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
@@ -37,13 +37,15 @@ class OpenAIChatUpstream:
         if request.dialect == NAME:
             return self._forwarded(request, destination)
         losses: list[Loss] = []
-        fields = write_request(request.read(), losses, msgspec.convert(dict(destination.settings), ChatSettings))
+        neutral = request.read()
+        fields = write_request(neutral, losses, msgspec.convert(dict(destination.settings), ChatSettings))
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
         if fields.get("stream") and destination.include_usage:
             fields["stream_options"] = {"include_usage": True}
-        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses))
+        names = renamed_tools(neutral.tools)
+        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tool_names=names)
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's bytes, with the model and overrides of the destination, and the usage option."""
