@@ -7,7 +7,7 @@ import pytest
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 from penstock.core.request import ClientRequest
-from tests.translation.support import MESSAGES, Json
+from tests.translation.support import CHAT, MESSAGES, Json
 
 SURFACE, UPSTREAM = surface_dialect(MESSAGES), upstream_dialect(MESSAGES)
 BODY = b'{ "model" : "m", "max_tokens":9,"messages":[ {"role":"user","content":"\\u0048i"} ], "new":{"b":1, "a":2} }'
@@ -154,3 +154,10 @@ def test_sessions_of_claude_code_are_tags() -> None:
     request = read(BODY, {"x-claude-code-session-id": "s-1", "x-claude-code-agent-id": "a-1", "x-stainless-os": "L"})
     assert request.metadata == {"session": "s-1", "agent": "a-1"}
     assert read(BODY).metadata == {}
+
+
+@pytest.mark.parametrize("dialect", [MESSAGES, CHAT])
+def test_a_request_is_read_once_for_all_targets(dialect: str) -> None:
+    surface = surface_dialect(dialect)
+    request = surface.read_request(BODY, {}, surface.path)
+    assert request.read() is request.read()

@@ -36,7 +36,7 @@ _BETAS = {
 def edit_messages(written: Raw, settings: MessagesSettings, losses: list[Loss]) -> Raw | None:
     """The messages as the provider accepts them; None if they can stay as the client wrote them."""
     data = bytes(written)
-    unsigned = not settings.unsigned_thinking and _UNSIGNED.search(data)
+    unsigned = not settings.unsigned_thinking and b'thinking"' in data and _UNSIGNED.search(data)
     system = not settings.mid_system and _SYSTEM.search(data)
     if not unsigned and not system:
         return None

@@ -5,7 +5,7 @@ goes to a provider of the same dialect as the client wrote it, and so do the hea
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.anthropic_messages.body import write_body
@@ -75,6 +75,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         raise refused("messages: must be a list of messages", param="messages")
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    read = cache(partial(read_request, fields))  # estimates, limits and each target need it
     return ClientRequest(
         dialect=NAME,
         model=model,
@@ -86,8 +87,8 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         tier=tier if isinstance(tier, str) else "",
         user=user if isinstance(user, str) else "",
         metadata={tag: headers[name] for name, tag in _TAGS.items() if name in headers},
-        estimate=lambda: estimate_request(read_request(fields)),
-        read=partial(read_request, fields),
+        estimate=lambda: estimate_request(read()),
+        read=read,
     )
 
 

@@ -6,7 +6,7 @@ provider of the same dialect as the client wrote it.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 
 from penstock.core.completion import Completion
@@ -64,7 +64,7 @@ class OpenAIChatSurface:
             include_usage=bool(options and options.get("include_usage")),
             fields=fields,
             estimate=partial(estimate_input, fields),
-            read=partial(read_request, fields),
+            read=cache(partial(read_request, fields)),
         )
         if not _ACCOUNTED.isdisjoint(fields):
             _account(request, fields)
