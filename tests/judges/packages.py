@@ -56,7 +56,8 @@ def langchain_python() -> Path:
 
 def claude_code() -> Path:
     """The program of Claude Code, which is large: a script installs it, and no test."""
-    ((package, version),) = json.loads(CLAUDE_CODE.read_text())["dependencies"].items()
+    pins: dict[str, str] = json.loads(CLAUDE_CODE.read_text())["dependencies"]
+    ((package, version),) = pins.items()
     program = CACHE / "claude-code" / version / "node_modules" / package / "claude"
     if not program.exists():
         pytest.skip("Claude Code is not installed: scripts/claude-code installs it")

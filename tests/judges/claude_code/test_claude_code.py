@@ -7,6 +7,7 @@ line for each request that a provider got, with the tokens of that request.
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,13 +104,13 @@ def test_a_file_and_an_image_are_read_by_two_parallel_tools_and_answered_from(
     assert (outcome.result, outcome.failed) == (f"It says: {SECRET}", False)
     first, second = bench.requests(model)
     if provider == "claude":
-        results = [block for block in second["messages"][-1]["content"] if block["type"] == "tool_result"]
-        assert [result["tool_use_id"] for result in results] == ["call_note", "call_image"]
-        assert [block["type"] for block in results[1]["content"]] == ["image"]
+        blocks = [block for message in second["messages"] for block in message["content"] if "tool_use_id" in block]
+        results = {block["tool_use_id"]: block["content"] for block in blocks}
+        assert [block["type"] for block in results["call_image"]] == ["image"]
     else:
-        results = [message for message in second["messages"] if message["role"] == "tool"]
-        assert [result["tool_call_id"] for result in results] == ["call_note", "call_image"]
+        results = {message["tool_call_id"]: message for message in second["messages"] if message["role"] == "tool"}
         assert "data:image/png;base64," in json.dumps(second["messages"])
+    assert results.keys() == {"call_note", "call_image"}
     assert "BLUE-HERON" not in json.dumps(first)
     entries = booked(bench, model, 2)
     assert [entry.outcome for entry in entries] == ["completed", "completed"]
@@ -117,9 +118,9 @@ def test_a_file_and_an_image_are_read_by_two_parallel_tools_and_answered_from(
 
 def reads_two_files(provider: str, program: ClaudeCode, body: Any) -> Script:
     """Call `Read` for both files; with their results, quote the note."""
-    sent_text = json.dumps(body["messages"])
-    if '"call_note"' in sent_text:
-        text = f"It says: {SECRET}" if "BLUE-HERON" in sent_text else "I have not seen it."
+    conversation = json.dumps(body["messages"])
+    if '"call_note"' in conversation:
+        text = f"It says: {SECRET}" if "BLUE-HERON" in conversation else "I have not seen it."
         return streamed(chat(chat_says(text)) if provider == "main" else claude(*says_all(text)))
     note, image = (json.dumps({"file_path": str(program.folder / name)}) for name in ("note.txt", "pixel.png"))
     if provider == "main":
@@ -152,8 +153,8 @@ def test_a_400_that_it_recovers_from(
     bench: Bench, program: ClaudeCode, provider: str, refused: str, words: str
 ) -> None:
     """The provider's words reach it, because it knows by them what to leave out."""
-    sent_text: Json = {"type": "invalid_request_error", "message": words}
-    refusal = {"type": "error", "error": sent_text} if provider == "claude" else {"error": sent_text}
+    details: Json = {"type": "invalid_request_error", "message": words}
+    refusal = {"type": "error", "error": details} if provider == "claude" else {"error": details}
 
     def choose(body: Any) -> Script:
         roles = [message["role"] for message in body["messages"]]
@@ -167,6 +168,52 @@ def test_a_400_that_it_recovers_from(
     entries = booked(bench, model, len(bench.requests(model)))
     assert [entry.status for entry in entries] == [400] * (len(entries) - 1) + [200]
     assert [entry.tokens.output for entry in entries] == [0] * (len(entries) - 1) + [5]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_tool_that_it_loads_later_can_be_called(bench: Bench, program: ClaudeCode, provider: str) -> None:
+    """It finds a tool by a tool of its own, whose result is a reference that only Anthropic's API has."""
+    query = '{"query":"select:WebFetch"}'
+
+    def choose(body: Any) -> Script:
+        if '"call_search"' in json.dumps(body["messages"]):
+            return streamed(ANSWERS["text"].wire(provider))
+        if provider == "main":
+            return streamed(chat(calls(piece(0, "call_search", "ToolSearch", query)), finish="tool_calls"))
+        return streamed(claude(*calls_all(query, 0, id="call_search", name="ToolSearch"), reason="tool_use"))
+
+    model = bench.play(provider, [ByRequest(choose)])
+    assert program.ask("Say hello.", model).result == TEXT
+    first, second = ([tool_name(tool) for tool in request["tools"]] for request in bench.requests(model))
+    assert "WebFetch" not in first
+    assert "WebFetch" in second
+    assert "WebFetch" in json.dumps(bench.requests(model)[1]["messages"][-1])
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_prompt_that_is_too_long_is_known_as_such(bench: Bench, program: ClaudeCode, provider: str) -> None:
+    words = {
+        "main": "This model's maximum context length is 128000 tokens. However, you requested 130000 tokens.",
+        "claude": "prompt is too long: 210000 tokens > 200000 maximum",
+    }[provider]
+    refusal = error(words, "invalid_request_error") if provider == "claude" else {"error": {"message": words}}
+    model = bench.play(provider, [status(400, JSON, json.dumps(refusal).encode())])
+    outcome = program.ask("Say hello.", model)
+    assert outcome.failed
+    assert outcome.result.startswith("Prompt is too long")
+    assert len(bench.requests(model)) == 1
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_busy_provider_is_asked_again_after_its_retry_after(bench: Bench, program: ClaudeCode, provider: str) -> None:
+    busy = status(429, JSON | {"retry-after": "1"}, b'{"error": {"message": "slow down", "type": "rate_limit_error"}}')
+    model = bench.play(provider, [Turns([busy], streamed(ANSWERS["text"].wire(provider)))])
+    begun = time.monotonic()
+    outcome = program.ask("Say hello.", model)
+    assert (outcome.result, outcome.failed) == (TEXT, False)
+    assert time.monotonic() - begun >= 1.0
+    limited, completed = booked(bench, model, 2)
+    assert (limited.status, limited.tokens.output, completed.tokens.output) == (429, 0, 5)
 
 
 @pytest.mark.parametrize("fault", ["an error event", "a closed connection"])
@@ -206,6 +253,11 @@ def test_a_silent_provider_is_covered_by_heartbeats(bench: Bench, program: Claud
 def content_of(step: Any) -> list[Any]:
     """The content blocks of an answer that the program printed."""
     return step["message"]["content"] if step["type"] == "assistant" else []
+
+
+def tool_name(tool: Json) -> str:
+    """The name of a tool, in either API."""
+    return str(tool["function"]["name"] if "function" in tool else tool["name"])
 
 
 def booked(bench: Bench, model: str, count: int) -> list[Entry]:

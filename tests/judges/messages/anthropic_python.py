@@ -144,7 +144,9 @@ class _Sum:
                 self._open[event.index] = event.content_block.to_dict()
                 self._message["content"].append(self._open[event.index])
             case "content_block_delta":
-                return self._add_delta(self._open[event.index], event.index, event.delta)
+                late = event.delta.type == "signature_delta"  # some providers sign a block that has ended
+                block = self._message["content"][event.index] if late else self._open[event.index]
+                return self._add_delta(block, event.index, event.delta)
             case "content_block_stop":
                 block = self._open.pop(event.index)
                 if event.index in self._json:
@@ -168,10 +170,12 @@ class _Sum:
                 block["thinking"] += delta.thinking
             case "thinking", "signature_delta":
                 block["signature"] += delta.signature
-            case ("tool_use" | "server_tool_use" | "mcp_tool_use"), "input_json_delta":
+            case (("tool_use" | "server_tool_use" | "mcp_tool_use"), "input_json_delta"):
                 self._json[index] = self._json.get(index, "") + delta.partial_json
             case pair if delta.type in _DELTAS:
                 raise AssertionError(f"a delta in the wrong block: {pair}")
+            case _:
+                pass
         return ""
 
     def message(self) -> Message:

@@ -7,7 +7,8 @@ from anthropic import Anthropic, DefaultHttpxClient, NotFoundError
 
 from tests.faults.client import CLIENT_KEY
 from tests.faults.upstream import JSON, status
-from tests.judges.messages.bench import Bench
+from tests.judges.answers import ANSWERS, streamed
+from tests.judges.messages.bench import PROVIDERS, Bench
 from tests.messages import Json
 
 QUESTION: Json = {"messages": [{"role": "user", "content": "How long is this question, in tokens?"}]}
@@ -18,6 +19,19 @@ def client(bench: Bench) -> Iterator[Anthropic]:
     http_client = DefaultHttpxClient(trust_env=False)
     with Anthropic(api_key=CLIENT_KEY, base_url=bench.base_url, max_retries=0, http_client=http_client) as client:
         yield client
+
+
+def test_the_cached_input_is_known_when_an_answer_begins(bench: Bench, client: Anthropic) -> None:
+    """Clients show it at once: of Claude as it says, of a chat provider, which reports it last, as an estimate."""
+    begins = {}
+    for provider in PROVIDERS:
+        model = bench.play(provider, streamed(ANSWERS["text"].wire(provider)))
+        with client.messages.create(model=model, max_tokens=99, stream=True, **QUESTION) as stream:
+            first = next(iter(stream))
+        assert first.type == "message_start"
+        begins[provider] = first.message.usage
+    assert (begins["claude"].input_tokens, begins["claude"].cache_read_input_tokens) == (12, 8)
+    assert 5 <= begins["main"].input_tokens <= 40
 
 
 def test_claude_counts_tokens_itself(bench: Bench, client: Anthropic) -> None:
