@@ -57,6 +57,12 @@ dialect = "anthropic_messages"
 key_header = "x-api-key"
 api_key = "{key}"
 timeouts = {{ connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }}
+[providers.fixed-claude]
+base_url = "{url}"
+dialect = "anthropic_messages"
+key_header = "x-api-key"
+api_key = "{key}"
+headers = {{ Anthropic-Beta = "of-the-operator" }}
 [providers.strict-claude]
 base_url = "{url}"
 dialect = "anthropic_messages"

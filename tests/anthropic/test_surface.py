@@ -152,6 +152,19 @@ def test_a_provider_may_take_its_key_as_a_bearer_token(gateway: MessagesGateway)
     assert "x-api-key" not in headers
 
 
+@pytest.mark.parametrize("counts", [False, True], ids=["a call", "a count"])
+def test_a_header_of_the_provider_s_configuration_is_sent_instead_of_the_client_s(
+    gateway: MessagesGateway, counts: bool
+) -> None:
+    model = gateway.upstream.play(answers(b'{"input_tokens": 5}') if counts else streams(ANSWER))
+    betas = {"anthropic-beta": "of-the-client"}
+    asked = gateway.count if counts else gateway.message
+    assert asked(f"fixed-claude/{model}", headers=betas).status == 200
+    raw = gateway.upstream.requests(model)[-1].partition(b"\r\n\r\n")[0].lower()
+    assert raw.count(b"anthropic-beta:") == 1
+    assert b"anthropic-beta: of-the-operator" in raw
+
+
 def test_a_field_that_the_provider_refuses_leaves_with_its_beta(gateway: MessagesGateway) -> None:
     model = gateway.upstream.play(streams(ANSWER))
     betas = {"anthropic-beta": "claude-code-20250219,context-management-2025-06-27"}

@@ -438,7 +438,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         recording = self._gateway.recording(call, plan, body, relay) if plan.record else None
         relay.attach(connection, recording)
         headers = self._outgoing.headers
-        request = endpoint.request(body, header_lines(headers) if headers else b"")
+        request = endpoint.request(body, header_lines(headers, plan) if headers else b"")
         if call.trace is not None:
             request = self._traced(request)
         connection.send(request, relay if recording is None else recording, recorded=recording is not None)

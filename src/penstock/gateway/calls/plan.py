@@ -63,6 +63,8 @@ class Plan(Struct, eq=False, kw_only=True):
     """The settings for writing its requests."""
     is_local: bool
     """Whether it is the local model, which has no endpoint."""
+    own_headers: frozenset[str]
+    """The names of the headers that its provider's configuration sets, in lower case."""
     issuer: str
     """Identifies the provider and its account, for seals of reasoning (`core/seals.py`)."""
     dialect: str
@@ -137,6 +139,7 @@ class Plans(dict[str, tuple[Plan, ...] | None]):
                 settings=provider.settings_for(target.model),
                 issuer=issuer,
             ),
+            own_headers=frozenset(name.lower() for name in provider.credentials()),
             issuer=issuer,
             is_local=provider.embedded,
             dialect=provider.dialect,
@@ -168,6 +171,7 @@ def _issuer(provider: Provider) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
-def header_lines(headers: Mapping[str, str]) -> bytes:
-    """Headers as lines of a request's head."""
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1", "replace")
+def header_lines(headers: Mapping[str, str], plan: Plan) -> bytes:
+    """Headers as lines of a request's head, without those that the provider's configuration sets."""
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items() if name not in plan.own_headers]
+    return "".join(lines).encode("latin-1", "replace")

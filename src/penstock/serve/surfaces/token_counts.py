@@ -107,7 +107,7 @@ class TokenCounts:
             async with asyncio.timeout(_TIMEOUT_S):
                 connection = await endpoint.open(plan.target.timeouts.connect_s)
                 try:
-                    connection.send(endpoint.request(outgoing.body, header_lines(outgoing.headers)), response)
+                    connection.send(endpoint.request(outgoing.body, header_lines(outgoing.headers, plan)), response)
                     await response.done
                 finally:
                     connection.abandon(response)
