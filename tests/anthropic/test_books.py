@@ -24,7 +24,7 @@ from tests.faults.client import RawClient, body, post
 from tests.faults.upstream import Gate, Upstream, chunk, hang, head, last_chunk
 from tests.serve.collectors import Collector, attributes
 from tests.serve.support import AdminClient
-from tests.serve.test_admin_live import events as admin_events
+from tests.serve.support import events as admin_events
 
 pytestmark = pytest.mark.slow
 

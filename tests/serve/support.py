@@ -4,7 +4,8 @@ import http.client
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.gateway.calls.call import Attempt, Call
@@ -89,3 +90,48 @@ def call(model: str, *, answered: bool) -> Call:
     made.attempts[-1].ending = made.ending
     made.first_event_s = 0.5 if answered else None
     return made
+
+
+class Events:
+    """An event stream of the admin API, read event by event."""
+
+    def __init__(self, served: AdminClient, path: str, headers: Mapping[str, str] | None = None) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=WAIT_S)
+        usual = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
+        self._connection.request("GET", path, headers=usual | dict(headers or {}))
+        self.response = self._connection.getresponse()
+
+    def next(self) -> tuple[str, Any]:
+        """The next event, and its data. Comments are skipped; at the end there is no name."""
+        name = ""
+        while line := self.response.readline().decode():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ").strip()
+            elif line.startswith("data: "):
+                return name, json.loads(line.removeprefix("data: "))
+        return "", None
+
+    def until(self, true: Any) -> Any:
+        """The data of the first event of which something is true."""
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            name, data = self.next()
+            assert name, "the stream has ended"
+            if true(data):
+                return data
+        raise AssertionError("it was not reported")
+
+    def close(self) -> None:
+        self.response.close()
+        self._connection.close()
+
+
+@contextmanager
+def events(served: AdminClient, path: str) -> Iterator[Events]:
+    stream = Events(served, path)
+    try:
+        assert stream.response.status == 200
+        assert stream.response.headers["content-type"].startswith("text/event-stream")
+        yield stream
+    finally:
+        stream.close()

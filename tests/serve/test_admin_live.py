@@ -1,13 +1,11 @@
 """The calls under way: watched as they go, read along with, and stopped; on whichever worker they are."""
 
-import http.client
-import json
 import signal
 import time
 import urllib.request
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,57 +20,12 @@ from tests.faults.scripts import HELLO, REST, WORLD
 from tests.faults.upstream import Gate, Op, Upstream, chunk, for_ever, hang, head, last_chunk, sleep
 from tests.promptness import in_time, prompt
 from tests.serve.scrapes import parse, value
-from tests.serve.support import AdminClient
+from tests.serve.support import AdminClient, Events, events
 from tests.streams import calls, delta, piece, says, sse
 
 pytestmark = pytest.mark.slow
 
 _SOON_S = 10.0
-
-
-class Events:
-    """An event stream of the admin API, read event by event."""
-
-    def __init__(self, served: AdminClient, path: str, headers: Mapping[str, str] | None = None) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=_SOON_S)
-        usual = {"Host": served.place, "Authorization": f"Bearer {served.token}"}
-        self._connection.request("GET", path, headers=usual | dict(headers or {}))
-        self.response = self._connection.getresponse()
-
-    def next(self) -> tuple[str, Any]:
-        """The next event, and its data. Comments are skipped; at the end there is no name."""
-        name = ""
-        while line := self.response.readline().decode():
-            if line.startswith("event: "):
-                name = line.removeprefix("event: ").strip()
-            elif line.startswith("data: "):
-                return name, json.loads(line.removeprefix("data: "))
-        return "", None
-
-    def until(self, true: Any) -> Any:
-        """The data of the first event of which something is true."""
-        deadline = time.monotonic() + _SOON_S
-        while time.monotonic() < deadline:
-            name, data = self.next()
-            assert name, "the stream has ended"
-            if true(data):
-                return data
-        raise AssertionError("it was not told")
-
-    def close(self) -> None:
-        self.response.close()
-        self._connection.close()
-
-
-@contextmanager
-def events(served: AdminClient, path: str) -> Iterator[Events]:
-    stream = Events(served, path)
-    try:
-        assert stream.response.status == 200
-        assert stream.response.headers["content-type"].startswith("text/event-stream")
-        yield stream
-    finally:
-        stream.close()
 
 
 @pytest.fixture(scope="module")
