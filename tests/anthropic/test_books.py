@@ -134,8 +134,8 @@ def test_log_and_metrics_know_the_call(priced: MessagesGateway) -> None:
     assert line["losses"] == {"field-dropped": 1}
     priced.book.entry(response.request_id)
     admin = AdminClient(priced)
-    (told,) = [entry for entry in admin.get("/admin/entries")["entries"] if entry["id"] == response.request_id]
-    assert (told["surface"], told["losses"]) == ("messages", {"field-dropped": 1})
+    (reported,) = [entry for entry in admin.get("/admin/entries")["entries"] if entry["id"] == response.request_id]
+    assert (reported["surface"], reported["losses"]) == ("messages", {"field-dropped": 1})
 
 
 def test_traces_name_the_path(tmp_path: Path) -> None:
@@ -168,15 +168,15 @@ def test_thinking_and_tool_calls_are_on_the_live_page(priced: MessagesGateway) -
     admin = AdminClient(priced)
     with priced.start_message(f"claude/{model}") as client:
         id = id_in(client.read_until(b"Wien"))
-        with admin_events(admin, f"/admin/calls/{id}/text") as told:
-            assert [told.next() for _ in range(4)] == [
+        with admin_events(admin, f"/admin/calls/{id}/text") as reported:
+            assert [reported.next() for _ in range(4)] == [
                 ("joined", {"missed": 0}),
                 ("text", {"text": "Let me see", "kind": "reasoning"}),
                 ("text", {"text": "Look:", "kind": "text"}),
                 ("text", {"text": 'weather{"city":"Wien"}', "kind": "tool"}),
             ]
             admin.ask("POST", f"/admin/calls/{id}/stop")
-            assert told.next()[0] == "over"
+            assert reported.next()[0] == "over"
         last = client.read_until(b"event: error").rpartition(b"event: ")[2]
         assert last == b"error"
 
@@ -192,7 +192,7 @@ def test_the_playground_is_for_chat_and_reaches_every_provider(priced: MessagesG
     assert priced.book.entry(response.request_id).surface == "chat"
 
 
-def test_a_client_that_leaves_costs_what_was_said(priced: MessagesGateway) -> None:
+def test_a_client_that_leaves_costs_what_was_sent(priced: MessagesGateway) -> None:
     gate = Gate()
     half = ant.wire(ant.begins(usage=USAGE), ant.opens(0), ant.says("Hello " * 40))
     model = priced.upstream.play([head(), chunk(half), gate, last_chunk()])

@@ -111,7 +111,7 @@ def test_a_model_of_ones_own(serve: Serve, tmp_path: Path, weights: Path) -> Non
     answer = served.sdk.chat.completions.create(model="desk/Own-Model", messages=user("Hi!"), max_tokens=3)
     assert answer.model == "Own-Model"
     banner = "".join(served.output)
-    assert "desk/Own-Model answers" in banner
+    assert "desk/Own-Model runs on this machine" in banner
     assert "toy" not in banner
 
 

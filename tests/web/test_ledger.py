@@ -140,7 +140,7 @@ def test_on_a_phone_nothing_of_a_call_is_cut(visit: Visitor) -> None:
 def test_repairs_are_reported_with_their_meaning(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.get_by_role("link", name=REPAIRED).click()
-    page.get_by_text("There is no [DONE]. The end of the bytes is the end of the stream.").wait_for()
+    page.get_by_text("The marker of the end is missing: [DONE], or the event message_stop").wait_for()
     assert page.get_by_text("estimated: the provider reported no usage").count() == 1
 
 
@@ -208,10 +208,10 @@ def test_budgets_beyond_the_first_page_of_keys_are_reported(visit: Visitor, tmp_
 def test_code_in_the_meaning_of_a_repair_is_shown_as_code(visit: Visitor) -> None:
     page = visit("calls?repair=no-done")
     page.locator("tbody tr").first.get_by_role("link").first.click()
-    meaning = page.locator("dl.meanings dd", has_text="There is no")
+    meaning = page.locator("dl.meanings dd", has_text="The marker of the end")
     meaning.wait_for()
     assert "`" not in meaning.inner_text()
-    assert meaning.locator("code").inner_text() == "[DONE]"
+    assert meaning.locator("code").all_inner_texts() == ["[DONE]", "message_stop"]
 
 
 def test_health_shows_what_each_provider_does(visit: Visitor) -> None:

@@ -86,7 +86,7 @@ def _model(config: Config, provider: Provider, port: int, environment: Mapping[s
         return []  # other providers are configured, so it gets no example
     lines = ["", f"  {name} runs on this machine: no key is needed, and no data leaves it."]
     if settings.weights is not None:
-        lines.append(f"  It is {settings.weights.title}, a toy: its streams are real, its answers often wrong.")
+        lines.append(f"  It is {settings.weights.title}, a toy: real streams, answers often wrong.")
     host = config.server.address.host
     url = _url("127.0.0.1" if host in _UNSPECIFIED else host, port)
     return [*lines, "", _TRY.format(url=url, key=_key(config), model=one_line(settings.name))]
