@@ -10,6 +10,8 @@ from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read, dump
 from tests.cli.support import CAPTURES, CUT, HEALTHY, RESELLER, SEEDS, SENT_TEXT, invoke, run
 from tests.streams import DONE, begins, bill, by_event, counts, finishes, says, sse
 
+pytestmark = pytest.mark.slow  # many cases
+
 HEADER = CaptureHeader(
     at="2026-02-03T10:20:30.123456Z",
     call="req_1",

@@ -12,6 +12,8 @@ from tests.cli.support import invoke
 from tests.corpus import DEFECTS
 from tests.streams import begins, calls, choice, chunk, delta, finishes, piece, says, sse
 
+pytestmark = pytest.mark.slow  # many cases
+
 FOLDER = Path(__file__).resolve().parent.parent
 CAPTURES = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("captures/*.sse"))}
 # Of these the line is all that can be told: the whole event is meant, or what it ends was said before.

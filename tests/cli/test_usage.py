@@ -11,6 +11,8 @@ from penstock.cli.amounts import money, parse_moment
 from tests.cli.books import at, fill
 from tests.cli.support import invoke, on_terminal
 
+pytestmark = pytest.mark.slow  # many cases
+
 
 @pytest.fixture(autouse=True)
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,8 @@ from tests.serve.collectors import Collector, Hanging, attributes, dead_url
 from tests.serve.scrapes import Served, served, value
 from tests.streams import says, sse
 
+pytestmark = pytest.mark.slow  # many cases
+
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
 SERVER, CLIENT = 2, 3

@@ -24,6 +24,8 @@ from tests.judges.cases import COMPLETED_EVENTS
 from tests.seed_streams import CASES
 from tests.streams import bytewise, completion, fold, read
 
+pytestmark = pytest.mark.slow  # many cases
+
 # How each kind of argument is given here.
 ARGUMENTS = {"=N": "=4", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
 # The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools.

@@ -14,6 +14,8 @@ from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
 from tests.legal import violations
 from tests.streams import fold, read
 
+pytestmark = pytest.mark.slow  # many cases
+
 # What our reader remarks on in the streams of a style, whatever they say.
 REMARKS: dict[str, set[str]] = {
     "azure": {"object-missing-no-choices"},
