@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock import Extra, ToolCallDelta, ToolCallStart
+from penstock import Accumulator, Extra, StreamReader, ToolCallDelta, ToolCallStart
+from tests.invariants import relayed
 from tests.streams import (
     DONE,
     Json,
@@ -474,3 +475,21 @@ def test_halves_of_a_character_in_arguments_are_joined() -> None:
 def test_a_call_that_is_repeated_with_other_spaces_is_no_second_one(id: str | None) -> None:
     answer = completion(stream(piece(0, "a", "tide", '{"x":1}'), piece(0, id, "tide", '{"x": 1}')))
     assert [(call.id, call.arguments) for call in answer.choices[0].tool_calls] == [("a", '{"x":1}')]
+
+
+def test_more_of_a_renumbered_call_is_never_forwarded_as_it_is() -> None:
+    first = calls(piece({"odd": 1}, "call_1", "get_tide", "{}"))
+    second = calls(piece(0, "call_2", "get_wind", '{"port"'))
+    events = [
+        begins(),
+        first,
+        second,
+        calls(piece(0, arguments=':"Brest"')),
+        calls(piece(0, arguments="}")),
+        finishes("tool_calls"),
+    ]
+    wire, _ = relayed([sse(event) for event in [*events, DONE]], StreamReader())
+    answer = Accumulator()
+    reader = StreamReader()
+    answer.extend([*reader.feed(wire), *reader.close()])
+    assert [call.arguments for call in answer.completion.choices[0].tool_calls] == ["{}", '{"port":"Brest"}']

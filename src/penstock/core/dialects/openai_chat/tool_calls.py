@@ -147,7 +147,8 @@ class ToolCalls:
         call = self._by_index.get(index)
         if not arguments or call is None or not call.reported or call.kind != "function":
             return False
-        if call.scan.whole or index in self._contested:
+        # What this reads may be forwarded as it is, so the call must have the number that its client knows it by.
+        if call.number != index or call.scan.whole or index in self._contested:
             return False
         self._extend(call, arguments)
         sink.events.append(ToolCallDelta(self._choice, call.number, arguments))
