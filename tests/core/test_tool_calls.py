@@ -480,7 +480,7 @@ def test_a_call_that_is_repeated_with_other_spaces_is_no_second_one(id: str | No
 def test_more_of_a_renumbered_call_is_never_forwarded_as_it_is() -> None:
     first = calls(piece({"odd": 1}, "call_1", "get_tide", "{}"))
     second = calls(piece(0, "call_2", "get_wind", '{"port"'))
-    events = [
+    events: list[dict[str, object] | str] = [
         begins(),
         first,
         second,
@@ -488,7 +488,7 @@ def test_more_of_a_renumbered_call_is_never_forwarded_as_it_is() -> None:
         calls(piece(0, arguments="}")),
         finishes("tool_calls"),
     ]
-    wire, _ = relayed([sse(event) for event in [*events, DONE]], StreamReader())
+    wire, _ = relayed([*(sse(event) for event in events), sse(DONE)], StreamReader())
     answer = Accumulator()
     reader = StreamReader()
     answer.extend([*reader.feed(wire), *reader.close()])
