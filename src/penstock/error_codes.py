@@ -96,6 +96,8 @@ ErrorType: TypeAlias = Literal[
     "server_error",
     "upstream_error",
 ]
+TRUNCATION_CODES: frozenset[ErrorCode] = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
+"""The connection to the provider ended before the answer was complete: the answer is `truncated`."""
 Responsible: TypeAlias = Literal["client", "operator", "provider", "gateway"]
 """Who can correct the error. The operator runs the gateway: configuration, keys, limits, the machine."""
 
@@ -321,7 +323,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
             {502: "upstream_error", 503: "upstream_error", 504: "upstream_error"},
             "provider",
             "The provider answered with a 5xx or a 408, or with an error inside a 200. 503 if it is overloaded, 504 if "
-            "it reported a time-out itself.",
+            "it reported a timeout itself.",
             _RETRY,
         ),
         "upstream_connect_failed": ErrorRow(
@@ -361,7 +363,7 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "upstream_timeout_total": ErrorRow(
             _UPSTREAM_TIMEOUT,
             "provider",
-            "The call reached the total time-out of its route. No other target is tried.",
+            "The call reached the total timeout of its route. No other target is tried.",
             "Ask for a shorter answer, or raise `total_s` in [`[timeouts]`](configuration.md#timeouts).",
         ),
         "upstream_reset": ErrorRow(

@@ -17,12 +17,11 @@ from penstock.cli.chat_ui.cost import AnswerCost
 from penstock.cli.inspection.timing import CONTENT
 from penstock.core.error_shapes import read_error
 from penstock.core.repairs import by_level
+from penstock.error_codes import TRUNCATION_CODES
 from penstock.gateway.billing.entry import NANODOLLARS
 from penstock.gateway.calls.call import Call
 from penstock.http.client import UpstreamError
 
-# Error codes of truncated answers. A code that contains `timeout` means that the answer timed out.
-_TRUNCATED = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _MAX_ERROR_BYTES = 65_536
 _MAX_MESSAGE_CHARS = 1000
 
@@ -231,7 +230,7 @@ def _ending(end: End, fault: Fault | None) -> tuple[Ending, str, str]:
     if fault is None:
         return end.ending, end.detail, ""
     code = _code(fault.provider or {})
-    ending: Ending = "truncated" if code in _TRUNCATED else "timed_out" if "timeout" in code else end.ending
+    ending: Ending = "truncated" if code in TRUNCATION_CODES else "timed_out" if "timeout" in code else end.ending
     return ending, fault.message, code or fault.code
 
 

@@ -75,7 +75,7 @@ from penstock.core.passthrough import PassThrough
 from penstock.core.passthrough_format import DeltaTemplate, StreamTrailer
 from penstock.core.stream import EventReader, StreamReader, StreamWriter
 from penstock.core.usage import Usage
-from penstock.error_codes import ErrorCode
+from penstock.error_codes import TRUNCATION_CODES, ErrorCode
 from penstock.gateway.calls.call import NOTED, Call
 from penstock.gateway.calls.error_body import MAX_ERROR_BODY
 from penstock.gateway.calls.failure import (
@@ -98,8 +98,6 @@ _CONTENT = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, Me
 # Dialects without content blocks have audio and images in extra fields of a delta. These are the JSON types of such
 # fields.
 _MEDIA_TYPES = (dict, list)
-# Transport errors that cut an answer short.
-_TRUNCATION_CODES = frozenset(("upstream_truncated", "upstream_reset", "upstream_stale"))
 _TOO_LARGE: ErrorCode = "upstream_event_too_large"
 # Before the first content come a role and some extras. With more bytes than this the answer is committed without
 # content.
@@ -268,7 +266,7 @@ class Relay:
         if self._status >= 300:
             self._fail(from_status(self._status, self._headers, self._error_body, self._attempt.dialect))
             return
-        ending: Ending = "truncated" if error.code in _TRUNCATION_CODES else "failed"
+        ending: Ending = "truncated" if error.code in TRUNCATION_CODES else "failed"
         self._fail(from_transport(error.code, error.message), ending=ending)
 
     # The fast path.
