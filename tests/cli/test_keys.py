@@ -14,7 +14,7 @@ from penstock.gateway.config import load
 from penstock.gateway.keys.changes import create, find
 from penstock.gateway.keys.keys import PREFIX, is_mistyped
 from penstock.gateway.keys.terms import KeyTerms, parse_duration, parse_expiry, parse_money
-from penstock.stores.book.open import FILE, has_living_key
+from penstock.stores.book.open import FILE, has_usable_key
 from penstock.stores.book.sqlite import SqliteBook
 from tests.cli.support import invoke
 
@@ -301,7 +301,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
 
     def usable(now_ms: float = NOW_MS) -> bool:
         try:
-            load(file, {}, has_stored_keys=lambda ledger: has_living_key(ledger, os.environ, now_ms))
+            load(file, {}, has_stored_keys=lambda ledger: has_usable_key(ledger, os.environ, now_ms))
         except ConfigError as error:
             words.append(str(error))
             return False
@@ -325,7 +325,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
     book.close()
     (state / FILE).write_bytes(b"this is no database" * 100)
     with pytest.raises(ConfigError, match="cannot be read"):
-        load(file, {}, has_stored_keys=lambda ledger: has_living_key(ledger, os.environ, NOW_MS))
+        load(file, {}, has_stored_keys=lambda ledger: has_usable_key(ledger, os.environ, NOW_MS))
 
 
 def test_the_book_is_not_asked_where_it_does_not_matter(tmp_path: Path) -> None:

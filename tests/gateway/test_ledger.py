@@ -158,7 +158,7 @@ def test_a_call_without_a_stored_key_is_admitted_at_once(kept: Runner) -> None:
         assert it.ledger.ready
         assert it.admit(call, TokenDemand(7, 50, {"a": "b"}, "u-sk-acme", "flex"))
         assert (call.input_estimate, call.cap, call.user, call.tags) == (7, 50, "u-sk-acme", {"a": "b"})
-        assert (call.tier.asked, call.reserved, it.reported) == ("flex", None, [])
+        assert (call.tier.requested, call.reserved, it.reported) == ("flex", None, [])
 
     kept(test)
 

@@ -51,9 +51,9 @@ def command(ctx: click.Context, file: Path | None, *, as_json: bool) -> None:
 
 
 def _has_stored_keys(ledger: LedgerSettings) -> bool:
-    from penstock.stores.book.open import has_living_key  # noqa: PLC0415 - seldom needed
+    from penstock.stores.book.open import has_usable_key  # noqa: PLC0415 - seldom needed
 
-    return has_living_key(ledger, os.environ, time.time() * 1000)
+    return has_usable_key(ledger, os.environ, time.time() * 1000)
 
 
 def describe(config: Config) -> dict[str, object]:

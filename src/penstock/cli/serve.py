@@ -27,17 +27,17 @@ from penstock.gateway.config.addresses import Address
 @click.option("--workers", type=click.IntRange(1, 256), help="The number of processes that share the port.")
 @click.option("--record", metavar="DIR", help="Record providers' responses in this directory.")
 def command(file: Path | None, host: str | None, port: int | None, workers: int | None, record: str | None) -> None:
-    """Run the gateway: /v1/chat/completions and /v1/embeddings for all configured providers.
+    """Run the gateway: the OpenAI and Anthropic APIs, for all configured providers.
 
     Without a configuration file, every provider whose usual environment variable is set (OPENAI_API_KEY, GROQ_API_KEY,
     …) is available, and models are named provider/model. If none is set, a small local model answers.
     """
     from penstock.serve.run import run  # noqa: PLC0415 - only a server needs it
     from penstock.serve.telemetry.log import is_pretty, where, write_now  # noqa: PLC0415 - only a server needs it
-    from penstock.stores.book.open import has_living_key  # noqa: PLC0415
+    from penstock.stores.book.open import has_usable_key  # noqa: PLC0415
 
     def has_stored_keys(ledger: LedgerSettings) -> bool:
-        return has_living_key(ledger, os.environ, time.time() * 1000)
+        return has_usable_key(ledger, os.environ, time.time() * 1000)
 
     source = file
 

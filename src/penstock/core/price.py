@@ -105,13 +105,13 @@ FREE = Price(Rates())
 class ServiceTier(Struct, frozen=True):
     """The service tier of an attempt, in lower case: as the client requested it, and as the provider reports it."""
 
-    asked: str = ""
+    requested: str = ""
     reported: str = ""
 
     @property
     def name(self) -> str:
         """The tier that applies; empty for the standard one."""
-        name = self.reported or self.asked
+        name = self.reported or self.requested
         return "" if name in STANDARD_TIERS else name
 
     def prices(self, price: Price) -> tuple[Price, ...]:

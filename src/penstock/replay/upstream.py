@@ -277,10 +277,10 @@ def _asks_for_usage(body: bytes) -> bool:
 
 def _no_capture(model: object, dialect: str, library: Library) -> Playback:
     """The playback of a request that no capture matches: an error."""
-    asked = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
+    wanted = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
     known = ", ".join(library.models_of(dialect)[:10]) or "none"
     of = "" if dialect == DEFAULT_DIALECT else f" in the dialect {dialect}"
-    message = f"there is no capture {asked}{of}, and no provider is called; there are captures of: {known}"
+    message = f"there is no capture {wanted}{of}, and no provider is called; there are captures of: {known}"
     return Playback(
         status=None, headers={}, head_s=0.0, pieces=[], ending="complete", ending_after_s=0.0, refusal=message
     )

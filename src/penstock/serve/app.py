@@ -293,7 +293,7 @@ class App:
 
         It has the signature that `load` needs. The settings of the ledger are ignored: a reload keeps the open ledger.
         """
-        return self._books is not None and self._books.has_living_key()
+        return self._books is not None and self._books.has_usable_key()
 
     @property
     def open_calls(self) -> int:

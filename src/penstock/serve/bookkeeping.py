@@ -103,7 +103,7 @@ class Bookkeeping:
         """Whether any key can be accepted by now: the keys of the book are known, or the configuration has some."""
         return self._keys_known or bool(self._configured)
 
-    def has_living_key(self) -> bool:
+    def has_usable_key(self) -> bool:
         """Whether any stored key can be used now."""
         return any(not key.unusable(time.time() * 1000) for key in self._stored)
 

@@ -32,11 +32,11 @@ from penstock.serve.loop import NOTICE, run_loop
 from penstock.serve.telemetry.log import Level, Log, is_pretty, where, write_now
 from penstock.serve.telemetry.log_bridge import divert
 from penstock.stores.accounts.sqlite import remove_old
-from penstock.stores.book.open import has_living_key, state_folder
+from penstock.stores.book.open import has_usable_key, state_folder
 from penstock.stores.state_lock import claim
 from penstock.upstream.local.model import RuntimeFolder
 
-# Back-off: a worker that dies younger than this is replaced only after so long.
+# Backoff: a worker that dies within this time after its start is replaced only after as long a pause.
 _RESPAWN_BACKOFF_S = 1.0
 _SAME_SIGNAL_S = 0.3
 # How long the supervisor waits for the first worker to listen before it prints the banner.
@@ -99,7 +99,7 @@ def run(config: Config, load: Load, environment: Mapping[str, str], ready: Ready
         def reload() -> bool:
             nonlocal latest
             try:
-                loaded = load(lambda _: has_living_key(config.ledger, environment, time.time() * 1000), bound)
+                loaded = load(lambda _: has_usable_key(config.ledger, environment, time.time() * 1000), bound)
                 validate(loaded)
             except Exception as error:  # noqa: BLE001 - the workers continue in any case
                 write(_not_reloaded(error), "warning")

@@ -85,7 +85,7 @@ class Attempt(Struct, eq=False):
     def report_tier(self, name: object) -> None:
         """Set the service tier that the provider reports, if it reports one."""
         if isinstance(name, str) and name:
-            self.tier = ServiceTier(self.tier.asked, name[:_MAX_TIER].lower())
+            self.tier = ServiceTier(self.tier.requested, name[:_MAX_TIER].lower())
 
 
 class Call(Struct, eq=False):

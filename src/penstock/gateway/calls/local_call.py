@@ -56,7 +56,7 @@ class AdaptedRequest:
         self._emulated = False
         weights = local.settings.weights
         if weights is not None:
-            fields = fields | {"messages": _with_voice(fields["messages"], weights.system)}
+            fields = fields | {"messages": _with_system_prompt(fields["messages"], weights.system)}
         if not turn.traits.tools:
             fields, self._emulated = emulate(fields)
         self.body = msgspec.json.encode(fields)
@@ -66,7 +66,7 @@ class AdaptedRequest:
         return EmulatedToolReader(reader, f"call_{call_id}") if self._emulated else reader
 
 
-def _with_voice(messages: list[Any], system: str) -> list[Any]:
+def _with_system_prompt(messages: list[Any], system: str) -> list[Any]:
     """Messages for a model that Penstock ships. The template of such a model knows the role `system` only."""
     if not has_system(messages):
         return with_system(messages, system)

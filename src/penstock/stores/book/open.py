@@ -29,7 +29,7 @@ def open_book(settings: LedgerSettings, environment: Mapping[str, str], *, reado
     return SqliteBook.open(folder / FILE, readonly=readonly)
 
 
-def has_living_key(settings: LedgerSettings, environment: Mapping[str, str], now_ms: float) -> bool:
+def has_usable_key(settings: LedgerSettings, environment: Mapping[str, str], now_ms: float) -> bool:
     """Whether the book has a usable key. Raises `BookError` if the book cannot be read."""
     if settings.postgres is None and not (state_folder(settings, environment) / FILE).exists():
         return False

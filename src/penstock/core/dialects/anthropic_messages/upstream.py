@@ -63,11 +63,15 @@ class AnthropicMessagesUpstream:
 
     def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
         """`max_tokens` is required, so there is always a limit."""
-        asked = request.read() if request.dialect != NAME else None
-        most = destination.overrides.get("max_tokens", asked.max_output if asked else request.fields.get("max_tokens"))
+        neutral = request.read() if request.dialect != NAME else None
+        most = destination.overrides.get(
+            "max_tokens", neutral.max_output if neutral else request.fields.get("max_tokens")
+        )
         if most is None:
             most = _settings(destination).default_max_tokens
-        tier = destination.overrides.get("service_tier", asked.tier if asked else request.fields.get("service_tier"))
+        tier = destination.overrides.get(
+            "service_tier", neutral.tier if neutral else request.fields.get("service_tier")
+        )
         return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
 
     def read_error(self, body: bytes) -> ProviderError:

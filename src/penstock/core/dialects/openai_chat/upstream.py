@@ -67,8 +67,8 @@ class OpenAIChatUpstream:
         """The maximum output of one choice, times the choices. Of two maxima the larger counts: providers differ."""
         overrides, fields = destination.overrides, request.fields
         if request.dialect != NAME:
-            asked = request.read()
-            fields = {"max_completion_tokens": asked.max_output, "n": asked.choices, "service_tier": asked.tier}
+            neutral = request.read()
+            fields = {"max_completion_tokens": neutral.max_output, "n": neutral.choices, "service_tier": neutral.tier}
         elif not overrides and _LIMITS.isdisjoint(fields):
             return _NO_LIMITS
         caps = [_count(overrides.get(name, fields.get(name))) for name in _CAPS]
