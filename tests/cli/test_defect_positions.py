@@ -1,4 +1,4 @@
-"""The very bytes that a defect is about: of every repair, in every way in which streams may be broken off."""
+"""The exact bytes of every defect: of each repair, and of streams that are cut off anywhere."""
 
 import json
 import time

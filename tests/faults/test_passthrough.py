@@ -1,4 +1,4 @@
-"""A steady stream, which passes chunk by chunk without being parsed, and everything that can end its steadiness.
+"""A regular stream, which is forwarded chunk by chunk without being parsed, and everything that can end that.
 
 Each thing is sent a moment after the one before, so that the gateway reads it alone.
 """
@@ -31,7 +31,7 @@ def hexadecimal(size: str, data: bytes) -> Op:
 
 ON = [*map(chunk, REGULAR[:3]), chunk(REST), last_chunk()]
 ON_SENT = " word0 word1 word2"
-# What interrupts the steady stream, and what is said by it.
+# What interrupts the regular stream, and the text that the client then has.
 TOLERATED: dict[str, tuple[list[Op], str]] = {
     "nothing": ([], ""),
     "two events in a chunk": ([chunk(MORE + MORE)], " more more"),

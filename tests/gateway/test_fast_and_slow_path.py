@@ -24,7 +24,7 @@ def same(first: Completion, second: Completion) -> bool:
 
 
 def check(wire: bytes) -> int:
-    """Both lanes agree with each other and with the stream itself; returns how many events took the fast one."""
+    """Both paths agree with each other and with the stream itself; returns how many events took the fast one."""
     fast, untouched = relayed(by_event(wire), StreamReader())
     slow, none = relayed(by_event(wire), SlowReader())
     assert none == 0

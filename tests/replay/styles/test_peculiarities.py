@@ -1,4 +1,4 @@
-"""The habits by which providers differ, one claim each."""
+"""What is peculiar to the streams of each provider, one claim each."""
 
 import json
 import re
