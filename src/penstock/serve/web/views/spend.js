@@ -279,7 +279,7 @@ function budgetOf(key) {
     meter(
       [
         ['spent-fill', share(used)],
-        ['held-fill', share(reserved)],
+        ['reserved-fill', share(reserved)],
       ],
       { height: 10, label },
     ),
@@ -287,7 +287,7 @@ function budgetOf(key) {
       'p',
       { class: 'legend' },
       h('span', { class: 'key spent' }, `${money(used)} spent`),
-      reserved > 0 && h('span', { class: 'key held', title: 'By running calls' }, `${money(reserved)} reserved`),
+      reserved > 0 && h('span', { class: 'key reserved', title: 'By running calls' }, `${money(reserved)} reserved`),
       h('span', { class: 'key left' }, `${money(left)} left`),
       key.renewed && h('span', {}, `renews ${fullTime(key.renewed)}`),
     ),
