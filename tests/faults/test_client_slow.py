@@ -214,7 +214,7 @@ def test_c18_five_hundred_idle_connections_do_no_harm(gateway: Gateway) -> None:
 
 
 def test_the_gap_is_watched_again_after_a_pause(start: Starter) -> None:
-    """A client that was slow once must not lose the time-out on a provider that then goes silent."""
+    """A client that was slow once must not lose the timeout on a provider that then goes silent."""
     gateway = start(server={"heartbeat_s": 60})
     pieces = [chunk(FLOOD) for _ in range(200)]
     model = gateway.upstream.play([head(), chunk(sse(begins())), *pieces, hang()])

@@ -118,7 +118,7 @@ def test_every_row_is_in_the_table() -> None:
     assert {row.split()[0] for row in rows} == LEDGER.keys()
 
 
-# A time-out is the same time-out unstreamed.
+# A timeout is the same timeout unstreamed.
 BREAKS = [(name, streamed) for name in BROKEN for streamed in (True, False) if streamed or not BROKEN[name].hasty]
 
 

@@ -81,7 +81,7 @@ class Pair:
 def pair(postgres: PostgresServer, redis_server: RedisServer, tmp_path: Path) -> Iterator[Pair]:
     url = postgres.new_database()
     tables: dict[str, Table] = {
-        # With time-outs that a busy machine does not run into.
+        # With timeouts that a busy machine does not run into.
         "ledger": {"postgres": url, "redis": f"{redis_server.url}?socket_timeout=2&socket_connect_timeout=2"},
         "admin": {"enabled": False},
     }

@@ -127,7 +127,7 @@ def peers(books: Books) -> Iterator[Callable[..., list[Peer]]]:
     started: list[Peer] = []
 
     def start(number: int, store: str, timeout_s: float = 2.0, **limits: int) -> list[Peer]:
-        """With time-outs that a busy machine does not run into, unless the test is about them."""
+        """With timeouts that a busy machine does not run into, unless the test is about them."""
         for _ in range(number):
             name = f"p{len(started)}"
             started.append(Peer(name, store, str(books.path), json.dumps(limits), str(timeout_s)))

@@ -1,4 +1,4 @@
-"""A relay in the fewest lines that FastAPI and httpx allow: it reads nothing of the stream, and has no time-outs."""
+"""A relay in the fewest lines that FastAPI and httpx allow: it reads nothing of the stream, and has no timeouts."""
 
 # mypy: ignore-errors
 # It runs in an environment of its own, whose packages ours does not have.

@@ -1,1 +1,1 @@
-"""HTTP/1.1 on llhttp, both sides: connections, limits, time-outs and back-pressure. Knows nothing of models."""
+"""HTTP/1.1 on llhttp, both sides: connections, limits, timeouts and backpressure. Knows nothing of models."""

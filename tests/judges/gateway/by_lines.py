@@ -15,7 +15,7 @@ ReportT = TypeVar("ReportT", bound=Struct)
 
 # Nothing of ours: neither a proxy, nor a key, nor where to send traces.
 _KEPT = ("PATH", "HOME", "LANG", "SYSTEMROOT")
-# More than any ask may take, its client's own time-out and retries included.
+# More than any ask may take, its client's own timeout and retries included.
 _TIMEOUT_S = 30.0
 _END_S = 5.0
 

@@ -43,7 +43,7 @@ class RouteTable(Struct, frozen=True, kw_only=True):
             description="provider/model, tried in this order or by weight. A * is the text that the name's * matched.",
         ),
     ]
-    timeouts: Annotated[Timeouts, Meta(description="Overrides of the providers' time-outs.")] = Timeouts()
+    timeouts: Annotated[Timeouts, Meta(description="Overrides of the providers' timeouts.")] = Timeouts()
     set: Annotated[Mapping[str, Any], Meta(description="Request fields that the route sets, such as temperature.")] = {}
     max_event: Annotated[Annotated[int, Meta(ge=1024)] | None, Meta(description="Overrides limits.max_event.")] = None
     strict: Annotated[
@@ -65,7 +65,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         Mapping[str, RouteTable],
         Meta(description="Model names, or patterns such as gpt-*, and their targets."),
     ] = {}
-    timeouts: Annotated[Timeouts, Meta(description="Time-outs of an attempt.")] = Timeouts()
+    timeouts: Annotated[Timeouts, Meta(description="Timeouts of an attempt.")] = Timeouts()
     limits: Annotated[Limits, Meta(description="Limits on what one client or one stream can use.")] = Limits()
     retries: Annotated[Retries, Meta(description="Retries and cool-downs.")] = Retries()
     captures: Annotated[Captures, Meta(description="Retention of captures.")] = Captures()
