@@ -1,4 +1,4 @@
-"""The Anthropic Messages dialect, as the rest of Penstock knows it."""
+"""The Anthropic Messages dialect: the row for the registry."""
 
 from penstock.core.dialects.anthropic_messages.detector import AnthropicMessagesDetector
 from penstock.core.dialects.anthropic_messages.model_list import AnthropicModelList

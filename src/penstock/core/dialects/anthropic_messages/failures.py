@@ -1,10 +1,10 @@
-"""Failures in the words of Anthropic's API: the error envelope, as a body and as the last event of a stream."""
+"""Failures in the format of Anthropic's API: the error envelope, as a body and as the last event of a stream."""
 
 import msgspec
 
 from penstock.core.failure import Failure
 
-# A provider's words are quoted, but not at any length.
+# The maximum length of a message. It may quote a provider.
 _MAX_MESSAGE = 1000
 _TYPES = {
     400: "invalid_request_error",
@@ -23,12 +23,12 @@ _TYPES = {
 
 
 def error_type(status: int) -> str:
-    """Anthropic's word for errors of this status."""
+    """Anthropic's error type for this status."""
     return _TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
 
 
 def write_error(failure: Failure, request_id: str) -> bytes:
-    """The body of an error. Penstock's own code stands at the end of the message: the envelope has no member for it."""
+    """The body of an error. Its message ends with Penstock's own code: the envelope has no field for it."""
     message = failure.message[:_MAX_MESSAGE]
     if failure.code not in message:
         message = f"{message} ({failure.code})"
@@ -41,7 +41,7 @@ def write_error_event(failure: Failure, request_id: str) -> bytes:
 
 
 def envelope(type: str, message: str, request_id: str) -> bytes:
-    """An error as Anthropic sends it."""
+    """The error envelope of Anthropic's API."""
     return msgspec.json.encode(
         {"type": "error", "error": {"type": type, "message": message}, "request_id": request_id or None}
     )

@@ -1,4 +1,4 @@
-"""The Anthropic Messages dialect, requests forwarded: what must be changed in the messages of a client's own request.
+"""Forwards requests of the Anthropic Messages dialect: the changes that a client's own messages need.
 
 A request for a provider of the same dialect keeps its bytes, except where the provider is known to refuse it:
 
@@ -19,11 +19,11 @@ from penstock.core.dialects.anthropic_messages.request_writer import MessagesSet
 from penstock.core.losses import Loss
 from penstock.core.seals import PREFIX
 
-# Thinking that may have to be left out. Most requests have none, and are not decoded.
+# Thinking that may have to be removed. Most requests have none, and are not decoded.
 _UNSIGNED = re.compile(rb'"(?:signature|data)"\s*:\s*"(?:"|' + re.escape(PREFIX.encode()) + rb")")
 _SYSTEM = re.compile(rb'"role"\s*:\s*"system"')
 
-# How the betas of a field begin, where they are not named like the field.
+# The prefix of the betas that belong to a field, where it is not the name of the field.
 _BETAS = {
     "defer_loading": ("advanced-tool-use-", "tool-search-tool-"),
     "eager_input_streaming": ("fine-grained-tool-streaming-",),
@@ -53,7 +53,7 @@ def edit_messages(written: Raw, settings: MessagesSettings, losses: list[Loss]) 
 
 
 def _without_unsigned(message: object, losses: list[Loss]) -> object | None:
-    """The message without such thinking; None if nothing else is in it."""
+    """The message without unsigned thinking; None if it has nothing else."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), list):
         return message
     kept = [block for block in message["content"] if not _is_unsigned(block)]
@@ -106,7 +106,7 @@ def _reminder(block: object) -> object:
 
 
 def betas_without(betas: str, refused: tuple[str, ...]) -> str:
-    """The betas without those of the refused fields: a field and its beta are accepted, or refused, together."""
+    """The betas without those of the refused fields: a provider accepts or refuses a field and its beta together."""
     stems = tuple(stem for name in refused for stem in _BETAS.get(name, (name.replace("_", "-"),)))
     return ",".join(beta for beta in betas.split(",") if not beta.strip().startswith(stems))
 

@@ -1,4 +1,4 @@
-"""What is specific to Anthropic Messages in the fast path (`core/passthrough.py`).
+"""The fast path of Anthropic Messages: what `core/passthrough.py` needs to know about this dialect.
 
 Text and thinking deltas are forwarded. An answer opens with several events, and closes with several: those are read and
 written anew. Anthropic adds spaces before the last bracket of each delta, so that its size does not tell the text's.

@@ -1,4 +1,4 @@
-"""Where in the JSON of an event the values stand that a defect is about."""
+"""The paths of the values in an event that a defect concerns (`DefectPlaces`)."""
 
 from penstock.core.dialects.dialect import DefectPlaces, JsonPath
 

@@ -1,25 +1,26 @@
-"""The Anthropic Messages dialect, read: the JSON of an event → hub events.
+"""Reads the Anthropic Messages dialect: the JSON of an event → hub events.
 
     message_start                                              Start, ChoiceStart, a preliminary usage report
     ( content_block_start content_block_delta* content_block_stop )*     one content block after the other
     message_delta                                              the stop reason, cumulative usage; at times several
     message_stop                                               the end; `ping` and `error` may come anywhere
 
-The reader reports what it read; `core/grammar.py` puts that into order. Rules for the whole file:
+The reader emits events in the order in which it reads them; `core/grammar.py` puts them into legal order.
+Rules for the whole file:
 
-1. The type in the JSON says what an event is. The transport's event name counts only where the JSON has no type.
-2. The delta's type says what it is, not the block's (LiteLLM sends thinking inside of text blocks). A delta that does
-   not fit the open block ends that block and starts one of its own kind.
-3. A block is known by its index. A second start of an open index ends the first one. A signature belongs to the block
-   of its index, even if that block has ended (OpenRouter).
-4. Text or input that a start has already counts only where the deltas do not repeat it (MiniMax).
+1. The `type` in the JSON is the type of an event. The event name of the transport is used only if the JSON has none.
+2. The kind of a delta is its own `type`, not that of its block (LiteLLM sends thinking inside of text blocks). A delta
+   that does not fit the open block ends that block and starts one of its own kind.
+3. A block is identified by its index. A second start with the index of an open block ends that block. A signature
+   belongs to the block with its index, even if that block has ended (OpenRouter).
+4. Text or input in the start of a block counts only if the deltas do not repeat it (MiniMax).
 5. Blocks of unknown types are kept whole (`BlockStart` of the kind `opaque`): the fields of their deltas are merged
    into the block, and it is reported when it ends. Events of unknown types, and deltas of unknown types in known
-   blocks, are kept as extras of the place `event`; such a delta names the hub's number of its block. So is the
-   preliminary usage of `message_start`, which clients show at once.
-6. An unstreamed message is read as the stream that it stands for.
-7. A call whose arguments are not whole when its block stops may go on in a block that starts with the same id (vLLM).
-   So its end waits for what comes next.
+   blocks, are kept as extras of the place `event`; such a delta has the hub's number of its block. The preliminary
+   usage of `message_start` is kept in the same way, because clients show it at once.
+6. An unstreamed message gives the events of the equivalent stream.
+7. A call whose arguments are incomplete when its block stops may continue in a block with the same id (vLLM). So the
+   end of such a call is buffered until the next event.
 """
 
 import re
@@ -64,8 +65,8 @@ FINISH_REASONS: Mapping[str, str] = {
     "compaction": "pause",
 }
 SERVER_CALLS = frozenset(("server_tool_use", "mcp_tool_use"))
-"""Blocks that are calls which the provider executes itself."""
-# Far above what a real answer has; it bounds what a stream may hold in memory.
+"""The types of blocks that are calls which the provider executes itself."""
+# Far above what a real answer has; it limits the memory of one stream.
 _MAX_BLOCKS = 10_000
 _MAX_OPEN = 64
 _MAX_BUFFERED = 1_000_000
@@ -78,13 +79,13 @@ _DELTA_KINDS: Mapping[str, _Kind] = {
     "signature_delta": "reasoning",
     "input_json_delta": "call",
 }
-# What is written as the name of an event again.
+# The types of unknown events that may be written again as the name of an event.
 _EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
 _DELTA_FIELDS = frozenset(("type", "delta", "usage"))
 _OUTPUT = frozenset(("output_tokens", "output_tokens_details"))
-# Events that may come when the message is over: all others are data behind the end.
+# Events that may follow the end of a message. All others are data after the end.
 _HARMLESS = frozenset(("message_start", "message_stop", "message", "ping", "error"))
-# The member of a delta that has a piece of a text.
+# The member of a delta that has a piece of text, by the type of the delta.
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _MESSAGE_FIELDS = frozenset(
     ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage")
@@ -98,17 +99,17 @@ class _OpenBlock(Struct):
     kind: _Kind
     call: int = 0
     head: str = ""
-    """Text of the start that the deltas may repeat; see rule 4."""
+    """The text in the start of the block, which the deltas may repeat (rule 4)."""
     repeated: int = 0
-    """How many characters of the head the deltas have repeated so far."""
+    """How many characters of `head` the deltas have repeated so far."""
     id: str = ""
     """The id of a call."""
     arguments: JsonScan | None = None
-    """How far the arguments of a call have come; None while there are none."""
+    """A scan of the arguments of a call; None before the first piece."""
     whole: _Json = {}
-    """The block as it was sent, where it is reported as a whole."""
+    """The block as it was sent, if it is reported as a whole."""
     pieces: dict[str, list[object]] = {}
-    """The values that its deltas have, by field."""
+    """The values in its deltas, by field."""
 
 
 class AnthropicMessagesReader:
@@ -123,7 +124,7 @@ class AnthropicMessagesReader:
     _finished = False
     _id = ""
     _model = ""
-    _surrogates = False  # whether texts may hold halves of surrogate pairs
+    _surrogates = False  # whether texts may contain halves of surrogate pairs
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -135,11 +136,11 @@ class AnthropicMessagesReader:
         self._next_call = 0
         self._buffered = 0
         self._usage: _Json = {}
-        self._broken: set[str] = set()  # the ids of calls that have ended although their arguments are not whole
-        self._unfinished: tuple[int, _OpenBlock] | None = None  # a call that has stopped and may go on (rule 7)
+        self._broken: set[str] = set()  # the ids of calls that ended with incomplete arguments
+        self._unfinished: tuple[int, _OpenBlock] | None = None  # a call that has stopped and may continue (rule 7)
 
     def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
-        """Take in the JSON of one event, and the name that the transport gave it."""
+        """Read the JSON of one event. `event` is the name of its SSE event."""
         if surrogates:
             self._surrogates = True
             value = self._without_halves(value)
@@ -170,7 +171,7 @@ class AnthropicMessagesReader:
                 self._read_unknown(value, kind, event)
 
     def read_undecodable(self, data: bytes, event: str) -> None:
-        """Take in the data of an event that is not JSON."""
+        """Read the data of an event that is not JSON."""
         text = data.decode(errors="replace").strip()
         if text == "[DONE]":
             self._sink.repair("done-unexpected")
@@ -184,13 +185,13 @@ class AnthropicMessagesReader:
             self._sink.fault("bad-json", text[:500])
 
     def flush(self) -> None:
-        """Emit what was held back of the open blocks: nothing more of them will be read."""
+        """Emit everything that is buffered of the open blocks: the rest of them will not be read."""
         self._end_unfinished()
         for block in self._open.values():
             self._emit_head(block)
 
     def close(self) -> None:
-        """No more events will come. A message with a stop reason is whole, and so is each block."""
+        """Emit everything that is buffered: no more events will come. After a stop reason all blocks are complete."""
         if self._finished:
             self._end_all()
         self.flush()
@@ -198,7 +199,7 @@ class AnthropicMessagesReader:
     # Messages.
 
     def _read_start(self, message: _Json, *, whole: bool) -> None:
-        """A message begins; if it is not `whole`, the output that it reports is preliminary, and is not kept."""
+        """Read the start of a message. Unless it is `whole`, its output tokens are preliminary, and are not kept."""
         id, model = text_of(message.get("id")), text_of(message.get("model"))
         if self._started:
             if id and self._id and id != self._id:
@@ -224,7 +225,7 @@ class AnthropicMessagesReader:
         self._finish(message)
 
     def _read_message(self, message: _Json) -> None:
-        """An unstreamed message; behind a stream it is a repetition of the whole answer (MiniMax)."""
+        """Read an unstreamed message. After a stream it repeats the whole answer (MiniMax), and is ignored."""
         if self._started:
             self._sink.repair("message-appended")
             return
@@ -390,7 +391,7 @@ class AnthropicMessagesReader:
                 self._annotate(block.number, delta.get("citation"))
 
     def _read_late_signature(self, index: int, delta: _Json) -> None:
-        """A signature of a block that has ended, or that another block has followed."""
+        """Read a signature of a block that has ended, or that is not the last one."""
         number = self._numbers.get(index)
         if number is None:
             self._sink.repair("block-start-missing", "signature_delta")
@@ -399,7 +400,7 @@ class AnthropicMessagesReader:
         self._sink.events.append(Seal(0, number, SEAL_SCHEME, text_of(delta.get("signature"))))
 
     def _implied_block(self, index: int, block: _OpenBlock | None, kind: _Kind) -> _OpenBlock | None:
-        """The block that a delta needs and no start has announced (rule 2)."""
+        """Start the block that a delta needs, because no start preceded the delta (rule 2)."""
         if kind == "call":
             self._sink.fault("tool-call-unnamed", "arguments came without the start of their call")
             return None
@@ -413,7 +414,7 @@ class AnthropicMessagesReader:
         return self._open[index]
 
     def _read_unknown_delta(self, block: _OpenBlock | None, delta: _Json, type: str) -> None:
-        """A delta of a block that is kept whole: its fields are added to the block's."""
+        """Read a delta of a block that is kept whole: merge its fields into the block."""
         fields = {name: value for name, value in delta.items() if name != "type" and value is not None}
         if block is None:
             self._sink.repair("block-start-missing", type)
@@ -441,7 +442,7 @@ class AnthropicMessagesReader:
             self._sink.repair("block-stop-repeated", str(index))
 
     def _stop(self, index: int) -> None:
-        """A block stops. A call whose arguments are not whole may go on (rule 7)."""
+        """Stop a block. A call whose arguments are incomplete may continue (rule 7)."""
         block = self._open[index]
         if block.kind != "call" or not block.id or not _is_broken(block):
             self._end(index)
@@ -450,7 +451,7 @@ class AnthropicMessagesReader:
         self._unfinished = index, self._open.pop(index)
 
     def _continues_call(self, index: int, block: _Json) -> bool:
-        """Whether a block goes on with the call that has just stopped, because it has the same id (rule 7)."""
+        """Whether a block continues the call that has just stopped: it has the same id (rule 7)."""
         if self._unfinished is None or block.get("id") != self._unfinished[1].id:
             return False
         if block.get("input"):
@@ -486,20 +487,20 @@ class AnthropicMessagesReader:
         events.append(BlockEnd(0, block.number))
 
     def _end_texts(self) -> None:
-        """Another block starts: text and reasoning that have no stop end here."""
+        """End the open blocks of text and reasoning that had no stop: another block starts."""
         for index in [index for index, block in self._open.items() if block.kind != "call"]:
             self._sink.repair("block-unclosed", str(index))
             self._end(index)
 
     def _end_all(self) -> None:
-        """The message is whole: so is each block."""
+        """End all open blocks: the message is complete."""
         self._end_unfinished()
         for index in list(self._open):
             self._sink.repair("block-unclosed", str(index))
             self._end(index)
 
     def _text(self, holder: _Json, name: str) -> str:
-        """A piece of text; empty for null, and where it is no text, which is a fault."""
+        """A piece of text; empty for null. Any other type is a fault."""
         value = holder.get(name)
         if isinstance(value, str):
             return value
@@ -518,7 +519,7 @@ class AnthropicMessagesReader:
         self._sink.events.append(ToolCallDelta(0, block.call, text))
 
     def _add(self, block: _OpenBlock, text: str) -> None:
-        """More text of a block. As long as it only repeats the start's, nothing is certain (rule 4)."""
+        """Add text to a block. Text that may repeat that of the start is buffered (rule 4)."""
         if not text:
             return
         if block.head:
@@ -537,7 +538,7 @@ class AnthropicMessagesReader:
             self._sink.events.append(TextDelta(0, text) if block.kind == "text" else ReasoningDelta(0, text))
 
     def _emit_head(self, block: _OpenBlock) -> None:
-        """Emit the text of a start that no delta has repeated in full."""
+        """Emit the text of a start that the deltas have not repeated completely."""
         if block.kind == "call" or not block.head:
             return
         text, block.head, block.repeated = block.head + block.head[: block.repeated], "", 0
@@ -569,7 +570,7 @@ class AnthropicMessagesReader:
         self._sink.events += [Start("", "", None), ChoiceStart(0, "assistant")]
 
     def _read_unknown(self, value: _Json, kind: str, event: str) -> None:
-        """An error, a heartbeat of another kind, or an event that is not known."""
+        """Read an error, a heartbeat of another API, or an event of unknown type."""
         error = read_error(value, event)
         if error is not None:
             self._sink.fault("provider-error", *error)
@@ -585,7 +586,7 @@ class AnthropicMessagesReader:
                 self.unread = shown(value)
 
     def _read_other(self, value: object, event: str) -> None:
-        """An event whose JSON is no object."""
+        """Read an event whose JSON is not an object."""
         if event == "error":
             self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
         elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
@@ -597,7 +598,7 @@ class AnthropicMessagesReader:
             self._sink.repair("empty-event", shown(value))
 
     def _index(self, value: _Json, *, missing: int) -> int:
-        """The index of the block that an event belongs to, or what stands in for it where that is missing."""
+        """The index of the block that an event belongs to, or a substitute if the event has none."""
         index = integer_of(value.get("index"))
         if index is not None:
             return index
@@ -605,7 +606,7 @@ class AnthropicMessagesReader:
         return missing
 
     def _without_halves(self, value: object) -> object:
-        """An event's JSON without halves of characters, but for texts of which the next event may bring the rest."""
+        """The JSON of an event with surrogate pairs joined, except in texts that the next event may continue."""
         match value:
             case {"type": "content_block_delta", "delta": {"type": str(type)}} if type in _PIECES:
                 assert isinstance(value, dict)
@@ -622,7 +623,7 @@ class AnthropicMessagesReader:
                 return whole_json(value, self._sink)
 
     def _joined(self, block: _OpenBlock, text: str) -> str:
-        """The text with surrogate pairs joined that are split over two deltas."""
+        """The text with surrogate pairs joined, also pairs that are split between two deltas."""
         return self._joiner.join((block.number, block.kind), text, self._sink) if self._surrogates else text
 
 
@@ -631,7 +632,7 @@ def _is_broken(call: _OpenBlock) -> bool:
 
 
 def _merged(before: object, pieces: list[object]) -> object:
-    """The value of a field that came in pieces: texts are concatenated, of other values the last one counts."""
+    """The value of a field after its deltas: texts are concatenated, any other value is replaced by the last."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     if len(texts) < len(pieces):
         return pieces[-1]

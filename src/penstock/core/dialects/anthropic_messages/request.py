@@ -1,4 +1,4 @@
-"""The Anthropic Messages dialect, requests read: the fields of a body → `Request`.
+"""Reads requests of the Anthropic Messages dialect: the fields of a body → `Request`.
 
 Reading never fails: a message, a block or a tool of an unknown shape is kept as an `OpaquePart`, or in `extras`.
 Documents that are text, and search results, are read as text: every API has that.
@@ -32,14 +32,14 @@ from penstock.core.seals import received
 Json: TypeAlias = dict[str, object]
 
 ATTRIBUTION = "x-anthropic-billing-header:"
-"""How a text block of the system prompt begins that Claude Code addresses to Anthropic, and not to the model."""
+"""The prefix of a text block in the system prompt that Claude Code addresses to Anthropic, and not to the model."""
 _TOOL_SEARCH = "tool_search_tool_"
 _TIERS = {"standard_only": "default"}
 _ROLES: Mapping[object, Role] = {"assistant": "assistant", "system": "system"}
 
 
 def read_request(fields: Mapping[str, object]) -> Request:
-    """The request that a body with these fields is."""
+    """The request in neutral form."""
     rest = dict(fields)
     metadata = _object(rest.pop("metadata", None))
     choice = _object(rest.pop("tool_choice", None))
@@ -84,7 +84,7 @@ def _read_content(content: object) -> list[Part]:
 
 
 def _read_attribution(part: Part) -> Part:
-    """A part of the system prompt; what is addressed to Anthropic is not for other providers."""
+    """A part of the system prompt. One that is addressed to Anthropic becomes opaque: other providers do not get it."""
     if isinstance(part, TextPart) and part.text.startswith(ATTRIBUTION):
         return OpaquePart(NAME, "attribution", {"text": part.text}, "attribution-dropped")
     return part
@@ -131,7 +131,7 @@ def _read_block(block: object) -> Part:
 
 
 def _text(texts: list[str], cache: str, extras: Json) -> TextPart:
-    """Several texts as one part, a blank line between two of them."""
+    """Several texts as one part, separated by blank lines."""
     return TextPart("\n\n".join(filter(None, texts)), cache=cache, extras=extras)
 
 
@@ -171,7 +171,7 @@ def _read_citation(citation: Json) -> Citation:
 
 
 def _read_cache(control: object) -> str:
-    """The lifetime of a cache breakpoint; five minutes where it says none."""
+    """The lifetime of a cache breakpoint; five minutes if it names none."""
     if not isinstance(control, dict):
         return ""
     return text_of(control.get("ttl")) or "5m"
@@ -225,7 +225,7 @@ def _read_choice(choice: Json) -> ToolChoice | None:
 
 
 def _read_sampling(rest: Json) -> Sampling:
-    """The sampling settings, taken out of the fields; one that is no number stays there."""
+    """The sampling settings, which are removed from the fields; one that is not a number stays there."""
     given = {
         name: rest.pop(name)
         for name in ("temperature", "top_p", "top_k")

@@ -1,15 +1,15 @@
-"""The Anthropic Messages dialect, requests written: `Request` → the fields of a body, and what is lost on the way.
+"""Writes requests in the Anthropic Messages dialect: `Request` → the fields of a body, and the losses.
 
-For requests that came in another dialect. (One that came as Messages is forwarded: see `upstream.py`.) The API demands:
+It is for requests that arrived in another dialect. (`upstream.py` forwards those of this dialect.) The API demands:
 
-1. `max_tokens` is required. Where the client sent none, it is `default_max_tokens` of the provider's data.
+1. `max_tokens` is required. If the client sent none, it is the provider's setting `default_max_tokens`.
 2. Roles alternate: messages of one role that follow each other are joined. The results of tools come first in the
    user's message after the calls.
 3. A thinking block is accepted only with a signature of the same issuer. Unsigned reasoning of other providers is left
    out, unless the provider wants it back (`unsigned_thinking`).
 4. At most four cache breakpoints.
 5. Thinking with a budget excludes a forced tool call and most sampling settings, and the last turn with tool calls must
-   have its thinking. Many clients do not send reasoning back: then the request goes without thinking.
+   have its thinking. Many clients do not send reasoning back: then thinking is not requested.
 """
 
 import binascii
@@ -50,15 +50,15 @@ from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
 
 DEFAULT_MAX_TOKENS = 8_192
-"""What every Claude model since 3.5 can write; used where neither client nor provider data says more."""
+"""The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""
 _MAX_BREAKPOINTS = 4
 _MAX_ID = 128
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _EFFORT_WORDS = {"minimal": "low", "none": "low"}
-# How many tokens an effort stands for, where a model takes a budget only.
+# The budget in tokens for each effort, for models that take only a budget.
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
 _LEAST_BUDGET = 1_024
-# The least top_p that the API takes together with thinking.
+# The least top_p that the API accepts together with thinking.
 _LEAST_TOP_P = 0.95
 
 
@@ -79,7 +79,7 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
 
 
 def write_request(request: Request, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> Json:
-    """The fields of a body that asks the same; raises `RequestError` if it asks for several choices."""
+    """The fields of an equivalent body; raises `RequestError` if the client requests several choices."""
     if request.choices > 1:
         raise refused(
             f"`n` is {request.choices}, and the provider's API answers with one choice; send several requests instead",
@@ -123,7 +123,7 @@ def write_request(request: Request, settings: MessagesSettings, issuer: str, los
 
 
 class _ContentWriter:
-    """Writes messages and tools, and notes what is lost."""
+    """Writes messages and tools, and notes the losses."""
 
     def __init__(self, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> None:
         self._settings = settings
@@ -274,7 +274,7 @@ class _ContentWriter:
 
 
 def _trim(content: object) -> None:
-    """Remove spaces at the end of the conversation: the API refuses a beginning of the answer that ends with them."""
+    """Remove spaces at the end of the conversation: the API refuses a prefilled answer that ends with them."""
     last = content[-1] if isinstance(content, list) else {}
     if isinstance(last.get("text"), str):
         last["text"] = last["text"].rstrip()
@@ -298,7 +298,7 @@ def _write_choice(choice: ToolChoice | None, losses: list[Loss]) -> Json | None:
 def _write_reasoning(
     reasoning: ReasoningSettings | None, settings: MessagesSettings, fields: Json, losses: list[Loss]
 ) -> None:
-    """Ask for thinking, as far as the rest of the request allows it (rule 5)."""
+    """Request thinking if the rest of the request allows it (rule 5)."""
     if reasoning is None or settings.thinking == "none":
         if reasoning is not None:
             losses.append(Loss("field-dropped", "reasoning_effort"))
@@ -344,7 +344,7 @@ def _obstacle(fields: Json) -> str:
 
 
 def _write_sampling(sampling: Sampling, settings: MessagesSettings, fields: Json, losses: list[Loss]) -> None:
-    """Sampling settings. With thinking, the API takes hardly any: neither temperature nor top_k."""
+    """Write the sampling settings. With thinking, the API accepts neither `temperature` nor `top_k`."""
     thinking = fields.get("thinking", {"type": "disabled"}) != {"type": "disabled"}
     for name, most in (("temperature", 1.0), ("top_p", 1.0), ("top_k", None)):
         value = getattr(sampling, name)

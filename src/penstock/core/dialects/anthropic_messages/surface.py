@@ -27,7 +27,7 @@ _OVERLOADED = 529
 # Open lists of headers, which clients and providers extend without notice.
 _FORWARDED = ("anthropic-", "x-claude-code-", "x-stainless-")
 _CREDENTIALS = ("api-key", "auth", "secret", "token")
-# Headers of Claude Code that tell its sessions and sub-agents apart, and the tags that they become.
+# Headers of Claude Code with the ids of a session and a sub-agent, and the tags that they become.
 _TAGS = {"x-claude-code-session-id": "session", "x-claude-code-agent-id": "agent"}
 
 
@@ -39,7 +39,7 @@ class AnthropicMessagesSurface:
     request_id_header = "request-id"
 
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
-        """The request in a body; raises `RequestError`."""
+        """Read a request; raises `RequestError`."""
         request = read_client_request(body, headers)
         most = request.fields.get("max_tokens")
         if not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MAX_TOKENS:
@@ -47,7 +47,7 @@ class AnthropicMessagesSurface:
         return request
 
     def writer(self, facts: AnswerFacts) -> AnthropicMessagesWriter:
-        """What writes a streamed answer."""
+        """Make the writer of a streamed answer."""
         return AnthropicMessagesWriter(facts)
 
     def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
@@ -55,7 +55,7 @@ class AnthropicMessagesSurface:
         return write_body(completion, losses, facts)
 
     def status_of(self, failure: Failure) -> int:
-        """The usual status of the failure, except that Anthropic has one of its own for overloaded providers."""
+        """The usual status of the failure; 529 for an overloaded provider, as in Anthropic's API."""
         return _OVERLOADED if failure.upstream_status == _OVERLOADED else failure.status
 
     def write_error(self, failure: Failure, request_id: str) -> bytes:
@@ -64,7 +64,7 @@ class AnthropicMessagesSurface:
 
 
 def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientRequest:
-    """A request, without the checks that only a call for an answer needs; raises `RequestError`."""
+    """Read a request without the checks that only a call needs (a token count does not); raises `RequestError`."""
     members, fields = decode_fields(body, _ONCE)
     model, stream, messages = map(fields.get, ("model", "stream", "messages"))
     if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:

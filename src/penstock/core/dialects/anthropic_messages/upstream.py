@@ -23,7 +23,7 @@ class AnthropicMessagesUpstream:
     path = "/messages"
 
     def frame_reader(self, sink: Sink) -> AnthropicMessagesReader:
-        """What reads one answer."""
+        """Make the reader of one answer."""
         return AnthropicMessagesReader(sink)
 
     def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
@@ -75,7 +75,7 @@ class AnthropicMessagesUpstream:
         return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
 
     def read_error(self, body: bytes) -> ProviderError:
-        """What an error says: Anthropic's envelope, or one of the many shapes that compatible servers have."""
+        """Read an error: Anthropic's envelope, or one of the many shapes of compatible servers."""
         parsed = msgspec.json.decode(body)
         if not isinstance(parsed, dict):
             return ProviderError()

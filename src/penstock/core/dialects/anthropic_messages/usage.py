@@ -18,15 +18,15 @@ from penstock.core.usage import ModelUsage, Usage
 
 INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-# More iterations and members than any provider sends; they bound what one stream may hold in memory.
+# More iterations and members than any provider sends. They limit the memory of one stream.
 _MAX_ITERATIONS = 100
 _MAX_MEMBERS = 100
-# Beyond this a figure is not worth keeping as a number; the raw object has it.
+# A larger number is not kept as a count; the raw object still has it.
 _MAX_COUNT = 10**1000
 
 
 def merge(before: dict[str, object], report: dict[str, object]) -> dict[str, object]:
-    """Two reports of one stream: each field as reported last, but neither null nor zero replaces a figure.
+    """Merge two reports of one stream: the later value of each field counts, unless it is null or zero.
 
     Some providers report zeros first and figures last (z.ai), others zeros last.
     """
@@ -71,7 +71,7 @@ def read_usage(raw: dict[str, object], sink: Sink, model: str = "") -> Usage:
 
 
 def write_usage(usage: Usage, *, same_dialect: bool) -> dict[str, object]:
-    """A report in Anthropic's words: that of a provider of the same dialect as it came, any other one anew.
+    """The usage in Anthropic's format. A report of a provider of the same dialect is written as it was received.
 
     Its `input_tokens` excludes the cache, as clients expect, which add the three.
     """
@@ -104,13 +104,13 @@ def _steps(raw: dict[str, object]) -> list[dict[str, object]]:
 
 
 def _answering_model(steps: list[dict[str, object]], model: str) -> str:
-    """The model that answered: a fallback names itself, because it is not the one that was requested."""
+    """The model that answered. After a fallback it is not the requested one; the report names it."""
     fallbacks = [step.get("model") for step in steps if step.get("type") == "fallback_message"]
     return next((named for named in reversed(fallbacks) if isinstance(named, str)), model)
 
 
 def _model(step: dict[str, object], answering: str) -> str:
-    """The model of a step, where it is another one than the answering model."""
+    """The model of a step if it is not the answering model, else empty."""
     named = step.get("model")
     if not isinstance(named, str) or named == answering:
         return ""
@@ -118,7 +118,7 @@ def _model(step: dict[str, object], answering: str) -> str:
 
 
 def _counted(reports: Iterable[dict[str, object]], sink: Sink) -> Usage:
-    """The sum of reports that have Anthropic's four counts."""
+    """The sum of the counts of these reports."""
     sums: dict[str, int | None] = dict.fromkeys(_COUNTS)
     hour: int | None = None
     for report in reports:

@@ -1,9 +1,9 @@
-"""The Anthropic Messages dialect, written: hub events → the bytes of a stream that Anthropic's SDKs accept.
+"""Writes the Anthropic Messages dialect: hub events → the bytes of a stream that Anthropic's SDKs accept.
 
 1. Every event has its name in an `event:` line and in the JSON: the SDKs read the first, others the second.
-2. `message_start` comes before everything but pings. Its usage is what a provider of the same dialect reported there;
-   else an estimate of the input, because clients show it at once and providers of other dialects report it last.
-   `message_delta` has the real figures.
+2. `message_start` precedes everything except pings. Its usage is that of the provider's own `message_start`. If the
+   provider speaks another dialect, it reports usage last, and clients show it at once: then it is an estimate of the
+   input. `message_delta` has the reported usage.
 3. One block after the other, numbered 0, 1, …; `core/blocks.py` adds the borders that chat completions do not have.
    Blocks that are not written (media, another API's server tools) take no number, and are losses.
 4. No event type and no block type is written that Anthropic does not have: some SDKs refuse a stream with an unknown
@@ -59,7 +59,7 @@ _STOP_REASONS = {
     "content_filter": "refusal",
     "pause": "pause_turn",
 }
-# Why a stream without a fault of its own is not completed: the error's type, and its message.
+# The error's type and message for the client, by the ending of a stream that has no fault.
 _ENDINGS = {
     "truncated": ("api_error", "the provider's stream ended before the answer was complete"),
     "timed_out": ("timeout_error", "the provider took too long"),
@@ -69,7 +69,7 @@ _ENDINGS = {
 _ERROR_TYPES = frozenset(("overloaded_error", "rate_limit_error", "timeout_error", "api_error", "billing_error"))
 
 
-# Blocks that are whole in the hub, and that clients expect as a start without content and one delta.
+# Blocks that are one event in the hub, and for clients a start without content and one delta.
 _STREAMED_BLOCKS = {"compaction": "compaction_delta"}
 
 
@@ -84,7 +84,7 @@ class AnthropicMessagesWriter:
     _pending: tuple[ToolCallStart, dict[str, object]] | None = None  # a call whose extras may follow
     _finish: Finish | None = None
     _usage: Usage | None = None
-    _start_usage: object = None  # what the provider reported in its own `message_start`
+    _start_usage: object = None  # the usage in the provider's own `message_start`
     _tier: str | None = None
 
     def __init__(self, facts: AnswerFacts) -> None:
@@ -113,7 +113,7 @@ class AnthropicMessagesWriter:
         return b"".join(out)
 
     def _of_first_choice(self, events: Iterable[Event]) -> Iterable[Event]:
-        """The events without those of further choices: a message has one."""
+        """The events of the first choice: a message has only one."""
         for event in events:
             if not getattr(event, "choice", 0):
                 yield event
@@ -121,7 +121,7 @@ class AnthropicMessagesWriter:
                 self.losses.append(Loss("choices-dropped"))
 
     def note(self, events: Iterable[Event]) -> None:
-        """Take note of events that the client gets as the provider sent them."""
+        """Observe events whose bytes are forwarded unchanged: what is written later must match them."""
         for event in events:
             if isinstance(event, ChoiceStart):
                 self._started = True
@@ -260,7 +260,7 @@ class AnthropicMessagesWriter:
             self._delta({"type": delta, **fields})
 
     def _write_unknown(self, fields: dict[str, object]) -> None:
-        """An event that only this dialect knows; a delta names its block by the number that the hub gave it."""
+        """Write an event that only this dialect has. A delta has the hub's number of its block."""
         if not self._own:
             return
         if fields.get("type") == "message_start":
@@ -287,7 +287,7 @@ class AnthropicMessagesWriter:
         self._emit("content_block_delta", {"index": index, "delta": delta})
 
     def _summary(self, part: int | None, text: str) -> str:
-        """A piece of a summary, with a blank line before it where it starts another part."""
+        """A piece of a summary, with a blank line before it if it begins another part."""
         before, self._summary_part = self._summary_part, part
         return text if part is None or before in (None, part) else f"\n\n{text}"
 
@@ -362,12 +362,12 @@ def answer_id(facts: AnswerFacts) -> str:
 
 
 def call_id(facts: AnswerFacts, number: int) -> str:
-    """The id of a tool call to which the provider gave none. It must be another one in each answer."""
+    """The id of a tool call whose provider gave none. It is different in each answer."""
     return f"toolu_{facts.call_id}_{number}"
 
 
 def stop_reason(finish: Finish, *, refused: bool = False) -> str:
-    """Anthropic's word for why an answer ended. `refused`: the answer has a refusal, which other APIs mark apart."""
+    """Anthropic's stop reason. `refused`: the answer has a refusal, which is no finish reason in other APIs."""
     if refused and finish.reason == "stop":
         return "refusal"
     if finish.native and FINISH_REASONS.get(finish.native, finish.native) == finish.reason:
@@ -378,7 +378,7 @@ def stop_reason(finish: Finish, *, refused: bool = False) -> str:
 
 
 def citation_body(citation: Annotation | Citation, *, own: bool) -> dict[str, object] | None:
-    """A citation in Anthropic's words; None where there is no such citation."""
+    """A citation in Anthropic's format; None if that has no such citation."""
     if own and citation.data is not None:
         return citation.data
     if not citation.url:
