@@ -70,7 +70,7 @@ def test_show_knows_the_file_of_ones_own(cache: dict[str, str], tmp_path: Path) 
     (tmp_path / "penstock.toml").write_text('[providers.local]\nmodel = "own.gguf"\nslots = 2\n')
     reported = run("show", env=cache).stdout
     assert f"file     {tmp_path}/own.gguf  (0 MB)" in reported
-    assert "room     2 calls at a time" in reported
+    assert "limits   calls at a time: 2" in reported
     (tmp_path / "penstock.toml").write_text("[providers.local]\nenabled = false\n")
     nothing = run("show", env=cache)
     assert (nothing.stdout, nothing.exit_code) == ("There is no local model.\n", 0)

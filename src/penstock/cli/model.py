@@ -107,7 +107,7 @@ def _report(state: dict[str, object]) -> str:
         "model": f"{state['model']}{title}",
         "file": f"{state['file']}{size}",
         "runtime": f"{state['runtime'] or 'none'}",
-        "room": f"{state['slots']} calls at a time, {state['context']} tokens, {state['threads']} threads",
+        "limits": f"calls at a time: {state['slots']}; context: {state['context']} tokens; threads: {state['threads']}",
         "state": "can answer" if state["available"] else f"cannot answer: {state['reason']}",
     }
     return "\n".join(one_line(f"{label:<9}{value}") for label, value in rows.items())
