@@ -62,8 +62,8 @@ STYLES_PAGE = (ROOT / "docs" / "provider-styles.md").read_text(encoding="utf-8")
 
 @pytest.mark.slow
 @pytest.mark.skipif(which("curl") is None, reason="the page uses curl")
-def test_the_commands_on_the_page_say_what_the_page_says() -> None:
-    (shown,) = re.findall(r"^```console\n(.*?)^```$", STYLES_PAGE, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("shown", re.findall(r"^```console\n(.*?)^```$", STYLES_PAGE, re.MULTILINE | re.DOTALL))
+def test_the_commands_on_the_page_say_what_the_page_says(shown: str) -> None:
     replay, announced, ask, *sent_text = shown.splitlines()
     seed, *options = replay.removeprefix("$ penstock replay ").removesuffix(" &").split()
     with Player(ROOT / seed, *options) as player:  # on a port of its own

@@ -30,7 +30,6 @@ from tests.faults.gateway import settings
 from tests.faults.scripts import stream
 from tests.faults.upstream import JSON, Upstream, chunk, head, last_chunk, status
 from tests.replay.support import Player, recorded_files
-from tests.streams import begins, sse
 
 pytestmark = pytest.mark.slow
 
@@ -257,12 +256,25 @@ def test_an_error_in_place_of_a_stream_is_in_the_words_of_its_dialect(tmp_path: 
 
 def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_reported(tmp_path: Path) -> None:
     keep(tmp_path / "a.capture", TICKER_STREAM)
-    refused = run("replay", tmp_path, "--as", "groq", "--fault", "no-done", "--fault", "cut-after=1")
+    refused = run("replay", tmp_path, "--fault", "no-done", "--fault", "cut-after=1")
     assert refused.returncode == 1
-    assert b"--as groq and --fault no-done cannot be applied to 1 capture of ticker" in refused.stderr
-    keep(tmp_path / "b.capture", sse(begins()), path="/v1/chat/completions")
-    with Player(tmp_path, "--as", "groq", module=MODULE) as player:
-        assert player.output[0] == "penstock: --as groq cannot be applied to 1 capture of ticker; replayed without\n"
+    assert b"--fault no-done cannot be applied to 1 capture of ticker" in refused.stderr
+    keep(tmp_path / "b.capture", CHAT, path="/v1/chat/completions")
+    with Player(tmp_path, "--fault", "no-done", module=MODULE) as player:
+        words = "--fault no-done cannot be applied to 1 capture of ticker; replayed without"
+        assert player.output[0] == f"penstock: {words}\n"
+        assert ticked(player.port).body == TICKER_STREAM
+
+
+def test_a_style_translates_captures_of_every_dialect(tmp_path: Path) -> None:
+    keep(tmp_path / "a.capture", TICKER_STREAM)
+    with Player(tmp_path, "--as", "groq", "--fault", "double-usage", "--speed", "max", module=MODULE) as player:
+        assert "1 capture of ticker" not in player.output[0]
+        answer = folded("openai_chat", player.ask(stream_options={"include_usage": True}).body)
+        assert (answer.text, answer.ending, answer.choices[0].finish_reason) == ("Hello, world", "completed", "stop")
+        assert answer.usage is not None
+        assert (answer.usage.input, answer.usage.output) == (5, 3)
+        # Clients of the recorded dialect get the recorded bytes.
         assert ticked(player.port).body == TICKER_STREAM
 
 
@@ -271,7 +283,7 @@ def test_what_is_of_chat_only_is_not_applied_to_others_and_that_is_reported(tmp_
     [
         (
             'replay_as = "groq"',
-            "replay_as: provider styles exist for openai_chat only, and this provider's dialect is ticker",
+            "replay_as: is a style of openai_chat, and this provider's dialect is ticker",
         ),
         (
             'replay_faults = ["bom", "no-usage"]',

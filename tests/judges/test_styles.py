@@ -13,6 +13,7 @@ from openai import APIError, DefaultHttpxClient, OpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from penstock import Choice, Completion, Event, ToolCall
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.styles import write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
 from tests.judges.cases import BROKEN_EVENTS, COMPLETED_EVENTS
@@ -50,7 +51,7 @@ def client(server: StreamServer) -> Iterator[OpenAI]:
         yield client
 
 
-@pytest.mark.parametrize("name", [name for name in style_names() if name != UNREADABLE])
+@pytest.mark.parametrize("name", [name for name in style_names(DEFAULT_DIALECT) if name != UNREADABLE])
 @pytest.mark.parametrize("events", ANSWERS.values(), ids=ANSWERS)
 def test_reads_what_was_sent(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
     answer = fold(events)
@@ -62,7 +63,7 @@ def test_reads_what_was_sent(server: StreamServer, client: OpenAI, events: list[
     assert tokens(chunks) == figures(fold(read(wire)))
 
 
-@pytest.mark.parametrize("name", [name for name in style_names() if name != UNREADABLE])
+@pytest.mark.parametrize("name", [name for name in style_names(DEFAULT_DIALECT) if name != UNREADABLE])
 @pytest.mark.parametrize("events", FAILURES.values(), ids=FAILURES)
 def test_reads_of_an_error(server: StreamServer, client: OpenAI, events: list[Event], name: str) -> None:
     wire = b"".join(write_in_style(events, load_style(name)))

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Event
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.styles import write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
 from tests.invariants import sent_text
@@ -15,7 +16,7 @@ from tests.streams import fold, read
 pytestmark = pytest.mark.slow
 
 
-@given(answers(), st.sampled_from(style_names()), st.booleans(), st.booleans())
+@given(answers(), st.sampled_from(style_names(DEFAULT_DIALECT)), st.booleans(), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_says_the_same_in_any_style(events: list[Event], name: str, cut: bool, asked: bool) -> None:
     answer = fold(events)

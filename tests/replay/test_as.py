@@ -13,6 +13,7 @@ from typing import Any
 import openai
 import pytest
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.faults import INJECTABLE_FAULTS
 from penstock.replay.styles.catalog import load_style, style_names
 from tests.cli.support import GROQ, OPENAI_2025, OPENAI_2026, RESELLER, invoke
@@ -42,7 +43,7 @@ def inspected(wire: bytes, folder: Path) -> Any:
     return json.loads(invoke("inspect", "--json", str(file)).output)
 
 
-@pytest.fixture(scope="module", params=style_names())
+@pytest.fixture(scope="module", params=style_names(DEFAULT_DIALECT))
 def player(request: pytest.FixtureRequest) -> Iterator[tuple[str, Player]]:
     with Player(*WHOLE.values(), "--as", request.param, "--speed", "max", "--split", "random") as player:
         assert f"; as {request.param})" in player.output[0]

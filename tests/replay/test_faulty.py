@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.styles.catalog import style_names
 from tests.cli.support import OPENAI_2026, RESELLER, invoke
 from tests.faults.client import get
@@ -76,14 +77,14 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         parts += [provider("spare", OPENAI_2026, trap.url)]
         for fault in (*BEFORE, *AFTER, *TOLERATED):
             parts.append(provider(named(fault), RESELLER, trap.url, replay_as="openai", replay_faults=[fault]))
-        parts += [provider(f"as-{name}", RESELLER, trap.url, replay_as=name) for name in style_names()]
+        parts += [provider(f"as-{name}", RESELLER, trap.url, replay_as=name) for name in style_names(DEFAULT_DIALECT)]
         with Gateway(tmp_path_factory.mktemp("faulty"), trap, "".join(parts)) as gateway:
             yield gateway
             gateway.quiet()
             assert not trap.connections, "somebody was called"
 
 
-@pytest.mark.parametrize("name", style_names())
+@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
 def test_every_style_becomes_one_right_stream(gateway: Gateway, name: str) -> None:
     response = gateway.ask(f"as-{name}", stream=True, stream_options={"include_usage": True})
     assert (response.status, response.text, response.finish, response.done) == (200, TEXT, "stop", True)

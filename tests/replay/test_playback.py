@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import Completion
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.faults import Piece, parse_fault
 from penstock.replay.pieces import Split, pieces_of
 from penstock.replay.playback import APART_S, AS_FAST_AS_POSSIBLE, Playback, PlaybackOptions, parse_speed, playback_of
@@ -163,7 +164,7 @@ def times(playback: Playback) -> list[float]:
     return list(accumulate(piece.after_s for piece in playback.pieces))
 
 
-@pytest.mark.parametrize("name", style_names())
+@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
 def test_a_capture_says_the_same_in_any_style(name: str) -> None:
     playback = played(PlaybackOptions(style=load_style(name)))
     recorded, written = text_in(played(PlaybackOptions())), text_in(playback)
@@ -203,7 +204,11 @@ def test_a_whole_call_leaves_when_its_last_argument_had_come() -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(style_names()), st.integers(1, 400), st.sampled_from([1.0, 10.0, AS_FAST_AS_POSSIBLE]))
+@given(
+    st.sampled_from(style_names(DEFAULT_DIALECT)),
+    st.integers(1, 400),
+    st.sampled_from([1.0, 10.0, AS_FAST_AS_POSSIBLE]),
+)
 def test_however_it_was_read_it_is_written_alike_and_in_time(name: str, size: int, speed: float) -> None:
     wire = b"".join(CALL)
     reads = tuple(Read(at / 100, wire[at : at + size]) for at in range(0, len(wire), size))
@@ -273,7 +278,7 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", style_names())
+@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
 def test_an_error_on_demand_is_in_the_style_too(name: str) -> None:
     playback = played(faulty("error-event=3", style=load_style(name)))
     assert playback.pieces[-1].data.startswith(ERRORS.get(name, b""))
@@ -319,7 +324,7 @@ def test_a_fault_has_real_time_whatever_the_speed() -> None:
     assert sum(piece.after_s for piece in played(faulty("stall=3s", speed=AS_FAST_AS_POSSIBLE)).pieces) == 3.0
 
 
-@pytest.mark.parametrize("name", style_names())
+@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
 @pytest.mark.parametrize("split", SPLITS)
 def test_all_of_it_combines(name: str, split: Split) -> None:
     playback = played(faulty("crlf", "stall=3s@2", speed=10.0, split=split, style=load_style(name)))

@@ -1,6 +1,7 @@
 """`penstock replay`: serves captures, as the providers that they were recorded from, as others, or broken."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -139,9 +140,9 @@ def command(
     from penstock.serve.replay_server import run  # noqa: PLC0415
     from penstock.serve.telemetry.log import Log  # noqa: PLC0415 - only a server needs it
 
-    library = _load(paths, (pick,) if pick else EVERY_PICK, dialect)
-    log = Log(sys.stderr.fileno(), pretty=True)
     playback = PlaybackOptions(**options)
+    library = _load(paths, (pick,) if pick else EVERY_PICK, dialect, translated=playback.style is not None)
+    log = Log(sys.stderr.fileno(), pretty=True)
     _report_what_does_not_apply(library, playback)
     try:
         status = run(
@@ -152,9 +153,9 @@ def command(
     sys.exit(status)
 
 
-def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None) -> Library:
+def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None, *, translated: bool) -> Library:
     offered = [name for name, each in DIALECTS.items() if each.surface is not None]
-    library, unusable = load(paths, picks, dialects=offered, read_as=dialect)
+    library, unusable = load(paths, picks, dialects=None if translated else offered, read_as=dialect)
     for name, count in library.left_out.items():
         why = "Penstock does not offer this API to clients; a provider with replay can use them"
         click.echo(f"penstock: left out {counted(count, 'capture')} of {name}: {why}", err=True)
@@ -169,8 +170,10 @@ def _load(paths: tuple[Path, ...], picks: tuple[Pick, ...], dialect: str | None)
 
 
 def _report_what_does_not_apply(library: Library, options: PlaybackOptions) -> None:
-    """Report the captures that are played without a style or a fault, because it is of another dialect."""
+    """Report the captures that are played without a fault, because it is of another dialect."""
     dialects = library.dialects
+    if options.style is not None:  # all of them are played in its dialect
+        dialects = Counter({options.style.dialect: dialects.total()})
     for name, count in dialects.items():
         if unused := options.not_for(name):
             message = f"{' and '.join(unused)} cannot be applied to {counted(count, 'capture')} of {name}"
@@ -184,7 +187,8 @@ def _announce(library: Library, options: PlaybackOptions, host: str, port: int) 
     models = ", ".join(library.models[:5]) or "not named"
     more = f" and {len(library.models) - 5} more" if len(library.models) > 5 else ""
     captures = counted(len(library.entries), "capture")
-    details = f"models: {one_line(models)}{more}{''.join(_dialects(library))}{''.join(_changes(options))}"
+    dialects = _dialects(library) if options.style is None else ()
+    details = f"models: {one_line(models)}{more}{''.join(dialects)}{''.join(_changes(options))}"
     click.echo(f"penstock replays {captures} on {url}   ({details})", err=True)
 
 
@@ -198,6 +202,7 @@ def _dialects(library: Library) -> Iterable[str]:
 def _changes(options: PlaybackOptions) -> Iterable[str]:
     """The ways in which the answers differ from what was recorded."""
     if options.style is not None:
-        yield f"; as {options.style.name}"
+        dialect = options.style.dialect
+        yield f"; as {options.style.name}{f' at {surface_dialect(dialect).path}' if dialect != DEFAULT_DIALECT else ''}"
     if options.faults:
         yield f"; faults: {', '.join(fault.name for fault in options.faults)}"

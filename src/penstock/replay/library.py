@@ -6,8 +6,9 @@
 | `model` | a capture of the requested model, as `model` or `provider/model` |
 | `turn` | the next capture, round robin |
 
-Only captures in the dialect of the request can answer it. Where several match, they are played round robin. Files are
-indexed once and read again when they are played, so that a directory may be larger than memory.
+Only captures in the dialect of the request can answer it, unless they are translated. Where several match, they are
+played round robin. Files are indexed once and read again when they are played, so that a directory may be larger than
+memory.
 """
 
 import hashlib
@@ -87,10 +88,15 @@ class Library:
         entries = (entry for entry in self.entries if dialect in (None, entry.dialect))
         return tuple(dict.fromkeys(entry.models[0] for entry in entries if entry.models))
 
-    def choose(self, body: bytes, path: str = "", dialect: str = DEFAULT_DIALECT) -> ChosenCapture | None:
-        """The capture that answers a request in that dialect; None if none matches."""
+    def choose(
+        self, body: bytes, path: str = "", dialect: str = DEFAULT_DIALECT, *, translated: bool = False
+    ) -> ChosenCapture | None:
+        """The capture that answers a request in that dialect; None if none matches.
+
+        `translated`: captures of all dialects can answer it.
+        """
         fields, model = fields_of(body), model_of_request(body, path, dialect)
-        entries = [entry for entry in self.entries if entry.dialect == dialect]
+        entries = [entry for entry in self.entries if translated or entry.dialect == dialect]
         for pick in self.picks:
             if pick == "request":
                 key = request_key(fields, dialect)

@@ -12,7 +12,7 @@ import re
 from msgspec import Struct, structs
 
 from penstock.capture import Capture, How
-from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect, upstream_dialect
 from penstock.core.failure import Failure
 from penstock.replay.faults import (
     ERROR_CODE,
@@ -31,9 +31,8 @@ from penstock.replay.styles import ProviderStyle, write_error_in_style
 AS_FAST_AS_POSSIBLE = math.inf
 # The least time between two pieces, unless the speed is `max`: closer pieces would reach the peer in one read.
 APART_S = 0.001
-STYLES_DIALECT = DEFAULT_DIALECT
-"""The dialect that the provider styles write."""
 _OK = 200
+_JSON = "application/json"
 # Header names and values that may be sent. A capture is untrusted input.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -73,7 +72,8 @@ class Playback(Struct, frozen=True, kw_only=True):
 class PlaybackOptions(Struct, frozen=True, kw_only=True):
     """How captures are played: speed, splitting, provider style, and injected faults.
 
-    Styles, and faults in the content of events, apply to one dialect. Captures of another are played without them.
+    A style writes one dialect: it applies to requests of that dialect, and to captures of any. Faults in the content of
+    events apply to some dialects. Other requests are answered without them.
     """
 
     speed: float = 1.0
@@ -81,22 +81,25 @@ class PlaybackOptions(Struct, frozen=True, kw_only=True):
     style: ProviderStyle | None = None
     faults: tuple[InjectedFault, ...] = ()
     dialect: str = DEFAULT_DIALECT
-    """The dialect of the captures, and of errors that are sent in their place."""
+    """The dialect of the answers, and of errors that are sent in their place."""
+
+    def translates_to(self, dialect: str) -> bool:
+        """Whether captures of any dialect can answer requests of that one: the style is of that dialect."""
+        return self.style is not None and self.style.dialect == dialect
 
     def of(self, dialect: str) -> "PlaybackOptions":
-        """A copy for captures of a dialect, without the options that do not apply to it."""
+        """A copy for requests of a dialect, without the options that do not apply to it."""
         return structs.replace(
             self,
-            style=self.style if dialect == STYLES_DIALECT else None,
+            style=self.style if self.translates_to(dialect) else None,
             faults=tuple(fault for fault in self.faults if INJECTABLE_FAULTS[fault.name].dialect in ("", dialect)),
             dialect=dialect,
         )
 
     def not_for(self, dialect: str) -> list[str]:
-        """The options that do not apply to captures of a dialect, as the command line writes them."""
-        left = self.of(dialect)
-        style = [f"--as {self.style.name}"] if self.style is not None and left.style is None else []
-        return style + [f"--fault {fault.name}" for fault in self.faults if fault not in left.faults]
+        """The faults that do not apply to answers of a dialect, as the command line writes them."""
+        left = self.of(dialect).faults
+        return [f"--fault {fault.name}" for fault in self.faults if fault not in left]
 
 
 AS_RECORDED = PlaybackOptions()
@@ -107,16 +110,18 @@ def playback_of(
     options: PlaybackOptions = AS_RECORDED,
     chance: random.Random | None = None,
     *,
+    recorded_as: str = DEFAULT_DIALECT,
     include_usage: bool = True,
 ) -> Playback:
     """The answer in a capture. A capture without an ending ends as a connection that is closed too early.
 
-    `include_usage` is whether the request asks for the usage, which a style may depend on.
+    `recorded_as` is the dialect of the capture, and `include_usage` whether the request asks for the usage. Styles
+    depend on them.
     """
     header, closing = capture.header, capture.closing
     ended_s = closing.at_s if closing is not None else None
     last_s = max((read.at_s or 0.0 for read in capture.reads), default=0.0)
-    pieces, headers = _body(capture, options.style, include_usage=include_usage)
+    pieces, headers = _body(capture, options.style, recorded_as, include_usage=include_usage)
     playback = Playback(
         status=header.status,
         headers=headers,
@@ -144,14 +149,32 @@ def parse_speed(text: str) -> float:
     return float(factor[1])
 
 
-def _body(capture: Capture, style: ProviderStyle | None, *, include_usage: bool) -> tuple[list[Piece], dict[str, str]]:
-    """The body and its headers. A response with an error status is played as it was, in any style."""
+def _body(
+    capture: Capture, style: ProviderStyle | None, recorded_as: str, *, include_usage: bool
+) -> tuple[list[Piece], dict[str, str]]:
+    """The body and its headers. An error response is played as it was, unless the style is of another dialect."""
     pieces, headers = pieces_of(capture), _headers(capture)
-    if style is not None and capture.header.status == _OK:
-        written = rewrite(pieces, style, include_usage=include_usage)
+    if style is None or capture.header.status is None:
+        return pieces, headers
+    if capture.header.status == _OK:
+        written = rewrite(pieces, style, recorded_as, include_usage=include_usage)
         if written is not None:
             return written, headers | {"content-type": style.content_type}
+    elif style.dialect != recorded_as:
+        body = _translated_error(capture, recorded_as, style.dialect)
+        if body:
+            return [Piece(sum(piece.after_s for piece in pieces), body)], headers | {"content-type": _JSON}
     return pieces, headers
+
+
+def _translated_error(capture: Capture, recorded_as: str, dialect: str) -> bytes:
+    """The body of an error response in another dialect; empty if it cannot be read, such as an HTML page."""
+    try:
+        message = upstream_dialect(recorded_as).read_error(capture.data).message
+    except ValueError:
+        return b""
+    failure = Failure(code="upstream_error", message=message, status=capture.header.status or 0)
+    return surface_dialect(dialect).write_error(failure, "")
 
 
 def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
@@ -162,7 +185,7 @@ def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
     if options.style is not None:
         script = structs.replace(script, error=write_error_in_style(ERROR_MESSAGE, ERROR_CODE, options.style))
     surface = find_dialect(options.dialect).surface
-    if options.dialect != STYLES_DIALECT and surface is not None:
+    if options.dialect != DEFAULT_DIALECT and surface is not None:
         failure = Failure(code=ERROR_CODE, message=ERROR_MESSAGE)
         script = structs.replace(script, error_body=surface.write_error(failure, ""))
     faulty = inject(script, options.faults)
@@ -188,5 +211,5 @@ def _headers(capture: Capture) -> dict[str, str]:
 def _content_type(capture: Capture) -> str:
     first = capture.reads[0].data.lstrip()[:1] if capture.reads else b""
     if first in (b"{", b"["):
-        return "application/json"
+        return _JSON
     return "text/html" if first == b"<" else "text/event-stream"

@@ -34,18 +34,22 @@ class _TimedEvents(Struct):
     times: list[float] = []
 
 
-def rewrite(pieces: list[Piece], style: ProviderStyle, *, include_usage: bool) -> list[Piece] | None:
-    """The body in that style, one piece per event; None if it has no answer, such as an HTML page or an empty body."""
-    recorded = _read(pieces)
+def rewrite(pieces: list[Piece], style: ProviderStyle, dialect: str, *, include_usage: bool) -> list[Piece] | None:
+    """The body in that style, one piece per event; None if it has no answer, such as an HTML page or an empty body.
+
+    `dialect` is the one that the body was recorded in.
+    """
+    recorded = _read(pieces, dialect)
     # Only the provider's own errors are written again: a fault of our reader was never part of the stream.
     events = [event for event in recorded.events if not isinstance(event, Fault) or event.code == _PROVIDERS_OWN]
     if not any(isinstance(event, (ChoiceStart, Fault)) for event in events):
         return None
-    return _timed(write_in_style(events, style, include_usage=include_usage), recorded)
+    written = write_in_style(events, style, include_usage=include_usage, recorded_as=dialect)
+    return _timed(written, style.dialect, recorded)
 
 
-def _read(pieces: list[Piece]) -> _TimedEvents:
-    recorded, reader = _TimedEvents(), StreamReader()
+def _read(pieces: list[Piece], dialect: str) -> _TimedEvents:
+    recorded, reader = _TimedEvents(), StreamReader(dialect)
     now_s, characters = 0.0, 0
     for piece in pieces:
         now_s += piece.after_s
@@ -61,9 +65,9 @@ def _read(pieces: list[Piece]) -> _TimedEvents:
     return recorded
 
 
-def _timed(written: list[bytes], recorded: _TimedEvents) -> list[Piece]:
+def _timed(written: list[bytes], dialect: str, recorded: _TimedEvents) -> list[Piece]:
     pieces: list[Piece] = []
-    reader = StreamReader()
+    reader = StreamReader(dialect)
     characters, before_s = 0, 0.0
     for data in written:
         added = _characters(reader.feed(data))

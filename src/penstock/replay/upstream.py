@@ -185,9 +185,11 @@ class Replay:
         played.add_done_callback(lambda done: then(done.result()))
 
     def _answer(self, dialect: str, path: str, body: bytes) -> PlayedCapture:
-        choice = self._library.choose(body, path, dialect)
+        translated = self._options.translates_to(dialect)
+        choice = self._library.choose(body, path, dialect, translated=translated)
         if choice is None:
-            return PlayedCapture(_no_capture(model_of_request(body, path, dialect), dialect, self._library))
+            model = model_of_request(body, path, dialect)
+            return PlayedCapture(_no_capture(model, None if translated else dialect, self._library))
         name = choice.entry.name
         try:
             capture = parse(choice.entry.path.read_bytes())
@@ -195,8 +197,13 @@ class Replay:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return PlayedCapture(_unreadable(f"the capture {name} cannot be read any more: {reason}", dialect))
         try:
-            options = self._options.of(dialect)
-            playback = playback_of(capture, options, self._chance, include_usage=_asks_for_usage(body))
+            playback = playback_of(
+                capture,
+                self._options.of(dialect),
+                self._chance,
+                recorded_as=choice.entry.dialect,
+                include_usage=_asks_for_usage(body),
+            )
         except Exception as error:  # noqa: BLE001 - a client waits for an answer, whatever the error is
             return PlayedCapture(_unreadable(f"the capture {name} cannot be played: {type(error).__name__}", dialect))
         return PlayedCapture(playback, name, f"by {choice.why}")
@@ -275,11 +282,11 @@ def _asks_for_usage(body: bytes) -> bool:
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _no_capture(model: object, dialect: str, library: Library) -> Playback:
-    """The playback of a request that no capture matches: an error."""
+def _no_capture(model: object, dialect: str | None, library: Library) -> Playback:
+    """The playback of a request that no capture of the dialect, or of any, matches: an error."""
     wanted = f"for the model {str(model)[:200]!r}" if "model" in library.picks else "of this request"
     known = ", ".join(library.models_of(dialect)[:10]) or "none"
-    of = "" if dialect == DEFAULT_DIALECT else f" in the dialect {dialect}"
+    of = "" if dialect in (None, DEFAULT_DIALECT) else f" in the dialect {dialect}"
     message = f"there is no capture {wanted}{of}, and no provider is called; there are captures of: {known}"
     return Playback(
         status=None, headers={}, head_s=0.0, pieces=[], ending="complete", ending_after_s=0.0, refusal=message

@@ -198,8 +198,14 @@ class App:
 
     def _replay(self, provider: Provider) -> Replay:
         dialect = provider.dialect
+        options = PlaybackOptions(
+            speed=parse_speed(provider.replay_speed),
+            style=load_style(provider.replay_as) if provider.replay_as else None,
+            faults=tuple(map(parse_fault, provider.replay_faults)),
+        )
         paths = [Path(provider.replay).expanduser()]
-        library, unusable = load(paths, ("request", "model"), dialects=(dialect,), assumed=dialect)
+        dialects = None if options.translates_to(dialect) else (dialect,)
+        library, unusable = load(paths, ("request", "model"), dialects=dialects, assumed=dialect)
         if library.left_out:
             counts = ", ".join(f"{count} of {name}" for name, count in library.left_out.items())
             self._log.warning(f"captures are omitted for {provider.name}, whose dialect is {dialect}: {counts}")
@@ -207,11 +213,6 @@ class App:
             self._log.warning(f"{file.path} is omitted from the captures of {provider.name}: {file.reason}")
         if not library.entries:
             self._log.warning(f"there are no captures in {provider.replay}: {provider.name} cannot answer")
-        options = PlaybackOptions(
-            speed=parse_speed(provider.replay_speed),
-            style=load_style(provider.replay_as) if provider.replay_as else None,
-            faults=tuple(map(parse_fault, provider.replay_faults)),
-        )
         return Replay(library, options, dialect)
 
     def _build_local_models(self, config: Config) -> dict[str, LocalModel]:

@@ -24,7 +24,7 @@ from penstock.http.server import ServerConnection
 from penstock.replay.upstream import NO_CAPTURE, PlayedCapture, Replay, ReplayConnection
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.loop import run_loop
-from penstock.serve.responses import error_page, header_value, new_request_id, respond_failure, respond_json
+from penstock.serve.responses import error_page, header_value, id_headers, new_request_id, respond_failure, respond_json
 from penstock.serve.telemetry.log import Log
 
 _NOT_ALLOWED = (
@@ -119,7 +119,7 @@ class _ClientReceiver:
         """The name of the capture."""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        response_headers = {"x-request-id": new_request_id(), **headers}
+        response_headers = {**id_headers(new_request_id(), self._dialect), **headers}
         if self.name:
             response_headers["x-penstock-capture"] = header_value(self.name)
         self._exchange.start(status, response_headers)

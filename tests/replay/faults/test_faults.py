@@ -5,6 +5,7 @@ import re
 import pytest
 
 from penstock import Completion, Event
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.repairs import FAULTS, REPAIRS
 from penstock.errors import UnknownFaultError
 from penstock.replay.faults import (
@@ -74,7 +75,7 @@ def test_something_is_broken(name: str) -> None:
 
 
 @every_fault
-@pytest.mark.parametrize("provider", style_names())
+@pytest.mark.parametrize("provider", style_names(DEFAULT_DIALECT))
 def test_no_style_makes_a_broken_answer_whole(name: str, provider: str) -> None:
     whole = received(healthy(provider))
     answer = received(inject(healthy(provider), [planned(name)]))

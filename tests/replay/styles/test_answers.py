@@ -7,6 +7,7 @@ does not have, figures among them; and whether its output counts the reasoning.
 import pytest
 
 from penstock import Completion, Event, ToolCall, Usage
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.styles import ProviderStyle, write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
 from tests.invariants import sent_text
@@ -29,7 +30,7 @@ REMARKS: dict[str, set[str]] = {
 # What it remarks on because of the answer itself.
 OF_THE_ANSWER = {"envelope-incomplete", "finish-unknown", "tool-arguments-broken"}
 
-every_style = pytest.mark.parametrize("name", style_names())
+every_style = pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
 every_answer = pytest.mark.parametrize("events", COMPLETED_EVENTS.values(), ids=COMPLETED_EVENTS)
 
 

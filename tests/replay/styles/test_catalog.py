@@ -6,14 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.errors import UnknownStyleError
 from penstock.replay.styles.catalog import load_style, style_names
 from penstock.replay.styles.made_up import make_value
-from penstock.replay.styles.style import TAGS, ProviderStyle, StyleField
+from penstock.replay.styles.style import TAGS, ChatStyle, StyleField
 
-PROMISED = {"openai", "openai-2025", "azure", "groq", "xai", "openrouter", "reseller", "deepseek", "mistral"}
+OPENAI = {"openai", "openai-2025", "azure"}
+PROMISED = {*OPENAI, "groq", "xai", "openrouter", "reseller", "deepseek", "mistral", "anthropic"}
 
 every_style = pytest.mark.parametrize("name", style_names())
+every_chat_style = pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
+
+
+def chat_style(name: str) -> ChatStyle:
+    style = load_style(name)
+    assert isinstance(style, ChatStyle)
+    return style
 
 
 def rows(fields: tuple[StyleField, ...]) -> Iterator[StyleField]:
@@ -22,7 +31,7 @@ def rows(fields: tuple[StyleField, ...]) -> Iterator[StyleField]:
         yield from rows(row.fields)
 
 
-def all_rows(style: ProviderStyle) -> Iterator[StyleField]:
+def all_rows(style: ChatStyle) -> Iterator[StyleField]:
     for fields in (
         style.chunk,
         style.choice,
@@ -40,10 +49,11 @@ def test_all_that_were_promised_are_there() -> None:
     assert set(style_names()) >= PROMISED
 
 
-@every_style
+@every_chat_style
 def test_every_tag_is_one_that_a_chunk_can_have(name: str) -> None:
-    combinations = [tags for row in all_rows(load_style(name)) for tags in row.where]
-    combinations += [*load_style(name).cuts.join, *load_style(name).usage.figures, *load_style(name).usage.zeros]
+    style = chat_style(name)
+    combinations = [tags for row in all_rows(style) for tags in row.where]
+    combinations += [*style.cuts.join, *style.usage.figures, *style.usage.zeros]
     assert {tag.removeprefix("!") for tags in combinations for tag in tags.split("+")} <= TAGS
 
 
@@ -56,9 +66,9 @@ def test_ids_that_are_made_up_look_like_the_real_ones(name: str) -> None:
     assert "{" not in make_value(ids.call, "a")
 
 
-@every_style
+@every_chat_style
 def test_a_usage_has_the_figures_that_every_client_reads(name: str) -> None:
-    fields = {row.name for row in load_style(name).usage.fields}
+    fields = {row.name for row in chat_style(name).usage.fields}
     assert fields >= {"prompt_tokens", "completion_tokens", "total_tokens"}
 
 
@@ -66,6 +76,11 @@ def test_a_usage_has_the_figures_that_every_client_reads(name: str) -> None:
 def test_says_whose_style_it_is(name: str) -> None:
     assert load_style(name).name == name
     assert 10 < len(load_style(name).about) < 90
+
+
+@every_style
+def test_clients_can_ask_for_its_dialect(name: str) -> None:
+    assert surface_dialect(load_style(name).dialect).path
 
 
 @pytest.mark.parametrize(

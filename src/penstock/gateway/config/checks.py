@@ -18,7 +18,7 @@ from penstock.gateway.config.problems import Problems
 from penstock.gateway.config.toml import Path
 from penstock.providers.secret import Secret
 from penstock.replay.faults import INJECTABLE_FAULTS, parse_fault
-from penstock.replay.playback import STYLES_DIALECT, parse_speed
+from penstock.replay.playback import parse_speed
 from penstock.replay.styles.catalog import load_style
 
 # In characters. Shorter ones can be guessed, or come from a mistake such as a prefix before an empty variable.
@@ -151,15 +151,14 @@ def _check_replay(given: Mapping[str, Any], path: Path, problems: Problems) -> N
     if given.get("replay_as"):
         place: Path = (*path, "replay_as")
         try:
-            load_style(given["replay_as"])
+            style = load_style(given["replay_as"])
         except UnknownStyleError as error:
             listed = "is not a provider style; penstock replay --styles lists them"
             problems.error(place, listed if problems.is_from_variable(place) else str(error))
         else:
-            dialect = given.get("dialect", STYLES_DIALECT)
-            if dialect != STYLES_DIALECT:
-                only = f"provider styles exist for {STYLES_DIALECT} only"
-                problems.error(place, f"{only}, and this provider's dialect is {dialect}")
+            dialect = given.get("dialect", DEFAULT_DIALECT)
+            if dialect != style.dialect:
+                problems.error(place, f"is a style of {style.dialect}, and this provider's dialect is {dialect}")
     for index, text in enumerate(given.get("replay_faults", ())):
         if isinstance(text, str):
             _check_fault(text, given.get("dialect", DEFAULT_DIALECT), (*path, "replay_faults", index), problems)

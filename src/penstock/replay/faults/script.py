@@ -57,16 +57,15 @@ class ScriptedResponse(Struct, frozen=True):
 
     def by_event(self) -> "ScriptedResponse":
         """Split into one piece per event, sent when its last byte was. A comment stays with the event before it."""
-        data = self.data
-        starts = [0, *_starts(data)[1:], len(data)]
         ends = list(accumulate(len(piece.data) for piece in self.pieces))
         times = list(accumulate(piece.after_s for piece in self.pieces))
-        pieces, before_s = [], 0.0
-        for start, end in pairwise(starts):
-            if start < end:
-                time_s = times[bisect_left(ends, end)]
-                pieces.append(Piece(time_s - before_s, data[start:end]))
-                before_s = time_s
+        pieces: list[Piece] = []
+        end, before_s = 0, 0.0
+        for event in events_in(self.data):
+            end += len(event)
+            time_s = times[bisect_left(ends, end)]
+            pieces.append(Piece(time_s - before_s, event))
+            before_s = time_s
         return self.with_pieces(pieces)
 
     def with_pieces(self, pieces: Iterable[Piece]) -> "ScriptedResponse":
@@ -87,8 +86,9 @@ def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _
     return ScriptedResponse(pieces, headers={"content-type": content_type})
 
 
-def _starts(data: bytes) -> list[int]:
-    """The offsets at which events start, as Penstock's own reader frames them."""
+def events_in(data: bytes) -> list[bytes]:
+    """Split a body into its events, as Penstock's own reader frames them. A comment belongs to the event before it."""
     sniffer = Sniffer(MAX_EVENT)
     items = sniffer.feed(data) + sniffer.close()
-    return [item.offset for item in items if isinstance(item, Frame)]
+    starts = [item.offset for item in items if isinstance(item, Frame)]
+    return [data[start:end] for start, end in pairwise([0, *starts[1:], len(data)]) if start < end]

@@ -14,7 +14,7 @@ from msgspec import convert
 
 from penstock.core.suggest import suggest_or_list
 from penstock.errors import UnknownStyleError
-from penstock.replay.styles import ProviderStyle
+from penstock.replay.styles import ChatStyle, ProviderStyle
 
 _FOLDER = join(dirname(__file__), "data")
 # The keys whose values are lists of fields.
@@ -23,20 +23,25 @@ _ROWS = frozenset(("chunk", "choice", "delta", "call", "function", "fields", "pr
 
 def load_style(name: str) -> ProviderStyle:
     """The style with that name."""
-    if name not in style_names():
-        raise UnknownStyleError(f"there is no provider style {name!r}{suggest_or_list(name, style_names())}")
+    if name not in _names():
+        raise UnknownStyleError(f"there is no provider style {name!r}{suggest_or_list(name, _names())}")
     return _load(name)
 
 
+def style_names(dialect: str | None = None) -> tuple[str, ...]:
+    """The names of all styles, or of those of a dialect."""
+    return tuple(name for name in _names() if dialect in (None, _load(name).dialect))
+
+
 @cache
-def style_names() -> tuple[str, ...]:
-    """The names of all styles."""
+def _names() -> tuple[str, ...]:
     return tuple(sorted(file.removesuffix(".toml") for file in listdir(_FOLDER) if file.endswith(".toml")))
 
 
 @cache
 def _load(name: str) -> ProviderStyle:
-    return convert({"name": name} | _rows(_read(name)), ProviderStyle)
+    table = _rows(_read(name))
+    return convert({"name": name} | table, ProviderStyle if "dialect" in table else ChatStyle)
 
 
 def _read(name: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from penstock.core.events import (
     ToolCallStart,
 )
 from penstock.replay.styles.recorded import ChunkGroup, ContentEvent, RecordedStream
-from penstock.replay.styles.style import ProviderStyle, fits
+from penstock.replay.styles.style import ChatStyle, fits
 
 
 class ToolCallPiece(Struct):
@@ -50,7 +50,7 @@ class ChunkContent(Struct, kw_only=True):
     delta_extras: dict[str, object] = {}
 
 
-def chunk_contents(recorded: RecordedStream, style: ProviderStyle, *, include_usage: bool) -> list[ChunkContent]:
+def chunk_contents(recorded: RecordedStream, style: ChatStyle, *, include_usage: bool) -> list[ChunkContent]:
     """The chunks that a provider with this style would send; `include_usage` as in the request's `stream_options`."""
     last = max((number for number, group in enumerate(recorded.groups) if not group.silent), default=-1)
     opened = _content_chunks(recorded, recorded.groups[: last + 1], style)
@@ -69,7 +69,7 @@ def chunk_contents(recorded: RecordedStream, style: ProviderStyle, *, include_us
     return _joined(contents, style.cuts.join)
 
 
-def _content_chunks(recorded: RecordedStream, groups: list[ChunkGroup], style: ProviderStyle) -> list[ChunkContent]:
+def _content_chunks(recorded: RecordedStream, groups: list[ChunkGroup], style: ChatStyle) -> list[ChunkContent]:
     """The chunks that open choices and have their content."""
     names = {row.name for row in style.choice + style.delta}
     contents: list[ChunkContent] = []
@@ -92,7 +92,7 @@ def _content_chunks(recorded: RecordedStream, groups: list[ChunkGroup], style: P
 
 
 def _content_of_group(
-    recorded: RecordedStream, group: ChunkGroup, before: ChunkGroup, style: ProviderStyle
+    recorded: RecordedStream, group: ChunkGroup, before: ChunkGroup, style: ChatStyle
 ) -> list[ChunkContent]:
     """The chunks for the content of one group; `before` is the group that had the start of a tool call."""
     whole = style.cuts.calls == "whole"
@@ -147,7 +147,7 @@ def _closing_chunks(
     recorded: RecordedStream,
     silent: list[ChunkGroup],
     extras: dict[str, object],
-    style: ProviderStyle,
+    style: ChatStyle,
     *,
     include_usage: bool,
 ) -> list[ChunkContent]:

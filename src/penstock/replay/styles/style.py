@@ -1,5 +1,8 @@
 """ProviderStyle: how one provider writes its streams. All of it is data, one TOML file each in `replay/styles/data/`.
 
+A style that names a `dialect` is that dialect as its own writer writes it. Any other is a `ChatStyle`: it describes the
+chunks of a provider of chat completions, field by field, because those providers differ.
+
 The fields of every object are rows, in the order in which they are written. A row names the chunks that have its field,
 and the value where the answer itself has none. Of two rows with the same name, the first that matches counts.
 Tags describe a chunk, and a row combines them: `in = ["opening+thinking", "finish+!call"]` is "in a chunk that
@@ -27,6 +30,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.json_text import JsonStyle
 
 TAGS = frozenset(
@@ -150,6 +154,14 @@ class ProviderStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     about: str
     """The provider and what is special about its streams, in a few words."""
     ids: IdFormats
+    dialect: str = DEFAULT_DIALECT
+    """The dialect of the streams, and so the API whose clients can read them."""
+    content_type: str = "text/event-stream; charset=utf-8"
+
+
+class ChatStyle(ProviderStyle, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How one provider writes streams of chat completions."""
+
     chunk: tuple[StyleField, ...]
     choice: tuple[StyleField, ...]
     delta: tuple[StyleField, ...]
@@ -157,7 +169,6 @@ class ProviderStyle(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     function: tuple[StyleField, ...]
     usage: UsageStyle
     error: ErrorStyle
-    content_type: str = "text/event-stream; charset=utf-8"
     preamble: tuple[StyleField, ...] = ()
     """The fields of an extra chunk before the first, if the provider sends one."""
     reasoning: str = "reasoning_content"

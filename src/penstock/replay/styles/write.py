@@ -19,13 +19,15 @@ from typing import TypeAlias
 from msgspec import UNSET, Struct
 
 from penstock.core.completion import Completion
+from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import End, Event, Fault
 from penstock.core.json_text import write_json
 from penstock.replay.styles.chunks import ChunkContent, ToolCallPiece, chunk_contents
 from penstock.replay.styles.framing import frame
 from penstock.replay.styles.made_up import make_value, padding
 from penstock.replay.styles.recorded import RecordedStream, events_of, group_events
-from penstock.replay.styles.style import ProviderStyle, StyleField
+from penstock.replay.styles.style import ChatStyle, ProviderStyle, StyleField
+from penstock.replay.styles.translate import translate, write_in_dialect
 from penstock.replay.styles.usage import usage_fields
 
 _KIND = "chat.completion.chunk"
@@ -33,15 +35,24 @@ _Object: TypeAlias = dict[str, object]
 
 
 def write_in_style(
-    answer: Completion | Iterable[Event], style: ProviderStyle, *, include_usage: bool = True
+    answer: Completion | Iterable[Event],
+    style: ProviderStyle,
+    *,
+    include_usage: bool = True,
+    recorded_as: str = DEFAULT_DIALECT,
 ) -> list[bytes]:
     """Write an answer as a stream in that style: a list of events, each as its bytes on the wire.
 
-    `include_usage` is whether the client requests the usage with `stream_options`; some providers always send it. An
-    answer that was not completed ends as it did: with the provider's error, or without any ending.
+    `include_usage` is whether the client requests the usage with `stream_options`; some providers always send it.
+    `recorded_as` is the dialect that the answer was read from. An answer that was not completed ends as it did: with
+    the provider's error, or without any ending.
     """
-    recorded = group_events(events_of(answer) if isinstance(answer, Completion) else answer)
-    return _StyledWriter(recorded, style, include_usage=include_usage).events()
+    events = events_of(answer) if isinstance(answer, Completion) else list(answer)
+    if not isinstance(style, ChatStyle):
+        return write_in_dialect(events, style, recorded_as, include_usage=include_usage)
+    if recorded_as != style.dialect:
+        events = translate(events, style, recorded_as)
+    return _StyledWriter(group_events(events), style, include_usage=include_usage).events()
 
 
 def write_error_in_style(message: str, code: str, style: ProviderStyle) -> bytes:
@@ -59,7 +70,7 @@ class _ChunkContext(Struct, frozen=True):
 class _StyledWriter:
     """Writes one answer in one style."""
 
-    def __init__(self, recorded: RecordedStream, style: ProviderStyle, *, include_usage: bool) -> None:
+    def __init__(self, recorded: RecordedStream, style: ChatStyle, *, include_usage: bool) -> None:
         self._recorded = recorded
         self._style = style
         self._include_usage = include_usage

@@ -79,6 +79,7 @@ def write_usage(usage: Usage, *, same_dialect: bool) -> dict[str, object]:
         counts = {name: usage.raw[name] for name in _COUNTS if name in usage.raw}
         mistyped = {name: integer_of(count) or 0 for name, count in counts.items() if type(count) is not int}
         return {"output_tokens": 0} | usage.raw | mistyped
+    usage = usage.normal()
     cached, written, hour = usage.cached or 0, usage.cache_write or 0, usage.cache_write_1h or 0
     report: dict[str, object] = {
         "input_tokens": max((usage.input or 0) - cached - written, 0),

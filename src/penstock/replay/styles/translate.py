@@ -1,0 +1,61 @@
+"""Writes an answer with a dialect's own writer: in a style that is a whole dialect, and before a chat style is applied.
+
+What the other dialect cannot express is left out, as the gateway does when it translates.
+"""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.registry import surface_dialect
+from penstock.core.events import End, Event, Start, ToolCallStart, UsageReport
+from penstock.core.stream import StreamReader
+from penstock.core.usage import Usage
+from penstock.replay.faults.script import events_in
+from penstock.replay.styles.made_up import make_value
+from penstock.replay.styles.style import ProviderStyle
+
+
+def write_in_dialect(
+    events: Sequence[Event], style: ProviderStyle, recorded_as: str, *, include_usage: bool
+) -> list[bytes]:
+    """The events as a stream of the style's dialect: a list of events on the wire.
+
+    `recorded_as` is the dialect that they were read from. A stream that was not completed ends as it did: with the
+    provider's error, or without any ending.
+    """
+    start = next((event for event in events if isinstance(event, Start)), Start("", "", None))
+    id = start.id
+    if not re.fullmatch(style.ids.fits, id):
+        id = make_value(style.ids.form, f"{id} {start.model}", created=start.created or 0)
+    usage = next((event.usage.normal() for event in events if isinstance(event, UsageReport)), Usage())
+    facts = AnswerFacts(
+        call_id="",
+        id=id,
+        model=start.model,
+        created=start.created or 0,
+        include_usage=include_usage,
+        input_estimate=max((usage.input or 0) - (usage.cached or 0) - (usage.cache_write or 0), 0),
+        same_dialect=recorded_as == style.dialect,
+    )
+    written: list[Event] = []
+    for event in events:
+        match event:
+            case Start():
+                written.append(structs.replace(event, id=id))
+            case ToolCallStart(choice, call, None):
+                written.append(structs.replace(event, id=make_value(style.ids.call, f"{id} call {(choice, call)}")))
+            case End(ending) if ending != "completed":
+                pass
+            case _:
+                written.append(event)
+    return events_in(surface_dialect(style.dialect).writer(facts).write(written))
+
+
+def translate(events: Sequence[Event], style: ProviderStyle, recorded_as: str) -> list[Event]:
+    """The events as a reader of the style's dialect would report them."""
+    reader = StreamReader(style.dialect)
+    written = write_in_dialect(events, style, recorded_as, include_usage=True)
+    return reader.feed(b"".join(written)) + reader.close()
