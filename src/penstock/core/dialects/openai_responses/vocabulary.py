@@ -1,0 +1,5 @@
+"""Names that the reader and the writer of the OpenAI Responses dialect share."""
+
+NAME = "openai_responses"
+SEAL_SCHEME = "openai"
+"""The scheme of `encrypted_content` in reasoning items."""
