@@ -137,8 +137,8 @@ CLIENTS_PAGE = """\
 
 Point an OpenAI client at `http://127.0.0.1:8080/v1` (for many clients: the environment variable `OPENAI_BASE_URL`), and
 use the name of a route or `provider/model` as the model. The gateway offers `POST /v1/chat/completions`,
-`POST /v1/embeddings` and `GET /v1/models`, and to clients of Anthropic's API `POST /v1/messages`: see
-[anthropic.md](anthropic.md). A client has to use these: `/v1/responses` and `/v1/completions` are answered with 404.
+`POST /v1/responses`, `POST /v1/embeddings` and `GET /v1/models`, and to clients of Anthropic's API
+`POST /v1/messages`: see [anthropic.md](anthropic.md). Other paths, such as `/v1/completions`, are answered with 404.
 
 The tables of headers and error codes on this page are generated from `src/penstock/serve/client_headers.py` and
 `src/penstock/error_codes.py`.
@@ -199,10 +199,11 @@ The body then ends normally, but without `[DONE]` and without a finish reason. C
   `textStream` ends without an error by design: do not take its end for success.
 - **A client that reads server-sent events itself**: the answer is complete if, and only if, `[DONE]` arrived.
 
-On `/v1/messages` the error is the event `error`, and neither `message_delta` nor `message_stop` follows.
+On `/v1/messages` the error is the event `error`, and neither `message_delta` nor `message_stop` follows. On
+`/v1/responses` the event `error` is followed by `response.failed`, the last event.
 
-While a client waits, the gateway sends comments (`: penstock`) as heartbeats, and `ping` events on `/v1/messages`.
-Every reader of server-sent events ignores them.
+While a client waits, the gateway sends heartbeats: comments (`: penstock`), `ping` events on `/v1/messages`, and
+further `response.in_progress` events on `/v1/responses`. Clients ignore them.
 
 ## Error codes
 

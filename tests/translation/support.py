@@ -8,15 +8,22 @@ from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
+RESPONSES = "openai_responses"
 ISSUER = "0a1b2c3d"
 Json = dict[str, Any]
 Lost = list[tuple[str, str]]
+# The fields that a request must have.
+_LEAST: dict[str, Json] = {
+    CHAT: {"messages": []},
+    MESSAGES: {"messages": [], "max_tokens": 100},
+    RESPONSES: {"input": []},
+}
 
 
 def asked(client: str, provider: str, fields: Json, **settings: object) -> tuple[Json, Lost]:
     """What a provider of one dialect gets of the request of a client of another: the body, and the losses."""
     surface, upstream = surface_dialect(client), upstream_dialect(provider)
-    least = {"model": "m", "messages": []} | ({"max_tokens": 100} if client == MESSAGES else {})
+    least = {"model": "m"} | _LEAST[client]
     request = surface.read_request(json.dumps(least | fields).encode(), {}, surface.path)
     destination = Destination(model="target", settings=settings, issuer=ISSUER)
     outgoing = upstream.write_request(request, destination)

@@ -272,48 +272,52 @@ class Accumulator:
 
 
 class _TextBuilder:
-    def __init__(self) -> None:
+    def __init__(self, start: BlockStart | None = None) -> None:
         self.pieces: list[str] = []
         self.citations: list[Citation] = []
+        self.extras = _block_extras(start)
 
     def part(self) -> Part:
-        return TextPart("".join(self.pieces), tuple(self.citations))
+        return TextPart("".join(self.pieces), tuple(self.citations), extras=dict(self.extras))
 
 
 class _RefusalBuilder:
-    def __init__(self) -> None:
+    def __init__(self, start: BlockStart | None = None) -> None:
         self.pieces: list[str] = []
+        self.extras = _block_extras(start)
 
     def part(self) -> Part:
-        return RefusalPart("".join(self.pieces))
+        return RefusalPart("".join(self.pieces), dict(self.extras))
 
 
 class _ReasoningBuilder:
-    def __init__(self) -> None:
+    def __init__(self, start: BlockStart | None = None) -> None:
         self.pieces: list[str] = []
         self.summary: dict[int, list[str]] = {}
         self.seals: list[ReasoningSeal] = []
         self.field = ""
+        self.extras = _block_extras(start)
 
     def part(self) -> Part:
         summary = tuple("".join(self.summary[number]) for number in sorted(self.summary))
-        return ReasoningPart("".join(self.pieces), summary, tuple(self.seals), self.field)
+        return ReasoningPart("".join(self.pieces), summary, tuple(self.seals), self.field, dict(self.extras))
 
 
 class _MediaBuilder:
     def __init__(self, start: BlockStart | None) -> None:
         self.mime = ""
         self.pieces: list[str] = []
-        self.data = (start.data if start is not None else None) or {}
+        self.extras = _block_extras(start)
 
     def part(self) -> Part:
         kind = self.mime.partition("/")[0]
-        url = self.data.get("url")
+        url = self.extras.get("url")
         return MediaPart(
             kind="audio" if kind == "audio" else "video" if kind == "video" else "image" if kind == "image" else "file",
             mime=self.mime,
             data="".join(self.pieces),
             url=url if isinstance(url, str) else "",
+            extras=dict(self.extras),
         )
 
 
@@ -338,10 +342,18 @@ class _CallBuilder:
 
 class _OpaqueBuilder:
     def __init__(self, dialect: str, start: BlockStart) -> None:
-        self._part = OpaquePart(dialect, start.type, start.data or {})
+        self._dialect, self._type = dialect, start.type
+        self.extras = dict(start.data or {})
 
     def part(self) -> Part:
-        return self._part
+        return OpaquePart(self._dialect, self._type, dict(self.extras))
+
+
+def _block_extras(start: BlockStart | None) -> dict[str, object]:
+    """The fields of a block that have no event of their own, with its id."""
+    if start is None:
+        return {}
+    return ({"id": start.id} if start.id else {}) | (start.data or {})
 
 
 _Builder: TypeAlias = _TextBuilder | _RefusalBuilder | _ReasoningBuilder | _MediaBuilder | _CallBuilder | _OpaqueBuilder
@@ -396,8 +408,11 @@ class _ChoiceBuilder:
                 self.calls[call].arguments.append(arguments)
             case BlockStart():
                 self._begin(self._builder_of(event), event.block)
-            case BlockEnd(_, block):
-                if self._blocks.get(block) is self._open:
+            case BlockEnd(_, block, data):
+                ended = self._blocks.get(block)
+                if ended is not None and data:
+                    ended.extras |= data
+                if ended is self._open:
                     self._open = self.text_pieces = None
             case Seal(_, block, scheme, value, redacted):
                 sealed = self._blocks.get(block)
@@ -453,11 +468,11 @@ class _ChoiceBuilder:
     def _builder_of(self, start: BlockStart) -> _Builder:
         match start.kind:
             case "text":
-                return _TextBuilder()
+                return _TextBuilder(start)
             case "reasoning":
-                return _ReasoningBuilder()
+                return _ReasoningBuilder(start)
             case "refusal":
-                return _RefusalBuilder()
+                return _RefusalBuilder(start)
             case "media":
                 return _MediaBuilder(start)
             case "result" | "opaque":

@@ -62,6 +62,7 @@ class RefusalPart(Struct, frozen=True, gc=False):
     """The model's explanation why it does not answer."""
 
     text: str
+    extras: dict[str, object] = {}
 
 
 class MediaPart(Struct, frozen=True, gc=False, kw_only=True):

@@ -137,10 +137,14 @@ class BlockStart(Struct, frozen=True, gc=False):
 
 
 class BlockEnd(Struct, frozen=True, gc=False):
-    """A block of content, or a tool call that has a block, is whole."""
+    """A block of content, or a tool call that has a block, is whole.
+
+    `data`: fields of the block that have no event of their own, and were not known when it began.
+    """
 
     choice: int
     block: int
+    data: dict[str, object] | None = None
 
 
 class Seal(Struct, frozen=True, gc=False):

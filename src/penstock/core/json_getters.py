@@ -44,3 +44,18 @@ def integer_of(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else None
+
+
+def list_of(value: object) -> list[object]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def object_of(value: object) -> dict[str, object]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects_of(value: object) -> list[dict[str, object]]:
+    """The objects of a list; none if the value is not a list."""
+    return [item for item in list_of(value) if isinstance(item, dict)]

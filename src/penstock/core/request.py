@@ -58,6 +58,8 @@ class ToolChoice(Struct, frozen=True, gc=False):
 
     mode: ToolChoiceMode
     names: tuple[str, ...] = ()
+    required: bool = False
+    """Whether the model must call one of these, if the mode is `allowed`."""
 
 
 class Sampling(Struct, frozen=True, gc=False, kw_only=True):
@@ -179,6 +181,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
+    echo: Mapping[str, object] = {}
+    """Members that the answer repeats, in dialects whose answers do."""
     headers: Mapping[str, str] = {}
     """Request headers that a provider of the same dialect gets, too: neither credentials nor hop-by-hop headers."""
     estimate: Callable[[], int]

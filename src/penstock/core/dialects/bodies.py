@@ -1,11 +1,12 @@
-"""Decodes the bodies of requests, with the checks that all surfaces have in common.
+"""Decodes the bodies of requests, with the checks that surfaces have in common.
 
 A body must be one JSON object. It must not be nested too deep. No key that the gateway acts on may occur twice, because
 two parsers could then read two different requests. And decoding must not block the event loop for other calls: a body
 may have only so many values that it takes at most 15 ms per megabyte.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from math import isinf
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from penstock.core.dialects.dialect import RequestError
 from penstock.core.failure import Failure
 from penstock.core.json_members import JsonMembers
+from penstock.core.request import MAX_TAGS, ClientRequest, Request
 from penstock.core.wire.complexity import may_be_costly, outline_of
 from penstock.error_codes import ErrorCode
 
@@ -21,6 +23,8 @@ _UNCOUNTED = 65_536
 _NANOSECONDS_PER_MB = 8_000_000
 # Members of a body that is not compact: they are located one by one, a microsecond each, and copied when it is edited.
 _MOST_MEMBERS = 1_000
+_MAX_MODEL = 256
+_NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
 _TOO_COMPLEX = "the body holds more values than a request of its size may have; send less structure, or longer texts"
 
 
@@ -77,3 +81,44 @@ def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[s
 def refused(message: str, *, param: str | None = None, code: ErrorCode = "invalid_request") -> RequestError:
     """The error for a request that is rejected because of the client."""
     return RequestError(Failure(code=code, message=message, param=param, retryable=False))
+
+
+# Fields that OpenAI's APIs have in common.
+
+
+def model_of(fields: Mapping[str, object]) -> str:
+    """The model that a request names; raises `RequestError`."""
+    model = fields.get("model")
+    if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
+        raise refused(_NO_MODEL, param="model")
+    return model
+
+
+def stream_of(fields: Mapping[str, object]) -> bool:
+    """Whether a request asks for a stream; raises `RequestError`."""
+    stream = fields.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise refused("`stream` must be true or false", param="stream")
+    return bool(stream)
+
+
+def account(request: ClientRequest, fields: Mapping[str, object]) -> None:
+    """Set the fields of the request that tags and prices depend on."""
+    user, tier, metadata = fields.get("user"), fields.get("service_tier"), fields.get("metadata")
+    request.user = user if isinstance(user, str) else ""
+    request.tier = tier if isinstance(tier, str) else ""
+    if isinstance(metadata, dict):
+        texts = ((name, value) for name, value in metadata.items() if isinstance(value, str))
+        request.metadata = dict(islice(texts, MAX_TAGS))
+
+
+def check_tool_choice(request: Request) -> None:
+    """Raise `RequestError` if a request demands a tool that only a provider of its own dialect executes."""
+    choice = request.tool_choice
+    if choice is None or choice.mode in ("auto", "none") or (choice.mode == "allowed" and not choice.required):
+        return
+    named = [tool for tool in request.tools if not choice.names or {tool.name, tool.type} & set(choice.names)]
+    if named and all(tool.kind == "server" for tool in named):
+        names = ", ".join(tool.type or tool.name for tool in named)
+        message = f"`tool_choice` demands a tool that the provider of this model does not have: {names}"
+        raise refused(message, param="tool_choice")

@@ -24,6 +24,7 @@ from penstock.core.losses import Loss
 from penstock.core.passthrough_format import PassThroughFormat
 from penstock.core.request import ClientRequest
 from penstock.core.sink import Sink
+from penstock.core.tool_map import ClientTool
 
 # To call an API.
 
@@ -90,8 +91,8 @@ class OutgoingRequest(Struct, frozen=True):
     body: bytes
     headers: Mapping[str, str] = MappingProxyType({})
     losses: tuple[Loss, ...] = ()
-    tool_names: Mapping[str, str] = MappingProxyType({})
-    """The client's names of tools that have another name in the request, by that name."""
+    tools: Mapping[str, ClientTool] = MappingProxyType({})
+    """The client's tools that have another name or form in the request, by their names in it."""
 
 
 class RequestLimits(Struct, frozen=True, gc=False):
@@ -146,6 +147,12 @@ class AnswerFacts(Struct, frozen=True, kw_only=True):
     issuer: str = ""
     """Identifies the provider and account that made the seals of the answer. Seals of other dialects are marked with
     it."""
+    echo: Mapping[str, object] = MappingProxyType({})
+    """Members of the request that the answer repeats, in dialects whose answers do (`ClientRequest.echo`)."""
+    heartbeats: int = 0
+    """How many heartbeats the client has got from earlier attempts at the same call."""
+    overrides: Mapping[str, object] = MappingProxyType({})
+    """Members of the answer that the gateway sets in place of the provider's."""
 
 
 class AnswerWriter(Protocol):

@@ -142,6 +142,8 @@ class Call(Struct, eq=False):
     """As in `Attempt`, but from the start of the call, with all its attempts."""
     total_s: float = 0.0
     repairs: dict[str, int] = {}
+    heartbeats: int = 0
+    """How many heartbeats the client has got, from all attempts."""
     losses: list[Loss] = []
     """The losses in the translation of the request for the last target, and in that of its answer."""
     strict: bool = False

@@ -10,6 +10,7 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -456,7 +457,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             return
         try:
             wait_s, beat_s = plan.target.timeouts.first_event_s, self._gateway.config.server.heartbeat_s
-            turn = await take_turn(local, self._client, writer.heartbeat, wait_s, beat_s)
+            turn = await take_turn(local, self._client, partial(self._heartbeat, writer), wait_s, beat_s)
         except UpstreamError as error:
             call.attempts[-1].code = error.code
             self._on_outcome(from_transport(error.code, error.message, error.retry_after))
@@ -472,6 +473,10 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         recording = self._gateway.recording(call, plan, adapted.body, relay)
         relay.attach(turn.connection, recording)
         turn.ask(adapted.body, relay if recording is None else recording)
+
+    def _heartbeat(self, writer: StreamWriter) -> bytes:
+        self._call.heartbeats += 1
+        return writer.heartbeat()
 
     def _on_local_outcome(self, failure: Failure | None) -> None:
         """As `_on_outcome`, for the local model, whose error messages are rewritten."""
@@ -518,6 +523,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
             input_estimate=self._call.input_estimate,
             same_dialect=self._plan.dialect == self._request.dialect,
             issuer=self._plan.issuer,
+            echo=self._request.echo,
+            heartbeats=self._call.heartbeats,
         )
         return StreamWriter.for_call(self._request.dialect, facts)
 
@@ -525,8 +532,8 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         call, plan, client = self._call, self._plan, self._client
         if self._gateway.keep_transcripts and call.control is not None:
             call.control.keep_transcript()
-        if self._outgoing.tool_names:
-            reader = RenamingReader(reader, self._outgoing.tool_names)
+        if self._outgoing.tools:
+            reader = RenamingReader(reader, self._outgoing.tools)
         if call.request is not None:
             call.attempts[-1].answer = reader = AccumulatingReader(reader)
         relay = Relay(call, client, reader, writer, plan.timeouts, on_outcome)

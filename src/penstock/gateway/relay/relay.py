@@ -492,6 +492,7 @@ class Relay:
         """Send the client a comment, so that no proxy closes the idle connection."""
         self._client.begin()
         self._client.write(self._writer.heartbeat())
+        self._call.heartbeats += 1
 
     # Events.
 

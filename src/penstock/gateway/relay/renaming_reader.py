@@ -1,23 +1,22 @@
-"""RenamingReader: a reader that gives tool calls the names that the client knows. It rules out the fast path.
+"""RenamingReader: a reader that reports tool calls as the client knows them. It rules out the fast path.
 
-A provider may accept only shorter names of tools than the client's API does. Then the request has other names
-(`OutgoingRequest.tool_names`), and the answer is changed back.
+A provider may accept only shorter names of tools than the client's API does, or only functions. Then tools have another
+name or form in the request (`OutgoingRequest.tools`), and the answer is changed back (`core/tool_map.py`).
 """
 
 from collections.abc import Mapping
 
-from msgspec import structs
-
-from penstock.core.events import Event, ToolCallStart
+from penstock.core.events import Event
 from penstock.core.stream import EventReader, Failed
+from penstock.core.tool_map import ClientTool, ToolCallRestorer
 
 
 class RenamingReader:
-    """Decorates a reader; `names` are the client's names by those in the request."""
+    """Decorates a reader; `tools` are the client's tools by their names in the request."""
 
-    def __init__(self, reader: EventReader, names: Mapping[str, str]) -> None:
+    def __init__(self, reader: EventReader, tools: Mapping[str, ClientTool]) -> None:
         self._reader = reader
-        self._names = names
+        self._restorer = ToolCallRestorer(tools)
 
     @property
     def done(self) -> bool:
@@ -41,13 +40,8 @@ class RenamingReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """Read bytes; return the events that they complete."""
-        return [self._renamed(event) for event in self._reader.feed(data)]
+        return self._restorer.restore(self._reader.feed(data))
 
     def close(self) -> list[Event]:
         """End the stream; return its last events."""
-        return [self._renamed(event) for event in self._reader.close()]
-
-    def _renamed(self, event: Event) -> Event:
-        if isinstance(event, ToolCallStart) and event.name in self._names:
-            return structs.replace(event, name=self._names[event.name])
-        return event
+        return self._restorer.restore(self._reader.close())

@@ -84,8 +84,11 @@ class CallSession:
 
     def _stream_error(self, failure: Failure) -> bytes:
         """The error event that ends a stream of which only heartbeats were sent."""
-        facts = AnswerFacts(call_id=self.call.id, model=self.call.model, created=int(time.time()))
-        return surface_dialect(self.call.dialect).writer(facts).fail(failure)
+        call = self.call
+        facts = AnswerFacts(
+            call_id=call.id, model=call.model, created=int(time.time()), same_dialect=False, heartbeats=call.heartbeats
+        )
+        return surface_dialect(call.dialect).writer(facts).fail(failure)
 
     # Called by the server.
 

@@ -25,7 +25,7 @@ from penstock.core.content import (
     ToolResult,
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME, SERVER_CALLS
-from penstock.core.json_getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Role, Sampling, Tool, ToolChoice
 from penstock.core.seals import received
 
@@ -41,13 +41,13 @@ _ROLES: Mapping[object, Role] = {"assistant": "assistant", "system": "system"}
 def read_request(fields: Mapping[str, object]) -> Request:
     """The request in neutral form."""
     rest = dict(fields)
-    metadata = _object(rest.pop("metadata", None))
-    choice = _object(rest.pop("tool_choice", None))
-    output = dict(_object(rest.pop("output_config", None)))
+    metadata = object_of(rest.pop("metadata", None))
+    choice = object_of(rest.pop("tool_choice", None))
+    output = dict(object_of(rest.pop("output_config", None)))
     form = output.pop("format", None) or rest.pop("output_format", None)
     stop = rest.pop("stop_sequences", None)
     extras = {name: value for name, value in output.items() if name != "effort"}
-    messages = _list(rest.pop("messages", None))
+    messages = list_of(rest.pop("messages", None))
     tier = text_of(rest.pop("service_tier", None))
     return Request(
         dialect=NAME,
@@ -55,11 +55,11 @@ def read_request(fields: Mapping[str, object]) -> Request:
         stream=rest.pop("stream", None) is True,
         system=tuple(map(_read_attribution, _read_content(rest.pop("system", None)))),
         turns=tuple(_read_message(message) for message in messages),
-        tools=_read_tools([*_objects(rest.pop("tools", None)), *_added_tools(messages)]),
+        tools=_read_tools([*objects_of(rest.pop("tools", None)), *_added_tools(messages)]),
         tool_choice=_read_choice(choice),
         parallel_calls=False if choice.get("disable_parallel_tool_use") is True else None,
         max_output=integer_of(rest.pop("max_tokens", None)),
-        stop=tuple(word for word in _list(stop) if isinstance(word, str)),
+        stop=tuple(word for word in list_of(stop) if isinstance(word, str)),
         sampling=_read_sampling(rest),
         format=_read_format(form),
         reasoning=_read_reasoning(rest.pop("thinking", None), output.get("effort")),
@@ -80,7 +80,7 @@ def _read_message(message: object) -> Message:
 def _read_content(content: object) -> list[Part]:
     if isinstance(content, str):
         return [TextPart(content)] if content else []
-    return [_read_block(block) for block in _list(content)]
+    return [_read_block(block) for block in list_of(content)]
 
 
 def _read_attribution(part: Part) -> Part:
@@ -93,11 +93,11 @@ def _read_attribution(part: Part) -> Part:
 def _read_block(block: object) -> Part:
     if isinstance(block, str):
         return TextPart(block)
-    fields = dict(_object(block))
+    fields = dict(object_of(block))
     type, cache = text_of(fields.pop("type", None)), _read_cache(fields.pop("cache_control", None))
     match type, fields:
         case "text", {"text": str(text), **rest}:
-            citations = tuple(_read_citation(item) for item in _objects(rest.pop("citations", None)))
+            citations = tuple(_read_citation(item) for item in objects_of(rest.pop("citations", None)))
             return TextPart(text, citations, cache, rest)
         case (("image" | "document"), {"source": dict(source), **rest}):
             return _read_media(type, source, cache, rest)
@@ -127,7 +127,7 @@ def _read_block(block: object) -> Part:
         case "tool_removal", {"tool": {"name": str(name)}}:
             return ToolChange(removed=(name,))
         case _:
-            return OpaquePart(NAME, type, _object(block))
+            return OpaquePart(NAME, type, object_of(block))
 
 
 def _text(texts: list[str], cache: str, extras: Json) -> TextPart:
@@ -136,7 +136,7 @@ def _text(texts: list[str], cache: str, extras: Json) -> TextPart:
 
 
 def _texts(blocks: Sequence[object]) -> list[str]:
-    return [text_of(block.get("text")) for block in _objects(blocks)]
+    return [text_of(block.get("text")) for block in objects_of(blocks)]
 
 
 def _read_media(type: str, source: Json, cache: str, extras: Json) -> MediaPart | TextPart | OpaquePart:
@@ -179,9 +179,9 @@ def _read_cache(control: object) -> str:
 
 def _added_tools(messages: Sequence[object]) -> Iterator[Json]:
     """The tools that are defined in messages. They are deferred: their block adds them."""
-    for message in _objects(messages):
-        for block in _objects(message.get("content")):
-            definition = _object(_object(block.get("tool")).get("definition"))
+    for message in objects_of(messages):
+        for block in objects_of(message.get("content")):
+            definition = object_of(object_of(block.get("tool")).get("definition"))
             if block.get("type") == "tool_addition" and definition:
                 yield definition | {"defer_loading": True}
 
@@ -243,7 +243,7 @@ def _read_format(form: object) -> ResponseFormat | None:
 
 
 def _read_reasoning(thinking: object, effort: object) -> ReasoningSettings | None:
-    settings = _object(thinking)
+    settings = object_of(thinking)
     if not settings and not isinstance(effort, str):
         return None
     type, display = settings.get("type"), settings.get("display")
@@ -253,15 +253,3 @@ def _read_reasoning(thinking: object, effort: object) -> ReasoningSettings | Non
         enabled={"enabled": True, "adaptive": True, "disabled": False}.get(text_of(type)),
         summary="none" if display == "omitted" else display if isinstance(display, str) else None,
     )
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else []
-
-
-def _object(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Json]:
-    return [item for item in _list(value) if isinstance(item, dict)]

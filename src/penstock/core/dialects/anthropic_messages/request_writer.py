@@ -33,7 +33,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.request import Json
-from penstock.core.dialects.bodies import refused
+from penstock.core.dialects.bodies import check_tool_choice, refused
 from penstock.core.losses import Loss
 from penstock.core.request import (
     Message,
@@ -48,6 +48,7 @@ from penstock.core.request import (
 )
 from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
+from penstock.core.tool_map import ToolMap, arguments_of, as_function
 
 DEFAULT_MAX_TOKENS = 8_192
 """The output that every Claude model since 3.5 can generate: the limit if neither client nor provider sets one."""
@@ -78,14 +79,20 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Fields that the provider rejects."""
 
 
-def write_request(request: Request, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> Json:
-    """The fields of an equivalent body; raises `RequestError` if the client requests several choices."""
+def write_request(
+    request: Request, settings: MessagesSettings, issuer: str, losses: list[Loss], names: ToolMap
+) -> Json:
+    """The fields of an equivalent body.
+
+    Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
+    """
+    check_tool_choice(request)
     if request.choices > 1:
         raise refused(
             f"`n` is {request.choices}, and the provider's API answers with one choice; send several requests instead",
             param="n",
         )
-    writer = _ContentWriter(settings, issuer, losses)
+    writer = _ContentWriter(settings, issuer, losses, names)
     fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
     if request.system:
         fields["system"] = writer.content(request.system)
@@ -97,7 +104,7 @@ def write_request(request: Request, settings: MessagesSettings, issuer: str, los
     tools = [body for tool in available_tools(request) if (body := writer.tool(tool)) is not None]
     if tools:
         fields["tools"] = tools
-        choice = _write_choice(request.tool_choice, losses)
+        choice = _write_choice(request.tool_choice, names, losses)
         if request.parallel_calls is False:
             choice = (choice or {"type": "auto"}) | {"disable_parallel_tool_use": True}
         if choice is not None:
@@ -125,8 +132,9 @@ def write_request(request: Request, settings: MessagesSettings, issuer: str, los
 class _ContentWriter:
     """Writes messages and tools, and notes the losses."""
 
-    def __init__(self, settings: MessagesSettings, issuer: str, losses: list[Loss]) -> None:
+    def __init__(self, settings: MessagesSettings, issuer: str, losses: list[Loss], names: ToolMap) -> None:
         self._settings = settings
+        self._names = names
         self._issuer = issuer
         self._losses = losses
         self._breakpoints = 0
@@ -220,12 +228,12 @@ class _ContentWriter:
             self._losses.append(Loss("content-dropped", call.name))
             return None
         try:
-            given = msgspec.json.decode(call.arguments or "{}")
+            given = msgspec.json.decode(arguments_of(call) or "{}")
         except ValueError:
             given = None
-        if call.kind == "custom" or not isinstance(given, dict):
+        if not isinstance(given, dict):
             given = {"input": call.arguments}
-        name = f"{call.namespace}__{call.name}" if call.namespace else call.name
+        name = self._names.name(call.name, call.namespace)
         block: Json = {"type": "tool_use", "id": portable(call.id or call.name, _MAX_ID), "name": name, "input": given}
         return self._cached(block, call.cache)
 
@@ -256,17 +264,13 @@ class _ContentWriter:
         if tool.kind == "server":
             self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
             return None
-        name = f"{tool.namespace}__{tool.name}" if tool.namespace else tool.name
-        body: Json = {"name": name}
+        if tool.kind == "custom":
+            tool = as_function(tool, self._losses)
+        body: Json = {"name": self._names.name(tool.name, tool.namespace)}
         if tool.description:
             body["description"] = tool.description
-        if tool.kind == "custom":
-            self._losses.append(Loss("grammar-dropped", tool.name))
-            text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-            body["input_schema"] = text
-        else:
-            schema = tool.schema or {}
-            body["input_schema"] = schema if schema.get("type") == "object" else {"type": "object", **schema}
+        schema = tool.schema or {}
+        body["input_schema"] = schema if schema.get("type") == "object" else {"type": "object", **schema}
         if tool.strict is not None:
             body["strict"] = tool.strict
         self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
@@ -280,7 +284,7 @@ def _trim(content: object) -> None:
         last["text"] = last["text"].rstrip()
 
 
-def _write_choice(choice: ToolChoice | None, losses: list[Loss]) -> Json | None:
+def _write_choice(choice: ToolChoice | None, names: ToolMap, losses: list[Loss]) -> Json | None:
     if choice is None:
         return None
     match choice.mode:
@@ -289,10 +293,10 @@ def _write_choice(choice: ToolChoice | None, losses: list[Loss]) -> Json | None:
         case "required":
             return {"type": "any"}
         case "tool":
-            return {"type": "tool", "name": choice.names[0]} if choice.names else {"type": "any"}
+            return {"type": "tool", "name": names.chosen(choice.names[0])} if choice.names else {"type": "any"}
         case "allowed":
             losses.append(Loss("tool-choice-widened", ", ".join(choice.names)))
-            return {"type": "auto"}
+            return {"type": "any" if choice.required else "auto"}
 
 
 def _write_reasoning(

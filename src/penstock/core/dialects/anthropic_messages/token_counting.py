@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.core.dialects.anthropic_messages.surface import read_client_request
+from penstock.core.dialects.input_counts import read_input_tokens
 from penstock.core.request import ClientRequest
 
 
@@ -19,12 +20,7 @@ class AnthropicTokenCounting:
 
     def read_count(self, body: bytes) -> int | None:
         """The count in a provider's response; None if there is none."""
-        try:
-            counted = msgspec.json.decode(body)
-        except ValueError:
-            return None
-        tokens = counted.get("input_tokens") if isinstance(counted, dict) else None
-        return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0 else None
+        return read_input_tokens(body)
 
     def write_count(self, tokens: int) -> bytes:
         """The body of the response to a client."""

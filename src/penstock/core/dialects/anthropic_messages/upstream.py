@@ -11,6 +11,7 @@ from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
 from penstock.core.sink import Sink
+from penstock.core.tool_map import ToolMap
 
 VERSION = "2023-06-01"
 _HEADERS = {"anthropic-version": VERSION}
@@ -32,11 +33,13 @@ class AnthropicMessagesUpstream:
             return self._forwarded(request, destination)
         settings = _settings(destination)
         losses: list[Loss] = []
-        fields = write_request(request.read(), settings, destination.issuer, losses)
+        neutral = request.read()
+        names = ToolMap(neutral.tools)
+        fields = write_request(neutral, settings, destination.issuer, losses, names)
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
-        return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses))
+        return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses), names.changed())
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing, the route and the provider's data demand.

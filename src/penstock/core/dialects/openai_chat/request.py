@@ -20,13 +20,13 @@ from penstock.core.content import (
     ToolCall,
     ToolResult,
 )
-from penstock.core.json_getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, list_of, object_of, objects_of, text_of
+from penstock.core.media import AUDIO_TYPES, data_url
 from penstock.core.request import Message, ReasoningSettings, Request, ResponseFormat, Sampling, Tool, ToolChoice
 from penstock.core.seals import PREFIX, received
 
 NAME = "openai_chat"
 Json: TypeAlias = dict[str, object]
-AUDIO_TYPES = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 _SYSTEM_ROLES = ("system", "developer")
 _SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
@@ -37,9 +37,9 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning")
 def read_request(fields: Mapping[str, object]) -> Request:
     """The request in neutral form."""
     rest = dict(fields)
-    system, turns = _read_messages(_list(rest.pop("messages", None)))
-    tools = [_read_tool(tool) for tool in _objects(rest.pop("tools", None))]
-    tools += [_read_function(function, {}) for function in _objects(rest.pop("functions", None))]
+    system, turns = _read_messages(list_of(rest.pop("messages", None)))
+    tools = [_read_tool(tool) for tool in objects_of(rest.pop("tools", None))]
+    tools += [_read_function(function, {}) for function in objects_of(rest.pop("functions", None))]
     choice = _read_choice(rest.pop("tool_choice", None)) or _read_function_choice(rest.pop("function_call", None))
     caps = [integer_of(rest.pop(name, None)) for name in ("max_completion_tokens", "max_tokens")]
     stop = rest.pop("stop", None)
@@ -58,13 +58,13 @@ def read_request(fields: Mapping[str, object]) -> Request:
         parallel_calls=parallel if isinstance(parallel, bool) else None,
         max_output=next((cap for cap in caps if cap is not None), None),
         choices=integer_of(rest.pop("n", None)) or 1,
-        stop=(stop,) if isinstance(stop, str) else tuple(word for word in _list(stop) if isinstance(word, str)),
+        stop=(stop,) if isinstance(stop, str) else tuple(word for word in list_of(stop) if isinstance(word, str)),
         sampling=_read_sampling(rest),
         format=_read_format(rest.pop("response_format", None)),
         reasoning=_read_reasoning(rest),
         tier=text_of(rest.pop("service_tier", None)),
         user=text_of(rest.pop("user", None)),
-        metadata={key: value for key, value in _object(metadata).items() if isinstance(value, str)},
+        metadata={key: value for key, value in object_of(metadata).items() if isinstance(value, str)},
         cache_key=text_of(rest.pop("prompt_cache_key", None)),
         extras={key: value for key, value in rest.items() if value is not None},
     )
@@ -100,20 +100,20 @@ def _read_messages(messages: Sequence[object]) -> tuple[list[Part], list[Message
 def _read_content(content: object) -> list[Part]:
     if isinstance(content, str):
         return [TextPart(content)] if content else []
-    return [_read_part(part) for part in _list(content)]
+    return [_read_part(part) for part in list_of(content)]
 
 
 def _read_part(part: object) -> Part:
     if isinstance(part, str):
         return TextPart(part)
-    fields = _object(part)
+    fields = object_of(part)
     match fields:
         case {"type": "text", "text": str(text), **rest}:
             return TextPart(text, extras=rest)
         case {"type": "refusal", "refusal": str(text)}:
             return RefusalPart(text)
         case {"type": "image_url", "image_url": {"url": str(url)}}:
-            image = _object(fields["image_url"])
+            image = object_of(fields["image_url"])
             return _read_image(url, {key: value for key, value in image.items() if key != "url"})
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
             return MediaPart(kind="audio", mime=AUDIO_TYPES.get(form, f"audio/{form}"), data=data)
@@ -126,14 +126,14 @@ def _read_part(part: object) -> Part:
 
 
 def _read_image(url: str, extras: Json) -> MediaPart:
-    mime, data = _data_url(url)
+    mime, data = data_url(url)
     if data:
         return MediaPart(kind="image", mime=mime, data=data, extras=extras)
     return MediaPart(kind="image", url=url, extras=extras)
 
 
 def _read_file(file: Json) -> MediaPart:
-    mime, data = _data_url(text_of(file.get("file_data")))
+    mime, data = data_url(text_of(file.get("file_data")))
     return MediaPart(
         kind="file",
         mime=mime,
@@ -143,14 +143,6 @@ def _read_file(file: Json) -> MediaPart:
     )
 
 
-def _data_url(url: str) -> tuple[str, str]:
-    """The media type and the base64 data of a `data:` URL; both empty for any other URL."""
-    head, comma, data = url.partition(",")
-    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
-        return "", ""
-    return head.removeprefix("data:").removesuffix(";base64").partition(";")[0], data
-
-
 def _read_answer(fields: Json) -> Message:
     """Read a turn of the assistant: its reasoning first, then its content, then its tool calls."""
     parts: list[Part] = [*_read_earlier_reasoning(fields)]
@@ -158,8 +150,8 @@ def _read_answer(fields: Json) -> Message:
     refusal = fields.pop("refusal", None)
     if isinstance(refusal, str) and refusal:
         parts.append(RefusalPart(refusal))
-    parts += [_read_call(call) for call in _objects(fields.pop("tool_calls", None))]
-    function = _object(fields.pop("function_call", None))
+    parts += [_read_call(call) for call in objects_of(fields.pop("tool_calls", None))]
+    function = object_of(fields.pop("function_call", None))
     if function:
         called, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
         parts.append(ToolCall(None, called, arguments, "function_call"))
@@ -182,7 +174,7 @@ def _read_earlier_reasoning(fields: Json) -> list[ReasoningPart]:
                 break
     sealed = [
         (received(data, ""), integer_of(item.get("length")) or 0)
-        for item in _objects(fields.get("reasoning_details"))
+        for item in objects_of(fields.get("reasoning_details"))
         if (data := text_of(item.get("data"))).startswith(PREFIX)
     ]
     if sealed:
@@ -226,7 +218,7 @@ def _read_tool(tool: Json) -> Tool:
                 name=name,
                 description=text_of(custom.get("description")),
                 kind="custom",
-                format=_object(custom.get("format")) or None,
+                format=object_of(custom.get("format")) or None,
             )
         case _:
             type = text_of(tool.get("type"))
@@ -254,8 +246,9 @@ def _read_choice(choice: object) -> ToolChoice | None:
             return ToolChoice("none")
         case "required" | "any":
             return ToolChoice("required")
-        case {"type": "allowed_tools", "allowed_tools": {"tools": [*tools]}}:
-            return ToolChoice("allowed", tuple(name for tool in tools if (name := _chosen_name(tool))))
+        case {"type": "allowed_tools", "allowed_tools": {"tools": [*tools], **rest}}:
+            names = tuple(name for tool in tools if (name := _chosen_name(tool)))
+            return ToolChoice("allowed", names, required=rest.get("mode") == "required")
         case dict():
             name = _chosen_name(choice)
             return ToolChoice("tool", (name,)) if name else None
@@ -323,18 +316,6 @@ def _read_reasoning(rest: Json) -> ReasoningSettings | None:
     if not isinstance(effort, str):
         return None
     return ReasoningSettings(effort=effort, enabled=False if effort == "none" else None)
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _object(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Json]:
-    return [item for item in _list(value) if isinstance(item, dict)]
 
 
 def _is_number(value: object) -> bool:

@@ -5,7 +5,7 @@ Providers of this dialect differ in what they accept beyond the messages. A fiel
 only where the provider's data says so (`ChatSettings`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -21,9 +21,11 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.openai_chat.request import AUDIO_TYPES, NAME, Json
+from penstock.core.dialects.bodies import check_tool_choice
+from penstock.core.dialects.openai_chat.request import NAME, Json
 from penstock.core.json_getters import text_of
 from penstock.core.losses import Loss
+from penstock.core.media import AUDIO_TYPES
 from penstock.core.request import (
     Message,
     ReasoningSettings,
@@ -31,15 +33,14 @@ from penstock.core.request import (
     ResponseFormat,
     Sampling,
     Tool,
-    ToolChoice,
     available_tools,
     without_system_turns,
 )
 from penstock.core.tool_ids import portable
+from penstock.core.tool_map import ToolMap, arguments_of, as_function
 
 _STOP_LIMIT = 4
 _MAX_ID = 64
-_MAX_NAME = 64
 # OpenAI refuses a longer `user`.
 _MAX_USER = 64
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -63,10 +64,14 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
 _DEFAULTS = ChatSettings()
 
 
-def write_request(request: Request, losses: list[Loss], settings: ChatSettings = _DEFAULTS) -> Json:
-    """The fields of a body that asks the same."""
+def write_request(
+    request: Request, losses: list[Loss], settings: ChatSettings = _DEFAULTS, names: ToolMap | None = None
+) -> Json:
+    """The fields of a body that asks the same. Raises `RequestError` if it demands a tool that the API lacks."""
     own = request.dialect == NAME
-    writer = _ChatContentWriter(losses, settings, own=own)
+    names = names or ToolMap(request.tools)
+    writer = _ChatContentWriter(losses, settings, names, own=own)
+    check_tool_choice(request)
     fields: Json = {"model": request.model, "messages": writer.messages(request)}
     if request.stream:
         fields["stream"] = True
@@ -78,7 +83,7 @@ def write_request(request: Request, losses: list[Loss], settings: ChatSettings =
         losses.append(Loss("stop-dropped", f"{len(request.stop) - _STOP_LIMIT} of {len(request.stop)}"))
     optional: Json = {
         "tools": tools or None,
-        "tool_choice": _write_choice(request.tool_choice, request.tools) if tools else None,
+        "tool_choice": _write_choice(request, names, own=own) if tools else None,
         "parallel_tool_calls": request.parallel_calls if tools else None,
         settings.max_tokens_field: request.max_output,
         "n": request.choices if request.choices > 1 else None,
@@ -117,8 +122,9 @@ def _drop_unusual(fields: Json, request: Request, losses: list[Loss]) -> None:
 class _ChatContentWriter:
     """Writes the messages and tools of a request, and notes losses. `own`: it arrived in this dialect, with extras."""
 
-    def __init__(self, losses: list[Loss], settings: ChatSettings, *, own: bool) -> None:
+    def __init__(self, losses: list[Loss], settings: ChatSettings, names: ToolMap, *, own: bool) -> None:
         self._own = own
+        self._names = names
         self._losses = losses
         self._settings = settings
 
@@ -174,11 +180,11 @@ class _ChatContentWriter:
         return message
 
     def _call(self, call: ToolCall) -> Json:
-        name, id = tool_name(call.name, call.namespace), self._id(call.id or "")
+        name, id = self._names.name(call.name, call.namespace), self._id(call.id or "")
         self._note_cache(call.cache)
-        if call.kind == "custom":
+        if call.kind == "custom" and self._own:
             return {"id": id, "type": "custom", "custom": {"name": name, "input": call.arguments}}
-        return {"id": id, "type": "function", "function": {"name": name, "arguments": call.arguments}}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments_of(call)}}
 
     def _id(self, id: str) -> str:
         """The id of a call. OpenAI refuses longer ones than it makes itself."""
@@ -222,7 +228,7 @@ class _ChatContentWriter:
                 return {"type": "refusal", "refusal": text}
             case MediaPart():
                 self._note_cache(part.cache)
-                self._note_extras(part.extras)
+                self._note_extras({name: value for name, value in part.extras.items() if name != "detail"})
                 return self._media(part)
             case OpaquePart(dialect, type, data) if dialect == NAME:
                 return {"type": type, **data}
@@ -241,7 +247,8 @@ class _ChatContentWriter:
     def _media(self, part: MediaPart) -> Json | None:
         url = part.url or f"data:{part.mime};base64,{part.data}"
         if part.kind == "image" and not part.file_id:
-            return {"type": "image_url", "image_url": {"url": url} | (part.extras if self._own else {})}
+            detail = {"detail": part.extras["detail"]} if "detail" in part.extras else {}
+            return {"type": "image_url", "image_url": {"url": url} | (part.extras if self._own else detail)}
         if part.kind == "audio" and part.data:
             form = next((name for name, mime in AUDIO_TYPES.items() if mime == part.mime), part.mime.partition("/")[2])
             return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
@@ -255,8 +262,9 @@ class _ChatContentWriter:
         if tool.kind == "server":
             self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
             return None
-        name = tool_name(tool.name, tool.namespace)
-        body: Json = {"name": name}
+        if tool.kind == "custom" and not self._own:
+            tool = as_function(tool, self._losses)
+        body: Json = {"name": self._names.name(tool.name, tool.namespace)}
         if tool.description:
             body["description"] = tool.description
         self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
@@ -281,23 +289,13 @@ def _result_text(part: TextPart | ToolChange) -> str:
     return part.text if isinstance(part, TextPart) else str(part)
 
 
-def tool_name(name: str, namespace: str | None) -> str:
-    """The name of a tool as providers accept it. `renamed_tools` finds the client's own name again."""
-    return portable(f"{namespace}__{name}" if namespace else name, _MAX_NAME)
-
-
-def renamed_tools(tools: Iterable[Tool]) -> dict[str, str]:
-    """The names of tools that providers know by another name, by that name."""
-    names = {tool_name(tool.name, tool.namespace): tool.name for tool in tools if tool.kind != "server"}
-    return {written: name for written, name in names.items() if written != name}
-
-
-def _write_choice(choice: ToolChoice | None, tools: Iterable[Tool]) -> object:
+def _write_choice(request: Request, names: ToolMap, *, own: bool) -> object:
+    choice = request.tool_choice
     if choice is None:
         return None
-    custom = {tool.name for tool in tools if tool.kind == "custom"}
+    custom = {tool.name for tool in request.tools if tool.kind == "custom" and own}
     named = [
-        {"type": kind, kind: {"name": tool_name(name, None)}} for name in choice.names for kind in [_kind(name, custom)]
+        {"type": kind, kind: {"name": names.chosen(name)}} for name in choice.names for kind in [_kind(name, custom)]
     ]
     match choice.mode:
         case "auto" | "none" | "required":
@@ -305,7 +303,10 @@ def _write_choice(choice: ToolChoice | None, tools: Iterable[Tool]) -> object:
         case "tool":
             return named[0] if named else "required"
         case "allowed":
-            return {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": named}}
+            return {
+                "type": "allowed_tools",
+                "allowed_tools": {"mode": "required" if choice.required else "auto", "tools": named},
+            }
 
 
 def _kind(name: str, custom: set[str]) -> str:

@@ -7,27 +7,23 @@ provider of the same dialect as the client wrote it.
 
 from collections.abc import Mapping
 from functools import cache, partial
-from itertools import islice
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.bodies import decode_fields, refused
+from penstock.core.dialects.bodies import account, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.body import write_body
 from penstock.core.dialects.openai_chat.estimate import estimate_input
-from penstock.core.dialects.openai_chat.failures import write_error
 from penstock.core.dialects.openai_chat.request import NAME, read_request
 from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
+from penstock.core.dialects.openai_errors import write_error
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
-from penstock.core.request import MAX_TAGS, ClientRequest
+from penstock.core.request import ClientRequest
 
 _ONCE = ("model", "stream", "messages", "n")
 _MAX_CHOICES = 128
 # The largest signed 64-bit integer, which some clients send for "no limit".
 _MAX_TOKENS = 2**63 - 1
-_MAX_MODEL = 256
-_NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
-_ACTED_ON = ("model", "stream", "messages", "stream_options")
 _MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
 _CAPS = ("max_completion_tokens", "max_tokens")
 _FIGURES = frozenset(("n", *_CAPS, *_MAX_ITEMS))
@@ -45,11 +41,8 @@ class OpenAIChatSurface:
     def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
         """Read a request; raises `RequestError`."""
         members, fields = decode_fields(body, _ONCE)
-        model, stream, messages, options = map(fields.get, _ACTED_ON)
-        if not isinstance(model, str) or not 0 < len(model) <= _MAX_MODEL:
-            raise refused(_NO_MODEL, param="model")
-        if stream is not None and not isinstance(stream, bool):
-            raise refused("`stream` must be true or false", param="stream")
+        model, stream = model_of(fields), stream_of(fields)
+        messages, options = fields.get("messages"), fields.get("stream_options")
         if not isinstance(messages, list):
             raise refused("`messages` must be a list of messages", param="messages")
         if options is not None and not isinstance(options, dict):
@@ -59,7 +52,7 @@ class OpenAIChatSurface:
         request = ClientRequest(
             dialect=NAME,
             model=model,
-            stream=bool(stream),
+            stream=stream,
             members=members,
             include_usage=bool(options and options.get("include_usage")),
             fields=fields,
@@ -67,7 +60,7 @@ class OpenAIChatSurface:
             read=cache(partial(read_request, fields)),
         )
         if not _ACCOUNTED.isdisjoint(fields):
-            _account(request, fields)
+            account(request, fields)
         return request
 
     def writer(self, facts: AnswerFacts) -> OpenAIChatWriter:
@@ -85,16 +78,6 @@ class OpenAIChatSurface:
     def write_error(self, failure: Failure, request_id: str) -> bytes:
         """The body of an error, in OpenAI's envelope."""
         return write_error(failure, request_id)
-
-
-def _account(request: ClientRequest, fields: dict[str, object]) -> None:
-    """Set the fields of the request that tags and prices depend on."""
-    user, tier, metadata = fields.get("user"), fields.get("service_tier"), fields.get("metadata")
-    request.user = user if isinstance(user, str) else ""
-    request.tier = tier if isinstance(tier, str) else ""
-    if isinstance(metadata, dict):
-        texts = ((name, value) for name, value in metadata.items() if isinstance(value, str))
-        request.metadata = dict(islice(texts, MAX_TAGS))
 
 
 def _check_figures(fields: dict[str, object]) -> None:

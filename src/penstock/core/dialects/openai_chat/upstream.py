@@ -6,11 +6,12 @@ from msgspec import Raw
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
 from penstock.core.dialects.openai_chat.reader import OpenAIChatReader
 from penstock.core.dialects.openai_chat.request import NAME
-from penstock.core.dialects.openai_chat.request_writer import ChatSettings, renamed_tools, write_request
+from penstock.core.dialects.openai_chat.request_writer import ChatSettings, write_request
 from penstock.core.error_shapes import read_error
 from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest
 from penstock.core.sink import Sink
+from penstock.core.tool_map import ToolMap
 
 _CAPS = ("max_completion_tokens", "max_tokens")
 _LIMITS = frozenset((*_CAPS, "n", "service_tier"))
@@ -38,14 +39,14 @@ class OpenAIChatUpstream:
             return self._forwarded(request, destination)
         losses: list[Loss] = []
         neutral = request.read()
-        fields = write_request(neutral, losses, msgspec.convert(dict(destination.settings), ChatSettings))
+        names = ToolMap(neutral.tools)
+        fields = write_request(neutral, losses, msgspec.convert(dict(destination.settings), ChatSettings), names)
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
         if fields.get("stream") and destination.include_usage:
             fields["stream_options"] = {"include_usage": True}
-        names = renamed_tools(neutral.tools)
-        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tool_names=names)
+        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tools=names.changed())
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's bytes, with the model and overrides of the destination, and the usage option."""

@@ -1,0 +1,103 @@
+"""Failures in the words of the Responses API: a body in OpenAI's envelope, and the last two events of a stream.
+
+An `error` event has the same object as a body. `response.failed` has a code of its own, by which Codex decides whether
+to repeat the request: only those of the table below are known to it, and it repeats a request that failed with any
+other. The message then ends with Penstock's code.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from penstock.core.dialects.openai_errors import MAX_MESSAGE, error_object
+from penstock.core.events import Ending, Fault
+from penstock.core.failure import Failure
+
+SERVER_ERROR = "server_error"
+OVERLOADED = "server_is_overloaded"
+_RATE_LIMITED = "rate_limit_exceeded"
+_FINAL = "invalid_prompt"
+# The codes of failed responses by those of Penstock, and by those that providers send in their streams.
+_CODES: Mapping[str, str] = {
+    "context_length_exceeded": "context_length_exceeded",
+    "content_not_allowed": _FINAL,
+    "budget_exceeded": "insufficient_quota",
+    "insufficient_quota": "insufficient_quota",
+    "gateway_overloaded": OVERLOADED,
+    "overloaded_error": OVERLOADED,
+    "server_is_overloaded": OVERLOADED,
+    "slow_down": OVERLOADED,
+    "rate_limit_error": _RATE_LIMITED,
+    "rate_limit_exceeded": _RATE_LIMITED,
+    "too_many_concurrent_requests": _RATE_LIMITED,
+    "upstream_rate_limited": _RATE_LIMITED,
+    "translation_loss": _FINAL,
+    "cyber_policy": "cyber_policy",
+    "invalid_prompt": _FINAL,
+    "usage_not_included": "usage_not_included",
+}
+_OVERLOADED_STATUSES = (503, 529)
+# Why a stream without a fault of its own is not completed.
+_ENDINGS: Mapping[Ending, str] = {
+    "truncated": "the provider's stream ended before the answer was complete",
+    "timed_out": "the provider took too long",
+    "cancelled": "the answer was cancelled",
+    "failed": "the provider failed",
+}
+
+
+class FailureWords(Struct, frozen=True):
+    """How a failure is said at the end of a stream: the object of the `error` event, and of `response.failed`."""
+
+    error: dict[str, object]
+    code: str
+    message: str
+
+    @property
+    def response_error(self) -> dict[str, object]:
+        """The `error` of a failed response."""
+        return {"code": self.code, "message": self.message}
+
+
+def failure_words(failure: Failure, request_id: str) -> FailureWords:
+    """A failure of the call."""
+    error, message = error_object(failure, request_id), failure.message[:MAX_MESSAGE]
+    code = response_code(failure)
+    if code == _RATE_LIMITED and failure.retry_after.isdecimal():
+        message = f"{message} Please try again in {failure.retry_after}s."  # Codex looks for these words
+    if code != failure.code and failure.code not in message:
+        message = f"{message} ({failure.code})"
+    return FailureWords(error, code, message)
+
+
+def fault_words(fault: Fault) -> FailureWords:
+    """A provider's error in its stream."""
+    native = [text for name in ("code", "type") if isinstance(text := (fault.provider or {}).get(name), str)]
+    code = next((_CODES[text] for text in native if text in _CODES), SERVER_ERROR)
+    return _words(fault.message[:MAX_MESSAGE], native[0] if native else fault.code, code)
+
+
+def ending_words(ending: Ending) -> FailureWords:
+    """The end of a stream that is not completed, for reasons that it does not name."""
+    return _words(_ENDINGS[ending], ending, SERVER_ERROR)
+
+
+def _words(message: str, native: str, code: str) -> FailureWords:
+    return FailureWords({"message": message, "type": "upstream_error", "param": None, "code": native}, code, message)
+
+
+def response_code(failure: Failure) -> str:
+    """The code of a failed response."""
+    if failure.upstream_status in _OVERLOADED_STATUSES:
+        return OVERLOADED
+    return _CODES.get(failure.code) or (SERVER_ERROR if failure.client_may_retry else _FINAL)
+
+
+def write_error(failure: Failure, request_id: str) -> bytes:
+    """The body of an error. Where the API has a code that clients act on, that is used."""
+    error = error_object(failure, request_id)
+    code = response_code(failure)
+    if code in (OVERLOADED, _RATE_LIMITED):
+        error["code"] = code
+    return msgspec.json.encode({"error": error})

@@ -1,0 +1,170 @@
+"""Output items and the response object, in the words of the Responses API. Streams and bodies are written with them."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.content import Citation, ReasoningSeal
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
+from penstock.core.events import Annotation, Finish, ToolKind
+from penstock.core.losses import Loss
+from penstock.core.seals import wrap
+from penstock.core.usage import Usage
+
+# What a response says of settings that the request leaves open.
+_DEFAULTS: Json = {
+    "background": False,
+    "error": None,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": None,
+    "store": False,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+IMAGE_CALL = "image_generation_call"
+NO_ARGUMENTS = "{}"
+"""What a call of a function without arguments has: clients parse them as JSON."""
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+
+
+class ResponseEnvelope:
+    """The members of a response object other than its output and usage."""
+
+    def __init__(self, facts: AnswerFacts) -> None:
+        self._facts = facts
+        self._own = facts.same_dialect
+        self._fields: Json = {
+            "id": facts.id or f"resp_{facts.call_id}",
+            "object": "response",
+            "created_at": facts.created,
+            "model": facts.model,
+        }
+        # Encoded once: the tools of a request may be large, and at least three events repeat them.
+        self._echo = {name: Raw(msgspec.json.encode(value)) for name, value in facts.echo.items()}
+        self._extras: Json = {}
+
+    def start(self, id: str, model: str, created: int | None, tier: str | None, *, announced: bool) -> None:
+        """Take what the provider says of its answer. Ids of other APIs are not ids of responses.
+
+        `announced`: the client has got an id already, with a heartbeat.
+        """
+        if id and self._own and not announced:
+            self._fields["id"] = id
+        if model:
+            self._fields["model"] = model
+        if created and not announced:
+            self._fields["created_at"] = created
+        if tier and self._own:
+            self._extras["service_tier"] = tier
+
+    def add(self, fields: Mapping[str, object]) -> None:
+        """Take further members of a provider's response object; only those of this API are written again."""
+        if self._own:
+            self._extras |= fields
+
+    def body(self, status: str, **members: object) -> Json:
+        """The response object."""
+        named = self._fields | {"status": status}
+        return named | _DEFAULTS | self._echo | self._extras | members | dict(self._facts.overrides)
+
+
+def final_status(finish: Finish | None, losses: list[Loss]) -> Json:
+    """The members of a response that say how it ended: its status, and why it is incomplete."""
+    reason = finish.reason if finish is not None else "stop"
+    if reason == "pause":
+        losses.append(Loss("pause-unknown", (finish and finish.native) or ""))
+    incomplete = _INCOMPLETE.get(reason)
+    if incomplete is not None:
+        return {"status": "incomplete", "incomplete_details": {"reason": incomplete}}
+    if reason == "error":
+        error = {"code": "server_error", "message": "the provider ended the answer with an error"}
+        return {"status": "failed", "error": error}
+    return {"status": "completed"}
+
+
+def item_status(finish: Finish | None) -> str:
+    """The status of the item that an answer ends with."""
+    return "incomplete" if finish is not None and finish.reason in _INCOMPLETE else "completed"
+
+
+def item_id(facts: AnswerFacts, type: str, number: int) -> str:
+    """The id of an item to which the provider gave none."""
+    return f"{_PREFIXES.get(type, 'item')}_{facts.call_id}_{number}"
+
+
+def call_id(facts: AnswerFacts, number: int) -> str:
+    """The id of a tool call to which the provider gave none. It must be another one in each answer."""
+    return f"call_{facts.call_id}_{number}"
+
+
+def seal_text(seal: ReasoningSeal, facts: AnswerFacts) -> str:
+    """A seal as `encrypted_content`: one of this API as it is, any other wrapped."""
+    return seal.value if seal.scheme == SEAL_SCHEME else wrap(seal, facts.issuer)
+
+
+def call_body(kind: ToolKind, namespace: str | None, name: str, id: str, fields: Json) -> Json:
+    """A call without its arguments, and without the id of its item."""
+    custom = kind == "custom"
+    body: Json = {"type": "custom_tool_call" if custom else "function_call", **fields, "call_id": id, "name": name}
+    if namespace:
+        body["namespace"] = namespace
+    return body | {"input" if custom else "arguments": ""}
+
+
+def citation_body(citation: Annotation | Citation, length: int, *, own: bool) -> Json | None:
+    """A citation as an annotation; None where there is no such annotation. It covers all `length` characters of the
+    text if it does not say which."""
+    if own and citation.data is not None:
+        return citation.data
+    if not citation.url:
+        return None
+    return {
+        "type": "url_citation",
+        "url": citation.url,
+        "title": citation.title,
+        "start_index": citation.start if citation.start is not None else 0,
+        "end_index": citation.end if citation.end is not None else length,
+    }
+
+
+def usage_body(usage: Usage | None, *, own: bool) -> Json:
+    """The usage with all its details: clients refuse a report that lacks one."""
+    usage = (usage or Usage()) if own else (usage or Usage()).normal()
+    figures = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0}
+    total = usage.total if usage.total is not None else sum(figures.values())
+    cached: Json = {"cached_tokens": usage.cached or 0}
+    if usage.cache_write is not None:
+        cached["cache_write_tokens"] = usage.cache_write
+    reasoning: Json = {"reasoning_tokens": usage.reasoning or 0}
+    raw = usage.raw if own else {}
+    return {
+        **raw,
+        "input_tokens": figures["input_tokens"],
+        "input_tokens_details": _details(raw, "input_tokens_details") | cached,
+        "output_tokens": figures["output_tokens"],
+        "output_tokens_details": _details(raw, "output_tokens_details") | reasoning,
+        "total_tokens": total,
+    }
+
+
+def _details(raw: Mapping[str, object], name: str) -> Json:
+    details = raw.get(name)
+    return dict(details) if isinstance(details, dict) else {}

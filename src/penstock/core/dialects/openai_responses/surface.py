@@ -1,0 +1,107 @@
+"""The OpenAI Responses dialect, as an API to offer: `POST /v1/responses`.
+
+A request is checked as far as the gateway acts on it (`model`, `input`, `stream`, `max_output_tokens`, `background`).
+Every other field goes to a provider of the same dialect as the client wrote it, and so do the headers of Codex.
+"""
+
+from collections.abc import Mapping
+from functools import cache, partial
+
+from penstock.core.completion import Completion
+from penstock.core.dialects.bodies import account, decode_fields, model_of, refused, stream_of
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_responses.body import write_body
+from penstock.core.dialects.openai_responses.failures import write_error
+from penstock.core.dialects.openai_responses.request import read_request
+from penstock.core.dialects.openai_responses.vocabulary import NAME
+from penstock.core.dialects.openai_responses.writer import OpenAIResponsesWriter
+from penstock.core.failure import Failure
+from penstock.core.input_estimate import estimate_request
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest
+
+_ONCE = ("model", "stream", "input", "background", "max_output_tokens", "store", "previous_response_id", "conversation")
+_MAX_TOKENS = 2**63 - 1
+# Headers of Codex and of the SDKs, which a provider of the same dialect gets too.
+_FORWARDED = ("openai-beta", "originator", "session-id", "session_id", "thread-id", "x-client-request-id", "x-codex-")
+# The header that tells sessions of Codex apart, and the tag that it becomes.
+_TAGS = {"session-id": "session", "session_id": "session"}
+# Members of a request that the response repeats.
+_ECHOED = (
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)
+
+
+class OpenAIResponsesSurface:
+    """Offers Responses."""
+
+    name = "responses"
+    path = "/responses"
+    request_id_header = ""
+
+    def read_request(self, body: bytes, headers: Mapping[str, str], path: str) -> ClientRequest:  # noqa: ARG002
+        """The request in a body; raises `RequestError`."""
+        request = read_client_request(body, headers)
+        if request.fields.get("background"):
+            raise refused("`background` is not supported; use `stream`, or wait for the answer", param="background")
+        most = request.fields.get("max_output_tokens")
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or not 1 <= most <= _MAX_TOKENS):
+            raise refused("`max_output_tokens` must be a positive integer below 2^63", param="max_output_tokens")
+        return request
+
+    def writer(self, facts: AnswerFacts) -> OpenAIResponsesWriter:
+        """What writes a streamed answer."""
+        return OpenAIResponsesWriter(facts)
+
+    def write_body(self, completion: Completion, facts: AnswerFacts, losses: list[Loss]) -> bytes:
+        """The body of a response."""
+        return write_body(completion, losses, facts)
+
+    def status_of(self, failure: Failure) -> int:
+        """The usual status of the failure."""
+        return failure.status
+
+    def write_error(self, failure: Failure, request_id: str) -> bytes:
+        """The body of an error, in OpenAI's envelope."""
+        return write_error(failure, request_id)
+
+
+def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+    """A request, without the checks that only a call for an answer needs; raises `RequestError`."""
+    members, fields = decode_fields(body, _ONCE)
+    model, stream = model_of(fields), stream_of(fields)
+    if not isinstance(fields.get("input"), str | list) and "prompt" not in fields:
+        raise refused("`input` must be a text or a list of items", param="input")
+    read = cache(partial(read_request, fields))  # estimates, limits and each target need it
+    request = ClientRequest(
+        dialect=NAME,
+        model=model,
+        stream=stream,
+        members=members,
+        headers={name: value for name, value in headers.items() if name.startswith(_FORWARDED)},
+        include_usage=True,
+        fields=fields,
+        echo={name: fields[name] for name in _ECHOED if fields.get(name) is not None},
+        estimate=lambda: estimate_request(read()),
+        read=read,
+    )
+    account(request, fields)
+    if not request.user and isinstance(named := fields.get("safety_identifier"), str):
+        request.user = named
+    request.metadata = {tag: headers[name] for name, tag in _TAGS.items() if name in headers} | dict(request.metadata)
+    return request

@@ -1,0 +1,27 @@
+"""The OpenAI Responses dialect, token counting: `POST /v1/responses/input_tokens`."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.core.dialects.input_counts import read_input_tokens
+from penstock.core.dialects.openai_responses.surface import read_client_request
+from penstock.core.request import ClientRequest
+
+
+class ResponsesTokenCounting:
+    """Counts the tokens of a request."""
+
+    path = "/responses/input_tokens"
+
+    def read_request(self, body: bytes, headers: Mapping[str, str]) -> ClientRequest:
+        """Parse a request body; raises `RequestError`."""
+        return read_client_request(body, headers)
+
+    def read_count(self, body: bytes) -> int | None:
+        """The count in a provider's response; None if there is none."""
+        return read_input_tokens(body)
+
+    def write_count(self, tokens: int) -> bytes:
+        """The body of the response to a client."""
+        return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": tokens})

@@ -1,0 +1,498 @@
+"""The OpenAI Responses dialect, written: hub events → the bytes of a stream that OpenAI's SDKs and Codex accept.
+
+1. Every event has its type in an `event:` line and in the JSON, and the next `sequence_number`.
+2. The whole grammar is written, whatever the provider sent: `response.created` and `response.in_progress`, every item
+   and part from its `added` to its `done`, and a last response with the whole output and complete usage. SDKs rely on
+   each of these; Codex reads `output_item.done` only.
+3. One item after the other, with one id each; `core/blocks.py` adds the borders that chat completions do not have.
+   An item stays open until the next one starts or the answer finishes: only then is its status known.
+4. No event type and no item type is written that OpenAI does not have. Items and events of unknown types are written
+   again only where the provider speaks this dialect too.
+5. Nothing is written before the first content, because the gateway may still try another provider. The events before
+   it are held, and numbered when they are written: heartbeats have numbers too, and may come first.
+6. A heartbeat is another `response.in_progress`: Codex counts events only, not comments. The first one sends
+   `response.created`. Heartbeats of earlier attempts at the same call count (`AnswerFacts.heartbeats`).
+7. A seal of another API is wrapped (`core/seals.py`), so that it comes back with the next request.
+8. A stream that is not completed ends with an `error` event, which SDKs raise as an exception, and `response.failed`,
+   which Codex reads.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.core.blocks import Blocks
+from penstock.core.content import ReasoningSeal
+from penstock.core.dialects.dialect import AnswerFacts
+from penstock.core.dialects.openai_responses.failures import FailureWords, ending_words, failure_words, fault_words
+from penstock.core.dialects.openai_responses.open_items import PART_FORMS, OpenItem, OpenPart
+from penstock.core.dialects.openai_responses.output import (
+    IMAGE_CALL,
+    NO_ARGUMENTS,
+    ResponseEnvelope,
+    call_body,
+    call_id,
+    citation_body,
+    final_status,
+    item_id,
+    item_status,
+    seal_text,
+    usage_body,
+)
+from penstock.core.dialects.openai_responses.vocabulary import Json
+from penstock.core.events import (
+    Annotation,
+    BlockEnd,
+    BlockStart,
+    ChoiceStart,
+    End,
+    Ending,
+    Event,
+    Extra,
+    Fault,
+    Finish,
+    MediaDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    Repair,
+    Seal,
+    Start,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    UsageReport,
+)
+from penstock.core.failure import Failure
+from penstock.core.json_getters import integer_of, text_of
+from penstock.core.losses import Loss
+from penstock.core.text import without_line_ends
+from penstock.core.usage import Usage
+
+_CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStart, MediaDelta, End)
+# Events before the first content are released at this size, so that they do not fill the memory.
+_MAX_HELD = 65_536
+# The members of calls that hold what the model wrote, and the names of their events.
+_CALLS = {
+    "function_call": ("arguments", "response.function_call_arguments"),
+    "custom_tool_call": ("input", "response.custom_tool_call_input"),
+}
+
+
+class OpenAIResponsesWriter:
+    """Writes the events of one answer."""
+
+    _released = False  # whether the first content is written
+    _held_size = 0
+    _failed = False
+    _finish: Finish | None = None
+    _usage: Usage | None = None
+    _pending: tuple[ToolCallStart, Json] | None = None  # a call whose extras may follow
+    _current: OpenItem | None = None  # the item that text belongs to
+
+    def __init__(self, facts: AnswerFacts) -> None:
+        self._facts = facts
+        self._own = facts.same_dialect
+        self._envelope = ResponseEnvelope(facts)
+        self._created = facts.heartbeats > 0
+        self._number = facts.heartbeats + 1 if self._created else 0
+        self._blocks = Blocks()
+        self._output: list[OpenItem] = []
+        self._ended: list[OpenItem] = []  # those that are not done, because their status is not known yet
+        self._at: dict[int, OpenItem] = {}  # by the number of the block in the hub
+        self._media: dict[int, BlockStart] = {}  # blocks whose type of media is not known yet
+        self._calls: dict[int, OpenItem] = {}
+        self._ids: set[str] = set()
+        self._logprobs: list[object] = []  # of the next text
+        self._held: list[tuple[str, bytes]] = []
+        self._out: list[bytes] = []
+        self.losses: list[Loss] = []
+
+    def write(self, events: Iterable[Event]) -> bytes:
+        """The bytes of these events."""
+        for event in self._blocks.order(self._of_first_choice(events)):
+            if self._pending is not None and not self._takes_extra(event):
+                self._start_call()
+            if not self._released and isinstance(event, _CONTENT):
+                self._release()
+            self._write(event)
+        self._start_call()
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    def _of_first_choice(self, events: Iterable[Event]) -> Iterable[Event]:
+        """The events without those of further choices: a response has one."""
+        for event in events:
+            if not getattr(event, "choice", 0):
+                yield event
+            elif isinstance(event, ChoiceStart):
+                self.losses.append(Loss("choices-dropped"))
+
+    def note(self, events: Iterable[Event]) -> None:
+        """Take note of events that the client gets as the provider sent them."""
+        self.write(events)
+
+    def heartbeat(self) -> bytes:
+        """Another `response.in_progress`. The first one creates the response, because nothing may precede that."""
+        self._create()
+        self._send("response.in_progress", self._in_progress())
+        return self._taken()
+
+    def fail(self, failure: Failure) -> bytes:
+        """The error and the failed response as the last events."""
+        self._write_failure(failure_words(failure, self._facts.call_id))
+        return self._taken()
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case TextDelta(_, text):
+                self._write_text(text)
+            case ReasoningDelta(_, text, _, part):
+                self._write_reasoning(text, part)
+            case ToolCallDelta(_, call, arguments):
+                self._write_arguments(call, arguments)
+            case Repair() | ChoiceStart():
+                pass  # repairs are counted, not shown to the client; the response starts with its first item
+            case BlockStart():
+                self._start_block(event)
+            case BlockEnd(_, block, data):
+                self._end_block(block, data)
+            case ToolCallStart():
+                self._pending = (event, {})
+            case Extra("event", fields):
+                self._write_unknown(fields)
+            case Extra():
+                self._take_extra(event)
+            case Seal():
+                self._write_seal(event)
+            case Annotation():
+                self._write_citation(event)
+            case RefusalDelta(_, text):
+                self._write_piece(text)
+            case MediaDelta(_, block, mime, data):
+                self._write_media(block, mime, data)
+            case Start(id, model, created, tier):
+                self._envelope.start(id, model, created, tier, announced=self._created)
+            case Finish():
+                self._finish = event
+                self._finish_items()
+            case UsageReport(usage):
+                self._usage = usage
+            case Fault():
+                self._write_failure(fault_words(event))
+            case End(ending):
+                self._write_end(ending)
+
+    # The response.
+
+    def _create(self) -> None:
+        if not self._created:
+            self._created = True
+            self._send("response.created", self._in_progress())
+
+    def _in_progress(self) -> bytes:
+        return msgspec.json.encode({"response": self._envelope.body("in_progress", output=[], usage=None)})
+
+    def _release(self) -> None:
+        """Write everything that is held: the first content follows."""
+        self._released = True
+        if not self._created:
+            self._create()
+            self._send("response.in_progress", self._in_progress())
+        for type, data in self._held:
+            self._send(type, data)
+        self._held.clear()
+
+    def _write_end(self, ending: Ending) -> None:
+        if ending != "completed":
+            self._write_failure(ending_words(ending))
+            return
+        self._finish_items()
+        how = final_status(self._finish, self.losses)
+        status = str(how.pop("status"))
+        usage = usage_body(self._usage, own=self._own)
+        response = self._envelope.body(status, output=self._whole_output(), usage=usage, **how)
+        self._emit(f"response.{status}", {"response": response})
+
+    def _write_failure(self, words: FailureWords) -> None:
+        """The `error` event, and the response as far as it came. Nothing follows."""
+        if self._failed:
+            return
+        self._failed = True
+        self._release()
+        self._emit("error", {"error": words.error})
+        usage = usage_body(self._usage, own=self._own) if self._usage is not None else None
+        response = self._envelope.body("failed", error=words.response_error, output=self._whole_output(), usage=usage)
+        self._emit("response.failed", {"response": response})
+
+    def _whole_output(self) -> list[Json]:
+        return [item.body for item in self._output]
+
+    # Items.
+
+    def _add(self, block: int | None, body: Json, name: str | None = None) -> OpenItem:
+        """Start an item. Those that have ended are done now, as their status is known."""
+        self._finish_items()
+        id = name if self._own and name and name not in self._ids else ""
+        type = str(body["type"])
+        body = {"id": id or item_id(self._facts, type, len(self._output)), **body}
+        self._ids.add(str(body["id"]))
+        item = OpenItem(len(self._output), body, name)
+        self._output.append(item)
+        if block is not None:
+            self._at[block] = item
+        self._emit("response.output_item.added", {"output_index": item.index, "item": body})
+        return item
+
+    def _end(self, item: OpenItem) -> None:
+        if not item.ended:
+            item.ended = True
+            self._ended.append(item)
+
+    def _finish_items(self) -> None:
+        """Write the ends of the items that have ended."""
+        for item in self._ended:
+            item.done = True
+            if item.body.get("status") == "in_progress":
+                item.body["status"] = item_status(self._finish)
+            self._emit("response.output_item.done", {"output_index": item.index, "item": item.body})
+        self._ended.clear()
+
+    def _start_block(self, block: BlockStart) -> None:
+        fields = dict(block.data or {}) if self._own else {}
+        match block.kind:
+            case "text":
+                self._start_message(block, fields)
+                part: Json = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
+                self._start_part(self._current, part)
+            case "refusal":
+                self._start_message(block, fields)
+                self._start_part(self._current, {"type": "refusal", "refusal": ""})
+            case "reasoning":
+                body = {"type": "reasoning", **fields, "summary": []}
+                self._current = self._add(block.block, body, block.id)
+            case "media":
+                self._media[block.block] = block
+            case "result" | "opaque" if self._own:
+                self._write_whole(block.block, {"type": block.type} | fields, block.id)
+            case "result" | "opaque":
+                self.losses.append(Loss("server-activity-hidden", block.type))
+
+    def _end_block(self, block: int, data: Json | None) -> None:
+        item = self._at.get(block)
+        if block in self._media:
+            self._end_media(self._media.pop(block), item)
+        if item is None or item.done:
+            return
+        if data and self._own:
+            item.body |= data
+        if item.type in _CALLS:
+            self._end_call(item)
+        else:
+            self._end_part(item)
+        self._end(item)
+
+    def _write_whole(self, block: int, body: Json, name: str | None) -> None:
+        """An item that only this dialect knows. Its start may have been an event that was written already."""
+        item = self._at.get(block)
+        if item is None:
+            item = self._add(block, body | ({"status": "in_progress"} if "status" in body else {}), name)
+        item.body = body | {"id": item.body["id"]}
+        self._end(item)
+        self._finish_items()
+
+    def _write_unknown(self, fields: Json) -> None:
+        """An event that only this dialect knows; it names its item by the number that the hub gave to the block."""
+        if not self._own:
+            return
+        type, block = text_of(fields.get("type")), integer_of(fields.get("output_index"))
+        fields = {name: value for name, value in fields.items() if name not in ("type", "sequence_number")}
+        whole = fields.get("item")
+        if type == "response.output_item.added" and isinstance(whole, dict) and block is not None:
+            self._add(block, {"type": "", **whole}, text_of(whole.get("id")))
+        elif block is None:
+            self._emit(type, fields)
+        elif block in self._at:
+            item = self._at[block]
+            self._emit(type, fields | (item.address if "item_id" in fields else {"output_index": item.index}))
+
+    # Messages and reasoning.
+
+    def _start_message(self, block: BlockStart, fields: Json) -> None:
+        """Continue the message that came last if the block is another part of it; else start one."""
+        item = self._current
+        if item is None or item.type != "message" or item.done or item.name != block.id or self._ended != [item]:
+            body: Json = {"type": "message", "status": "in_progress", "content": [], **fields, "role": "assistant"}
+            self._current = self._add(block.block, body, block.id)
+        else:
+            item.ended = False
+            self._ended.clear()
+            self._at[block.block] = item
+
+    def _start_part(self, item: OpenItem | None, body: Json, summary: int | None = None) -> OpenPart:
+        assert item is not None
+        self._end_part(item)
+        form = PART_FORMS[str(body["type"])]
+        parts = item.body.setdefault(form.list, [])
+        assert isinstance(parts, list)
+        item.part = OpenPart(form, body, len(parts), summary)
+        self._emit(f"{form.events}.added", item.address | item.part.place | {"part": body})
+        return item.part
+
+    def _end_part(self, item: OpenItem) -> None:
+        part, item.part = item.part, None
+        if part is None:
+            return
+        form, text, place = part.form, "".join(part.pieces), item.address | part.place
+        part.body[form.text] = text
+        for citation in part.citations:
+            self._annotate(item, part, citation, len(text))
+        logprobs = {"logprobs": part.body["logprobs"]} if "logprobs" in part.body else {}
+        self._emit(f"{form.text_events}.done", place | {form.text: text} | logprobs)
+        self._emit(f"{form.events}.done", place | {"part": part.body})
+        parts = item.body[form.list]
+        assert isinstance(parts, list)
+        parts.append(part.body)
+
+    def _write_text(self, text: str) -> None:
+        item = self._current
+        part = item.part if item is not None else None
+        if item is None or part is None:
+            return
+        part.pieces.append(text)
+        logprobs, self._logprobs = self._logprobs, []
+        known = part.body["logprobs"]
+        assert isinstance(known, list)
+        known += logprobs
+        self._emit("response.output_text.delta", item.address | part.place | {"delta": text, "logprobs": logprobs})
+
+    def _write_piece(self, text: str) -> None:
+        """A piece of the open part, of any kind but text."""
+        item = self._current
+        part = item.part if item is not None else None
+        if item is not None and part is not None:
+            part.pieces.append(text)
+            self._emit(f"{part.form.text_events}.delta", item.address | part.place | {"delta": text})
+
+    def _write_reasoning(self, text: str, summary: int | None) -> None:
+        """A piece of a summary, or of the reasoning itself."""
+        item = self._current
+        if item is None or item.type != "reasoning":
+            return
+        if item.part is None or item.part.summary != summary:
+            type = "reasoning_text" if summary is None else "summary_text"
+            self._start_part(item, {"type": type, "text": ""}, summary)
+        self._write_piece(text)
+
+    def _write_seal(self, seal: Seal) -> None:
+        item = self._at.get(seal.block)
+        if item is not None and item.type == "reasoning":
+            value = seal_text(ReasoningSeal(seal.scheme, seal.value, seal.redacted), self._facts)
+            item.body.setdefault("encrypted_content", value)
+        else:
+            self.losses.append(Loss("seal-dropped", seal.scheme))
+
+    def _write_citation(self, citation: Annotation) -> None:
+        item = self._at.get(citation.block, self._current)
+        part = item.part if item is not None else None
+        if item is None or part is None or "annotations" not in part.body:
+            self.losses.append(Loss("citation-dropped", citation.title))
+        elif citation.end is None and not self._own:
+            part.citations.append(citation)
+        else:
+            self._annotate(item, part, citation, 0)
+
+    def _annotate(self, item: OpenItem, part: OpenPart, citation: Annotation, length: int) -> None:
+        body = citation_body(citation, length, own=self._own)
+        if body is None:
+            self.losses.append(Loss("citation-dropped", citation.title))
+            return
+        annotations = part.body["annotations"]
+        assert isinstance(annotations, list)
+        place = item.address | part.place | {"annotation_index": len(annotations)}
+        annotations.append(body)
+        self._emit("response.output_text.annotation.added", place | {"annotation": body})
+
+    # Images.
+
+    def _write_media(self, block: int, mime: str, data: str) -> None:
+        start = self._media.get(block)
+        item = self._at.get(block)
+        if item is None:
+            if not mime.startswith("image/"):
+                return  # a loss, at the end of its block
+            fields = dict(start.data or {}) if start is not None and self._own else {}
+            body = {"type": IMAGE_CALL, **fields, "status": "in_progress", "result": None}
+            item = self._add(block, body, start.id if start is not None else None)
+            item.body["output_format"] = fields.get("output_format") or mime.removeprefix("image/")
+        item.pieces.append(data)
+
+    def _end_media(self, start: BlockStart, item: OpenItem | None) -> None:
+        if item is None:
+            self.losses.append(Loss("media-dropped", start.type))
+            return
+        fields = dict(start.data or {}) if self._own else {}
+        item.body |= {"status": "completed", **fields, "result": "".join(item.pieces)}
+
+    # Tool calls.
+
+    def _takes_extra(self, event: Event) -> bool:
+        return isinstance(event, Repair) or (isinstance(event, Extra) and event.place == "tool")
+
+    def _take_extra(self, extra: Extra) -> None:
+        if extra.place == "tool" and self._pending is not None:
+            self._pending[1].update(extra.fields)
+        elif extra.place == "chunk":
+            self._envelope.add(extra.fields)
+        elif extra.place == "delta" and self._own:
+            logprobs = extra.fields.get("logprobs")
+            self._logprobs = logprobs if isinstance(logprobs, list) else []
+
+    def _start_call(self) -> None:
+        if self._pending is None:
+            return
+        (call, extras), self._pending = self._pending, None
+        if call.server:
+            self.losses.append(Loss("server-activity-hidden", call.name))
+            return
+        fields = dict(extras) if self._own else {}
+        name = text_of(fields.pop("id", None))
+        id = call.id or call_id(self._facts, call.call)
+        body = call_body(call.kind, call.namespace, call.name, id, fields) | {"status": "in_progress"}
+        self._calls[call.call] = self._add(call.block, body, name or None)
+
+    def _write_arguments(self, call: int, arguments: str) -> None:
+        item = self._calls.get(call)
+        if item is None or not arguments:
+            return  # a call that is not shown
+        item.pieces.append(arguments)
+        self._emit(f"{_CALLS[item.type][1]}.delta", item.address | {"delta": arguments})
+
+    def _end_call(self, item: OpenItem) -> None:
+        member, events = _CALLS[item.type]
+        if not item.pieces and item.type == "function_call":
+            item.pieces.append(NO_ARGUMENTS)
+            self._emit(f"{events}.delta", item.address | {"delta": NO_ARGUMENTS})
+        item.body[member] = "".join(item.pieces)
+        name = {"name": item.body["name"]} if item.type == "function_call" else {}
+        self._emit(f"{events}.done", item.address | name | {member: item.body[member]})
+
+    # Bytes.
+
+    def _emit(self, type: str, fields: Json) -> None:
+        data = msgspec.json.encode(fields)
+        if self._released:
+            self._send(type, data)
+            return
+        self._held.append((type, data))
+        self._held_size += len(data)
+        if self._held_size > _MAX_HELD:
+            self._release()
+
+    def _send(self, type: str, data: bytes) -> None:
+        """Send an event: its type, its number, and the members of this object, which is not empty."""
+        head = b'"type":"%b","sequence_number":%d,' % (type.encode(), self._number)
+        self._number += 1
+        self._out.append(b"event: %b\ndata: {%b%b\n\n" % (type.encode(), head, without_line_ends(data[1:])))

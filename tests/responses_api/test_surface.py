@@ -1,0 +1,261 @@
+"""`POST /v1/responses` and what belongs to it, on real sockets: answers, tools, errors at every stage, heartbeats."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests import messages as ant
+from tests import streams as chat
+from tests.anthropic.support import ANSWER, CHAT_ANSWER, MESSAGE, TEXT, answers, provider_error, sent, streams
+from tests.faults.client import get, post
+from tests.faults.gateway import PROVIDER_KEY
+from tests.faults.scripts import plain
+from tests.faults.upstream import Op, Upstream, chunk, fin, hang, head, last_chunk, rst, sleep
+from tests.responses_api.support import (
+    COUNT,
+    PATH,
+    Json,
+    ResponsesGateway,
+    error,
+    events,
+    names,
+    request_body,
+    start,
+    text,
+    whole,
+)
+
+pytestmark = pytest.mark.slow
+
+WHOLE = [
+    "created",
+    "in_progress",
+    "output_item.added",
+    "content_part.added",
+    "output_text.delta",
+    "output_text.delta",
+    "output_text.done",
+    "content_part.done",
+    "output_item.done",
+    "completed",
+]
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
+
+
+def chat_pieces() -> list[bytes]:
+    return [event + b"\n\n" for event in CHAT_ANSWER.split(b"\n\n")[:-1]]
+
+
+# Answers.
+
+
+def test_a_chat_provider_answers_a_client_of_responses(gateway: ResponsesGateway) -> None:
+    model = gateway.upstream.play(streams(*chat_pieces()))
+    response = gateway.respond(f"main/{model}", temperature=0.5, metadata={"team": "weir"})
+    assert (response.status, names(response), text(response)) == (200, WHOLE, TEXT)
+    answer = whole(response)
+    assert answer["id"] == f"resp_{response.request_id}"
+    assert (answer["temperature"], answer["metadata"]) == (0.5, {"team": "weir"})
+    assert (answer["usage"]["input_tokens"], answer["usage"]["output_tokens"]) == (7, 4)
+    path, headers, body = sent(gateway, model)
+    assert (path, headers["authorization"]) == ("/v1/chat/completions", f"Bearer {PROVIDER_KEY}")
+    assert json.loads(body)["messages"] == [{"role": "user", "content": "Say hello."}]
+    entry = gateway.book.entry(response.request_id)
+    assert (entry.surface, entry.outcome, entry.tags) == ("responses", "completed", {"team": "weir"})
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("provider_streams", [True, False], ids=["by a stream", "by a body"])
+@pytest.mark.parametrize("provider", ["claude", "main"])
+def test_a_client_gets_the_form_that_it_asks_for(
+    gateway: ResponsesGateway, provider: str, provider_streams: bool, stream: bool
+) -> None:
+    wire, body = (ANSWER, MESSAGE) if provider == "claude" else (CHAT_ANSWER, plain())
+    model = gateway.upstream.play(streams(wire) if provider_streams else answers(body))
+    response = gateway.respond(f"{provider}/{model}", stream=stream)
+    assert (response.status, text(response), whole(response)["status"]) == (200, TEXT, "completed")
+    assert response.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
+
+
+# Tools.
+
+
+def calls(provider: str, name: str, arguments: str) -> bytes:
+    """A provider's answer: one call, whose arguments come in two pieces."""
+    first, second = arguments[: len(arguments) // 2], arguments[len(arguments) // 2 :]
+    if provider == "claude":
+        pieces = [ant.calls(0, name=name), ant.passes(first), ant.passes(second), ant.closes(0)]
+        return ant.answer(*pieces, finish=ant.finishes("tool_use"))
+    begun = chat.calls(chat.piece(0, "toolu_1", name, first) | {"type": "function"})
+    rest = chat.calls(chat.piece(0, arguments=second))
+    return chat.sse(chat.begins(), begun, rest, chat.finishes("tool_calls"), chat.bill(**chat.counts(7, 4)), chat.DONE)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("provider", ["claude", "main"])
+def test_a_namespace_is_apart_from_the_name_again(gateway: ResponsesGateway, provider: str, stream: bool) -> None:
+    """Codex refuses a call of `agents__f`."""
+    model = gateway.upstream.play(streams(calls(provider, "agents__f", '{"a":"b"}')))
+    tools = [{"type": "namespace", "name": "agents", "tools": [FUNCTION]}]
+    (item,) = whole(gateway.respond(f"{provider}/{model}", stream=stream, tools=tools))["output"]
+    assert (item["type"], item["namespace"], item["name"]) == ("function_call", "agents", "f")
+    assert (json.loads(item["arguments"]), item["call_id"]) == ({"a": "b"}, "toolu_1")
+    tool = json.loads(sent(gateway, model)[2])["tools"][0]
+    assert (tool.get("function") or tool)["name"] == "agents__f"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("provider", ["claude", "main"])
+def test_a_custom_tool_gets_its_text(gateway: ResponsesGateway, provider: str, stream: bool) -> None:
+    patch = '*** Begin Patch\n+say "hi" \\ 😀\n'
+    model = gateway.upstream.play(streams(calls(provider, "apply_patch", json.dumps({"input": patch}))))
+    response = gateway.respond(f"{provider}/{model}", stream=stream, tools=[{"type": "custom", "name": "apply_patch"}])
+    (item,) = whole(response)["output"]
+    assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", patch)
+    if stream:
+        deltas = [event["delta"] for event in events(response) if "custom_tool_call_input.delta" in event["type"]]
+        assert (len(deltas), "".join(deltas)) == (2, patch)
+
+
+def test_a_hosted_tool_is_a_declared_loss(gateway: ResponsesGateway) -> None:
+    model = gateway.upstream.play(streams(CHAT_ANSWER))
+    response = gateway.respond(f"main/{model}", tools=[{"type": "web_search"}])
+    assert (response.status, response.headers["x-penstock-losses"]) == (200, "server-tool-dropped=1")
+    forced = gateway.respond("main/x", tools=[{"type": "web_search"}], tool_choice={"type": "web_search"})
+    assert error(forced) == (400, "invalid_request")
+
+
+# Errors.
+
+
+PROVIDER_ERRORS = {
+    401: (502, "upstream_auth"),
+    429: (429, "rate_limit_exceeded"),
+    500: (502, "upstream_error"),
+    503: (503, "server_is_overloaded"),
+    529: (503, "server_is_overloaded"),
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), PROVIDER_ERRORS.items(), ids=map(str, PROVIDER_ERRORS))
+def test_errors_of_a_provider(gateway: ResponsesGateway, code: int, expected: tuple[int, str]) -> None:
+    script = answers(provider_error("overloaded_error", "Slow down"), code, retry_after="7")
+    assert error(gateway.respond(f"claude/{gateway.upstream.play(script)}")) == expected
+
+
+REFUSED: dict[str, tuple[dict[str, str], Json, tuple[int, str]]] = {
+    "a wrong key": ({"Authorization": "Bearer nonsense-of-some-length"}, {}, (401, "invalid_api_key")),
+    "no such model": ({}, {"model": "nothing"}, (404, "model_not_found")),
+    "no input": ({}, {"input": None}, (400, "invalid_request")),
+    "in the background": ({}, {"background": True}, (400, "invalid_request")),
+}
+
+
+@pytest.mark.parametrize(("headers", "fields", "expected"), REFUSED.values(), ids=REFUSED)
+def test_requests_that_are_refused(
+    gateway: ResponsesGateway, headers: dict[str, str], fields: Json, expected: tuple[int, str]
+) -> None:
+    body = json.dumps({"model": "main/x", "input": "Hi"} | fields).encode()
+    response = gateway.send(post(body, headers, PATH), calls=fields.get("model") == "nothing")
+    assert error(response) == expected
+
+
+@pytest.mark.parametrize("path", [PATH, COUNT])
+def test_a_method_that_is_not_allowed(gateway: ResponsesGateway, path: str) -> None:
+    response = gateway.send(get(path))
+    assert (error(response), response.headers["allow"]) == ((405, "method_not_allowed"), "POST")
+
+
+# Streams that break.
+
+
+BEGUN = ant.wire(ant.begins(), ant.opens(0), ant.says("Half"))
+CHAT_BEGUN = chat.sse(chat.begins(), chat.says("Half"))
+BROKEN: dict[str, tuple[list[Op], str]] = {
+    "an error event": ([chunk(ant.wire(ant.error())), last_chunk()], "server_is_overloaded"),
+    "a clean end without a stop reason": ([last_chunk()], "server_error"),
+    "a connection that is closed": ([fin()], "server_error"),
+    "a connection that is reset": ([rst()], "server_error"),
+    "silence": ([hang()], "server_error"),
+}
+
+
+@pytest.mark.parametrize(("ops", "code"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("provider", ["hasty-claude", "hasty"])
+def test_a_stream_that_breaks_ends_with_a_failed_response(
+    gateway: ResponsesGateway, provider: str, ops: list[Op], code: str
+) -> None:
+    begun = BEGUN if provider == "hasty-claude" else CHAT_BEGUN
+    if provider == "hasty" and code == "server_is_overloaded":
+        ops, code = [chunk(chat.sse({"error": {"message": "Overloaded"}})), last_chunk()], "server_error"
+    model = gateway.upstream.play([head(), chunk(begun), *ops])
+    response = gateway.respond(f"{provider}/{model}")
+    assert response.status == 200
+    assert response.complete
+    assert names(response)[-2:] == ["error", "failed"]
+    failed, last = events(response)[-2:]
+    assert failed["error"]["request_id"] == response.request_id
+    assert (last["response"]["status"], last["response"]["error"]["code"]) == ("failed", code)
+    line = gateway.call(response)
+    assert line["ending"] in ("failed", "truncated", "timed_out")
+
+
+# Heartbeats.
+
+
+def test_a_client_that_waits_gets_events(tmp_path: Path) -> None:
+    """Codex counts events only, and every SDK expects `created` first."""
+    with Upstream() as upstream, start(tmp_path, upstream, server={"heartbeat_s": 0.1}) as gateway:
+        for provider, wire in (("claude", ANSWER), ("main", CHAT_ANSWER)):
+            model = upstream.play([sleep(0.35), head(), chunk(wire), last_chunk()])
+            response = gateway.respond(f"{provider}/{model}")
+            found = names(response)
+            beats = found.count("in_progress")
+            assert beats >= 3
+            assert found == ["created", *["in_progress"] * beats, *WHOLE[2:]]
+            assert text(response) == TEXT
+        model = upstream.play([sleep(0.25), *answers(provider_error("invalid_request_error", "No"), 400)])
+        response = gateway.respond(f"claude/{model}")
+        assert (response.status, names(response)[-2:]) == (200, ["error", "failed"])
+        assert len({event["response"]["id"] for event in events(response) if "response" in event}) == 1
+        gateway.quiet()
+
+
+def test_heartbeats_go_on_with_the_next_target(tmp_path: Path) -> None:
+    route = '[routes.either]\ntargets = ["claude/either-a", "main/either-b"]\n'
+    with Upstream() as upstream, start(tmp_path, upstream, route, server={"heartbeat_s": 0.1}) as gateway:
+        overloaded = answers(provider_error("overloaded_error", "Overloaded"), 529)
+        upstream.play([sleep(0.25), *overloaded], "either-a")
+        upstream.play([sleep(0.25), *streams(CHAT_ANSWER)], "either-b")
+        response = gateway.respond("either")
+        found = names(response)
+        beats = found.count("in_progress")
+        assert beats >= 4
+        assert found == ["created", *["in_progress"] * beats, *WHOLE[2:]]
+        assert len({event["response"]["id"] for event in events(response) if "response" in event}) == 1
+        gateway.quiet()
+
+
+def test_another_target_may_speak_another_dialect(gateway: ResponsesGateway) -> None:
+    gateway.upstream.play(answers(provider_error("overloaded_error", "Overloaded"), 529), "either-a")
+    gateway.upstream.play(streams(CHAT_ANSWER), "either-b")
+    response = gateway.respond("either")
+    assert (text(response), response.headers["x-penstock-provider"]) == (TEXT, "main")
+
+
+# Token counts.
+
+
+def test_a_count_is_estimated_where_no_provider_counts(gateway: ResponsesGateway) -> None:
+    response = gateway.count("main/x", input="Hello, world", instructions="Be brief.")
+    assert response.json["object"] == "response.input_tokens"
+    assert response.json["input_tokens"] > 0
+    assert response.headers["x-penstock-estimated"] == "true"
+
+
+def test_a_large_request_is_parsed_too(gateway: ResponsesGateway) -> None:
+    model = gateway.upstream.play(streams(CHAT_ANSWER))
+    response = gateway.respond(f"main/{model}", input="x" * 280_000)
+    assert text(response) == TEXT
+    assert len(request_body("m", stream=True)) < 262_144
