@@ -130,7 +130,7 @@ def row(stream: str, reads: str, *cells: str) -> str:
 
 
 def measure(load: Load, rounds: int) -> dict[str, list[float]]:
-    """Microseconds per chunk of each side, round by round."""
+    """Microseconds per chunk of each side, by round."""
     figures: dict[str, list[float]] = {side: [] for side in READERS if load.sdk_reads_it or side != "openai"}
     for _ in range(rounds):
         for side, taken in figures.items():

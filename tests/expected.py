@@ -1,4 +1,4 @@
-"""What a capture should say: the rows of the tables in the tests of captures."""
+"""The expected content of a capture: the rows of the tables in the tests of captures."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ Call: TypeAlias = tuple[str | None, str, str]
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """What a capture says. `repairs`: how often each defect is met, and the line where it is met first."""
+    """The content of a capture. `repairs`: how often each defect occurs, and the line of the first occurrence."""
 
     text: str = ""
     reasoning: str = ""

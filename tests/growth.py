@@ -1,7 +1,7 @@
-"""Streams that grow in ways that tempt a reader to copy what it has: does four times the bytes take four times as long?
+"""Streams that grow in ways in which a naive reader would copy its buffer: do four times the bytes take as many times?
 
-`properties/test_linear.py` counts calls, which a busy machine cannot disturb; but copying is C's work, and no call. So
-this is timed, and it is `scripts/fuzz` that asks, not the tests.
+`properties/test_linear.py` counts calls, which other work on the machine cannot disturb. But copying is done in C
+without a call, so it is timed here, by `scripts/fuzz` and not by the tests.
 """
 
 import time
@@ -66,7 +66,7 @@ def _growth(make: Callable[[int], bytes], dialect: str) -> float:
 
 
 def _seconds(wire: bytes, dialect: str) -> float:
-    """How long it takes to read and fold the bytes: the best of three, to be rid of other work on the machine."""
+    """The time to read and fold the bytes: the best of three runs, to exclude other work on the machine."""
     return min(_seconds_once(wire, dialect) for _ in range(3))
 
 

@@ -1,4 +1,4 @@
-"""What must hold for any bytes whatever; the properties and the fuzzer both ask it."""
+"""Invariants that hold for any bytes; the property tests and the fuzzer check them."""
 
 from collections.abc import Callable
 from random import Random
@@ -37,7 +37,7 @@ class CountingReader(StreamReader):
         return self._count(super().close)
 
     def _count(self, read: Callable[[], list[Event]]) -> list[Event]:
-        """The slow path gets to know of frames by reading them, or all at once of those that the fast path has read."""
+        """The slow path learns of frames by reading them, or all at once of those that the fast path has read."""
         fast, before, slow = self.passthrough, self._known(), self.slow_frames
         assert fast is not None
         read_fast = fast.frames + (fast.opening is not None)
@@ -54,7 +54,7 @@ class CountingReader(StreamReader):
 
 
 def sent_text(completion: Completion) -> list[object]:
-    """What the choices say, in a form to compare; ids that only a writer would mint are left out."""
+    """The content of the choices in a form that can be compared, without ids that a writer makes up."""
     return [
         (
             choice.index,
@@ -68,7 +68,7 @@ def sent_text(completion: Completion) -> list[object]:
 
 
 def broken_promises(data: bytes, random: Random, dialect: str = DEFAULT_DIALECT) -> list[str]:
-    """Every promise that the reader and the writer of a dialect break on these bytes."""
+    """Every broken promise of the reader and the writer of a dialect on these bytes."""
     return examine(data, random, dialect=dialect)[0]
 
 
@@ -82,9 +82,9 @@ def opening_of(*streams: bytes, together: int = 1) -> OpeningTemplate:
 
 
 def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
-    """The events of a stream whose reads come as HTTP chunks, of which those that can be are taken without the parser.
+    """The events of a stream whose reads are HTTP chunks. As in the relay, chunks bypass the parser where possible.
 
-    So does the relay. Nobody is told of the padding of those, and of the first words nothing but how long they are.
+    For such chunks there are no events for padding, and only the length of the first text is known.
     """
     pieces = [piece for piece in pieces if piece]
     events: list[Event] = []
@@ -111,7 +111,7 @@ def read_in_chunks(pieces: list[bytes], reader: StreamReader) -> list[Event]:
 
 
 def unpadded(events: list[Event]) -> list[Event]:
-    """The events without padding; and without the first words of the stream, but for their length."""
+    """The events without padding; of the first text of the stream only the length is kept."""
     reported: list[Event] = []
     first_words = True
     for event in events:
@@ -165,7 +165,7 @@ def examine(
 
 
 def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
-    """What a client of the same dialect gets for these reads, and how many of them went out as they came."""
+    """What a client of the same dialect gets for these reads, and how many of them were forwarded unchanged."""
     facts = AnswerFacts(call_id="1", model="", created=0, include_usage=True)
     writer = StreamWriter.for_call(reader.dialect, facts)
     out, untouched = [], 0
@@ -180,7 +180,7 @@ def relayed(pieces: list[bytes], reader: StreamReader) -> tuple[bytes, int]:
 
 
 def _variants_differ(data: bytes, dialect: str) -> list[str]:
-    """Whether a client gets another answer where healthy text is forwarded as it is."""
+    """Whether a client gets another answer if healthy text is forwarded unchanged."""
     answers = [
         fold(read(relayed(by_event(data), reader)[0], reader=StreamReader(dialect)))
         for reader in (StreamReader(dialect), SlowReader(dialect))

@@ -1,4 +1,4 @@
-"""The legal order of events, checked the simple way: what `core/events.py` promises of every stream whatever."""
+"""The legal order of events, checked in the simplest way: what `core/events.py` promises for every stream."""
 
 from penstock import (
     Annotation,

@@ -1,12 +1,12 @@
-"""Streams broken at random: where the fuzzer and the properties get bytes that no author thought of.
+"""Streams broken at random: the source of unforeseen bytes for the fuzzer and the property tests.
 
-Every function takes the `random.Random` to draw from, so that a case can be told by its seed alone.
+Every function takes the `random.Random` to draw from, so that a case is reproducible by its seed.
 """
 
 import json
 from random import Random
 
-# What tends to be special to a reader of streams, spliced in anywhere.
+# Byte sequences that tend to be special to a reader of streams, inserted anywhere.
 TOKENS: tuple[bytes, ...] = (
     b"data: ", b"data:", b"data", b"event: error\n", b"event: ping\n", b"id: 1\n", b"retry: 1\n", b": comment\n",
     b"error: ", b"\n", b"\n\n", b"\r", b"\r\n", b"\r\r", b" ", b"\t", b"\0",
@@ -54,7 +54,7 @@ def any_json(random: Random, depth: int = 0) -> object:
 
 
 def mutated(data: bytes, other: bytes, random: Random) -> bytes:
-    """The stream with one to six things done to it; `other` is another stream to splice from."""
+    """The stream with one to six random changes; `other` is another stream to splice from."""
     for _ in range(random.randrange(1, 7)):
         data = random.choice(_MUTATIONS)(data, other, random)
     return data

@@ -1,14 +1,14 @@
-"""Promptness: what a test promises to happen within a time, judged by the best of a few runs.
+"""Promptness: promises about time, judged by the best of a few runs.
 
-A busy machine is late now and then; a slow gateway is late every time. So whoever was late is measured again, up to
-five times in all, and the least counts:
+A busy machine is late now and then; a slow gateway is late every time. So a test that was late is run again, up to five
+times in all, and the shortest time counts:
 
     @prompt
     def test_it_is_left_at_once(gateway: Gateway) -> None:
         ...
         in_time(closed_at - left_at, 0.05)
 
-A test that is `prompt` may run again with the same fixtures: it makes what it measures anew, and leaves nothing.
+A test that is `prompt` may run again with the same fixtures: it must create what it measures, and leave nothing behind.
 """
 
 import functools
@@ -21,7 +21,7 @@ _Arguments = ParamSpec("_Arguments")
 
 
 class Late(AssertionError):
-    """Something took longer than was promised, this time."""
+    """Something took longer than promised in this run."""
 
 
 def in_time(took_s: float, limit_s: float) -> None:
@@ -31,7 +31,7 @@ def in_time(took_s: float, limit_s: float) -> None:
 
 
 def prompt(test: Callable[_Arguments, None]) -> Callable[_Arguments, None]:
-    """A test that runs again when it was late. Whatever else is wrong with it fails at once."""
+    """A test that runs again if it was late. Any other failure fails at once."""
 
     @functools.wraps(test)
     def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""Streams in few words: builders of chunks and of their framing, and how the tests read them.
+"""Streams in few words: builders of chunks and of their framing, and functions that read them.
 
 completion(sse(says("Hello"), finishes("stop"), DONE)).text == "Hello"
 """

@@ -1,4 +1,4 @@
-"""The capture file: what is written is read back, what is whole of a cut one counts, what is wrong is told."""
+"""The capture file: what is written is read back, complete reads of a cut file count, and errors name their line."""
 
 import random
 from contextlib import suppress

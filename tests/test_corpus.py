@@ -1,4 +1,4 @@
-"""Penstock reads every recorded stream as the oracle does, fed whole and fed as it came; `scripts/corpus` shows how."""
+"""Penstock reads every recorded stream as the oracle does, whole and in its original reads; see `scripts/corpus`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The small streams with one defect each that lie beside the corpus: each is read as its list of expectations says."""
+"""The small streams with one defect each beside the corpus: each is read as its list of expectations says."""
 
 import json
 from typing import Any

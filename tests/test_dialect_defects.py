@@ -1,4 +1,4 @@
-"""The small streams of further dialects beside the corpus: `inspect --json` tells each as it is expected.
+"""The small streams of other dialects beside the corpus: `inspect --json` reports each as expected.
 
 Its README defines the terms: usage in normal form (`input` includes the caches), finish reasons of chat completions.
 """

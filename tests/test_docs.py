@@ -1,4 +1,4 @@
-"""What the README and docs/ show is true: links, commands, examples, the capture, the configuration."""
+"""The README and docs/ are true: links, commands, examples, the capture, the configuration."""
 
 import os
 import re

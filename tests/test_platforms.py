@@ -1,4 +1,4 @@
-"""What runs where: the gateway without what only Linux has; the library, `inspect` and `lint` without POSIX.
+"""Platforms: the gateway without what only Linux has; the library, `inspect` and `lint` without POSIX.
 
 Each test runs a Python in which modules and functions are absent, as they are on another system.
 """
@@ -88,7 +88,7 @@ def test_the_gateway_serves_without_uvloop_and_what_only_linux_has(gateway: Gate
 
 @pytest.mark.parametrize("absent", [("uvloop",), ()], ids=["asyncio", "uvloop"])
 def test_workers_without_a_shared_port_all_answer(tmp_path: Path, absent: tuple[str, ...]) -> None:
-    """They accept from one socket; and one that is killed loses no connection that waits to be accepted."""
+    """They accept from one socket; a worker that is killed loses no connection that waits to be accepted."""
     without(tmp_path / "shim", *absent, functions=ONLY_LINUX)
     with Upstream() as upstream:
         configuration = settings(upstream.url, 0, server={"workers": 3})

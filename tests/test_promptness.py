@@ -1,4 +1,4 @@
-"""Who is late is measured again, who is late every time fails, and nothing else is tried twice."""
+"""A test that is late is run again, one that is late every time fails, and no other failure is repeated."""
 
 import pytest
 

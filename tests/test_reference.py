@@ -1,4 +1,4 @@
-"""The generated pages say what the code says."""
+"""The generated pages are up to date."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The suite itself: what test modules share is in modules of its own, and fast tests start no process."""
+"""The test suite itself: what test modules share is in modules of its own, and fast tests start no process."""
 
 import ast
 import multiprocessing

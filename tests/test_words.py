@@ -86,6 +86,17 @@ def test_texts_in_code_are_plain() -> None:
     ] == []
 
 
+@pytest.mark.slow
+def test_comments_and_docstrings_of_tests_are_plain() -> None:
+    assert [
+        f"{place(path, line)}: {word}"
+        for path in CODE
+        if path not in OWN_CODE and path != Path(__file__)
+        for line, text in comments_and_docstrings(path)
+        for word in banned_words(text)
+    ] == []
+
+
 def test_pages_are_plain() -> None:
     assert [
         f"{place(path, number)}: {word}"
@@ -115,6 +126,16 @@ def words_of(identifier: str) -> list[str]:
 
 def tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
     return tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+
+
+def comments_and_docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """The prose of a module, with its lines. Other strings are data."""
+    for token in tokens(path):
+        if token.type == tokenize.COMMENT and "noqa" not in token.string:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
 
 
 def banned_words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Clients that call a gateway in many ways, and judge each answer: it is whole, or it says that it is not."""
+"""Clients that call a gateway in many ways, and judge each answer: it is complete, or reports that it is not."""
 
 import asyncio
 import json

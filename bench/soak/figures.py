@@ -1,4 +1,4 @@
-"""What a process holds over time: samples, whether they level off, and a plot."""
+"""The resources of a process over time: samples, whether they level off, and a plot."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The soak: a gateway of its own under mixed traffic, a third of it broken; and whether what it holds levels off."""
+"""The soak test: a separate gateway under mixed traffic, a third of it broken; do its resources level off?"""
 
 import asyncio
 import os
@@ -58,7 +58,7 @@ class Options(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of it. `wrong` is everything that should not have been."""
+    """The result of a run. `wrong` is everything that should not have happened."""
 
     calls: Counter[str]
     wrong: list[str]
@@ -132,7 +132,7 @@ def _workers(pid: int, count: int) -> list[int]:
 
 
 def _check_ledger(folder: Path, calls: int) -> list[str]:
-    """What the ledger has too much or too little."""
+    """Entries that the ledger has too many or too few of."""
     with sqlite3.connect(f"file:{folder / 'ledger.db'}?mode=ro", uri=True) as book:
         booked, distinct, open_ = book.execute(
             "SELECT count(*), count(DISTINCT id), sum(outcome = 'orphaned') FROM calls"

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 TEXT = "All the words of an answer that is whole, one after another."
 WORDS = TEXT.split()
-# How long a stalled provider is silent: until the gateway has lost its patience.
+# How long a stalled provider is silent: longer than the gateway's timeouts.
 _SILENT_S = 3.0
 
 Json: TypeAlias = dict[str, object]

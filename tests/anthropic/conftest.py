@@ -27,7 +27,7 @@ def shared_messages_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def gateway(shared_messages_gateway: MessagesGateway) -> Iterator[MessagesGateway]:
-    """The gateway that most tests share. After each, nothing of it may be left."""
+    """The gateway that most tests share. After each test, it must have no open call and no open connection."""
     yield shared_messages_gateway
     try:
         shared_messages_gateway.quiet()

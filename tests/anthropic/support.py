@@ -76,7 +76,7 @@ class MessagesGateway(Gateway):
     """A gateway whose clients speak Messages."""
 
     def start_message(self, model: str, *, stream: bool = True, **fields: object) -> RawClient:
-        """Send a request; the answer is still to be read."""
+        """Send a request; the caller reads the answer."""
         client = self.client()
         self.expected += 1
         client.send(post(message_body(model, stream=stream, **fields), VERSION, PATH))
@@ -133,7 +133,7 @@ def configuration(upstream: Upstream, **tables: Table) -> str:
 
 
 def start(folder: Path, upstream: Upstream, more: str = "", **tables: Table) -> MessagesGateway:
-    """A gateway of one's own; not yet started."""
+    """A separate gateway, which is not started yet."""
     return MessagesGateway(folder, upstream, configuration(upstream, **tables) + more)
 
 
@@ -153,7 +153,7 @@ def provider_error(type: str, message: str, **fields: object) -> bytes:
 
 
 def events(response: Response) -> list[tuple[str, Any]]:
-    """The events of a stream; each has its name and its data, and nothing is behind the last."""
+    """The events of a stream. Each must have its name and its data, and no bytes may follow the last one."""
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.body == b"" or response.body.endswith(b"\n\n")
     found = []
@@ -184,7 +184,7 @@ def text(response: Response) -> str:
 
 
 def error(response: Response) -> tuple[int, str, str]:
-    """The status, type and message of an error, which must be in Anthropic's envelope and name the request."""
+    """The status, type and message of an error. It must be in Anthropic's envelope and have the id of the request."""
     body = response.json
     assert set(body) == {"type", "error", "request_id"}
     assert body["type"] == "error"
@@ -194,7 +194,7 @@ def error(response: Response) -> tuple[int, str, str]:
 
 
 def sent(gateway: Gateway, model: str) -> tuple[str, dict[str, str], bytes]:
-    """What the provider got for a model: path, headers, body."""
+    """What the provider received for a model: path, headers, body."""
     raw, _, body = gateway.upstream.requests(model)[-1].partition(b"\r\n\r\n")
     line, *lines = raw.decode("latin-1").split("\r\n")
     headers = dict(header.split(": ", 1) for header in lines)

@@ -1,4 +1,4 @@
-"""docs/anthropic.md, as it is written: its configuration runs, and answers what Claude Code sends."""
+"""The examples of docs/anthropic.md work as they are written, with the requests that Claude Code sends."""
 
 import json
 import re

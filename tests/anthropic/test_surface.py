@@ -1,4 +1,4 @@
-"""`POST /v1/messages` and what belongs to it, on real sockets: answers, errors at every stage, headers, heartbeats."""
+"""`POST /v1/messages` and its related paths, on real sockets: answers, errors at every stage, headers, heartbeats."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`POST /v1/messages/count_tokens`: by the provider where it can, else by an estimate that is marked; never booked."""
+"""`POST /v1/messages/count_tokens`: counted by the provider if possible, else estimated and marked; never booked."""
 
 import json
 import threading

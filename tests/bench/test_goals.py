@@ -1,4 +1,4 @@
-"""The verdict of `scripts/bench-gateway`: which goals are met, and what a gateway's rounds come to."""
+"""The verdict of `scripts/bench-gateway`: which goals are met, and how the rounds of a gateway are summed up."""
 
 import re
 
@@ -69,7 +69,7 @@ def test_the_judge_s_mistakes_are_read(found: object, mistakes: str) -> None:
 
 
 def test_a_share_is_that_of_its_round() -> None:
-    """A slow minute is in both, and says nothing about either."""
+    """Other work on the machine affects both gateways, and does not change the verdict."""
     rows = [row("direct", DIRECT), row("nginx", NGINX)]
     for minute, share in ((1.0, 1.02), (3.0, 1.02), (2.0, 1.30)):
         rows += [

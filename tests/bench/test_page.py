@@ -1,4 +1,4 @@
-"""What `scripts/bench-page` is made of works: the book, the gateway on it, what it is asked, and the streams."""
+"""The parts of `scripts/bench-page` work: the book, the gateway on it, its requests, and the streams."""
 
 import array
 import time

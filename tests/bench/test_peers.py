@@ -1,4 +1,4 @@
-"""Peers of `scripts/bench-gateway`: fetched once, pinned, and left out with a reason where they cannot be had."""
+"""Peers of `scripts/bench-gateway` are pinned and fetched once; one that is not available is skipped with a reason."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ from bench.gateway.fetch import FetchError
 from bench.gateway.judge import ROOT
 from bench.gateway.peers import PEERS, Peer
 
-# Stands in for a compiler: notes that it was called, and makes the file that it was asked for.
+# A fake compiler: records that it was called, and creates the output file.
 COMPILER = """\
 #!/bin/sh
 echo "$@" >>{calls}
@@ -90,11 +90,11 @@ def test_packages_are_fetched_once_for_each_pin(tmp_path: Path, monkeypatch: pyt
     assert subprocess.run([folder / "venv/bin/python", "-c", "import pretend"], check=False).returncode == 0
 
     wheel.unlink()
-    assert fetch.fetch("pretend", first, folder).made_of == "pretend==1.0"  # nothing is asked for again
+    assert fetch.fetch("pretend", first, folder).made_of == "pretend==1.0"  # nothing is fetched again
 
     with pytest.raises(FetchError, match=r"pip install .* failed: ERROR: No matching distribution .* pretend==2\.0$"):
         fetch.fetch("pretend", first._replace(packages=("pretend==2.0",)), folder)
-    assert not (folder / "fetched").exists()  # what was there is gone, and will not be taken for whole
+    assert not (folder / "fetched").exists()  # the incomplete folder was removed, so that it is not used
 
 
 def make_wheel(folder: Path, version: str) -> Path:

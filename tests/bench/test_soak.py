@@ -1,4 +1,4 @@
-"""The soak itself: a few seconds of it, and what it makes of its samples."""
+"""The soak test itself: a run of a few seconds, and the evaluation of its samples."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""`scripts/bench-turns`: its statistics, when it stops, whose code it runs, and a real run of one pair."""
+"""`scripts/bench-turns`: its statistics, when it stops, which code it runs, and a real run of one pair."""
 
 import random
 import re
@@ -29,7 +29,7 @@ def noisy(ratio: float, spread: float, seed: int = 1) -> Iterator[Pair]:
 
 
 def test_a_ratio_is_the_median_of_the_pairs_own() -> None:
-    """A slow minute is in both gateways, and an odd pair changes nothing."""
+    """Other work on the machine affects both gateways, and one outlier does not change the result."""
     pairs = [
         Pair(Figures(33.0 * slow, 1.0, 1.0, 1.0), Figures(30.0 * slow, 1.0, 2.0, 4.0)) for slow in (1.0, 2.0, 3.0, 1.5)
     ]

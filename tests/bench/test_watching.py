@@ -1,4 +1,4 @@
-"""What the bench says of live observation: somebody really watches, and what is timed is the relay's own code."""
+"""The benchmark of the live view: a client really watches, and the timed code is the relay's own."""
 
 import time
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def test_who_finds_no_one_to_watch_has_seen_nothing(served: AdminClient) -> None
 
 
 def test_what_observing_an_event_takes_can_be_measured() -> None:
-    assert -10 < unwatched.idle_us() < 10  # it is measured: how little it is, the bench says
+    assert -10 < unwatched.idle_us() < 10  # only that it is measured; the benchmark reports how much it is
 
 
 def test_a_relay_that_was_changed_is_not_timed() -> None:

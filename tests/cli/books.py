@@ -1,4 +1,4 @@
-"""A ledger for the tests of its commands: four calls of two keys, a week apart from each other."""
+"""A ledger for the tests of its commands: four calls of two keys, a week apart."""
 
 from datetime import UTC, datetime
 from pathlib import Path

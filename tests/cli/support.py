@@ -1,4 +1,4 @@
-"""What the tests of the commands share: streams to read, and two ways to run a command on them."""
+"""Shared by the tests of the commands: streams to read, and two ways to run a command on them."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def command(*arguments: str | bytes) -> list[str | bytes]:
 
 
 def on_terminal(*arguments: str, columns: int = 80, **environment: str) -> str:
-    """Run a command on a terminal of that width; what the terminal receives."""
+    """Run a command on a terminal of that width; returns what the terminal receives."""
     ours, theirs = os.openpty()
     variables = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     variables |= {"TERM": "xterm-256color", "COLUMNS": str(columns)} | environment

@@ -1,4 +1,4 @@
-"""`penstock inspect` and `lint` on captures: the same answer as of the bare stream, and what only a capture knows."""
+"""`penstock inspect` and `lint` on captures: the same result as for the bare stream, plus what only a capture has."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`penstock check`: what it prints of a configuration, its mistakes, and its exit status."""
+"""`penstock check`: its output for a configuration, its mistakes, and its exit status."""
 
 import json
 import os
@@ -216,7 +216,7 @@ def test_a_model_here_that_cannot_run_is_reported(folder: Path, bare: dict[str, 
     assert found.returncode == 0
     assert "penstock.toml: providers.local: cannot answer: its runtime is not installed" in found.stdout
     (folder / "penstock.toml").write_text("")
-    assert "its runtime" not in penstock(bare, "check").stdout  # nobody asked for it
+    assert "its runtime" not in penstock(bare, "check").stdout  # the configuration does not name it
 
 
 @pytest.mark.slow

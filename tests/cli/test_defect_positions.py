@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # many cases
 
 FOLDER = Path(__file__).resolve().parent.parent
 CAPTURES = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("captures/*.sse"))}
-# Of these the line is all that can be told: the whole event is meant, or what it ends was said before.
+# Defects that are marked as a whole line: they concern a whole event, or something earlier that it ends.
 LINES = {
     "data-after-done",
     "empty-event",
@@ -87,7 +87,7 @@ BYTES = {
     "usage-absurd": '"usage":{"prompt_tokens":-1,"completion_tokens":3,"total_tokens":2}',
     "usage-total-differs": '"total_tokens":400',
 }
-# And these are told by how they begin.
+# These are recognised by their first bytes.
 BEGIN = {
     "tool-index-missing": '{"id":"call_1","type":"function"',
     "usage-reasoning-apart": '"usage":{"prompt_tokens":12,',
@@ -97,7 +97,7 @@ BEGIN = {
 
 
 def covered(data: bytes, code: str) -> list[tuple[str, int]]:
-    """What is marked for a defect, and on which line."""
+    """The bytes that are marked for a defect, and their line."""
     found = [mark for mark in mark_defects(data)[0] if mark.code == code]
     return [(_text(data[mark.offset : mark.offset + (mark.length or 0)]), mark.line) for mark in found]
 

@@ -1,4 +1,4 @@
-"""`penstock inspect`: what it tells a person, what it tells a program, and its exit status."""
+"""`penstock inspect`: its output for people, its output for programs, and its exit status."""
 
 import json
 import os
@@ -285,7 +285,7 @@ CONTROL = "\x1b[2J\x1b]0;gotcha\x07\x9b31m\x00\x7f\u202e[bold]no[/bold]"
 
 @pytest.mark.parametrize("options", [(), ("--json",)], ids=["plain", "json"])
 def test_no_stream_can_speak_to_the_terminal(options: tuple[str, ...]) -> None:
-    """Wherever a provider puts control characters, they come out as escapes."""
+    """Control characters are escaped, wherever a provider puts them."""
     saying: Json = {"role": CONTROL, "content": CONTROL, "reasoning": CONTROL, "refusal": CONTROL}
     calling = calls(piece(0, CONTROL, CONTROL, CONTROL))
     wire = sse(delta(saying, id=CONTROL, model=CONTROL), calling, finishes(CONTROL))
@@ -358,7 +358,7 @@ def test_json_keeps_notices_among_the_repairs_and_tells_their_level() -> None:
 
 
 def test_usage_is_reported_in_normal_form() -> None:
-    """Reasoning that a provider counts beside the output is a part of what was generated."""
+    """Reasoning that a provider counts in addition to the output is a part of the generated tokens."""
     wire = (ROOT / "tests" / "captures" / "usage-reasoning-apart.sse").read_bytes()
     usage: Any = described(wire)["usage"]
     assert (usage["input"], usage["output"], usage["total"], usage["reasoning"]) == (12, 103, 115, 100)

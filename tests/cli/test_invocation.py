@@ -1,4 +1,4 @@
-"""What the banner tells to type is typed, in the shell that the gateway was started from; and it works."""
+"""The command that the banner prints works in the shell from which the gateway was started."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _SHOW = "from penstock.cli.invocation import invocation; print(invocation('open'
 
 
 def shown(started: str, folder: Path, path: str) -> list[str]:
-    """What would be typed, if it had been started so in a folder."""
+    """The command that is printed if Penstock was started in this way in a folder."""
     code = f"import sys; sys.argv[0] = {started!r}\n{_SHOW}"
     environment = os.environ | {"PATH": path, "PYTHONPATH": ":".join(sys.path)}
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""`penstock keys` on a terminal: the key alone on stdout, a word about it beside, and tables that fit the window."""
+"""`penstock keys` on a terminal: only the key on stdout, the explanation on stderr, and tables that fit the window."""
 
 import os
 import re
@@ -21,7 +21,7 @@ STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
 def run(folder: Path, *arguments: str, columns: int = 100, piped: bool = False) -> tuple[str, str]:
-    """What stdout gets, if that is a pipe; and what the terminal shows."""
+    """What stdout receives if it is a pipe, and what the terminal shows."""
     ours, theirs = pty.openpty()
     variables = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(columns), "PENSTOCK_STATE": str(folder)}
     variables.pop("NO_COLOR", None)

@@ -74,7 +74,7 @@ def test_the_first_key_closes_the_gateway_and_says_so(options: list[str]) -> Non
 def test_the_first_key_closes_nothing_where_a_key_was_needed_already(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text('[server]\nkeys = ["a-good-key"]\n')
     assert invoke("keys", "create", "--name", "ci").stderr == ""
-    assert invoke("keys", "revoke", "ci").stderr == ""  # the one in the file still opens
+    assert invoke("keys", "revoke", "ci").stderr == ""  # the key in the file is still valid
 
 
 def test_the_way_to_call_is_reported_where_the_gateway_listens(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_name_is_unique_among_keys_that_live() -> None:
     assert first["id"] in refused("create", "--name", "ci")
     assert reported("revoke", "ci")["state"] == "revoked"
     second = reported("create", "--name", "ci")
-    assert reported("show", "ci")["id"] == second["id"]  # the one that lives
+    assert reported("show", "ci")["id"] == second["id"]  # the active one
     assert [key["id"] for key in reported("list")["keys"]] == [second["id"]]
     assert len(reported("list", "--all")["keys"]) == 2
     assert reported("revoke", first["id"])["revoked"] is not None
@@ -232,7 +232,7 @@ def test_money_and_times_are_read_exactly() -> None:
             parse_duration(text, "x")
 
 
-# Where it cannot be shown
+# Output that cannot show the key
 
 
 def into_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -290,7 +290,7 @@ def test_without_an_output_nothing_is_changed() -> None:
     assert len(reported("list", "--all")["keys"]) == 1
 
 
-# Listening beyond this machine
+# Listening on other addresses than loopback
 
 
 def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
     assert not usable()
     assert "penstock keys create" in words[0]
     assert "[server] keys" in words[0]
-    assert not state.exists()  # looking makes nothing
+    assert not state.exists()  # reading creates nothing
     assert invoke("check").exit_code == 1
     state.mkdir()
     book = SqliteBook.open(state / FILE)
@@ -319,7 +319,7 @@ def test_a_stored_key_is_enough_to_listen_beyond_this_machine(state: Path, tmp_p
     assert not usable(NOW_MS + 31 * DAY_MS)
     with pytest.raises(ConfigError):
         load(file, {})
-    reported("create", "--name", "b")  # works while the configuration does not
+    reported("create", "--name", "b")  # works although the configuration has errors
     assert invoke("model", "show").exit_code != 2
     assert invoke("check").exit_code == 0
     book.close()

@@ -1,4 +1,4 @@
-"""`penstock keys` beside a gateway: it obeys what the command has changed."""
+"""`penstock keys` while a gateway runs: the gateway applies every change."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def ask(gateway: Gateway, key: str, model: str = "main/river-1", **fields: objec
 
 
 def until(gateway: Gateway, key: str, wanted: int) -> Response:
-    """Ask until the answer is as wanted."""
+    """Repeat a request until its answer is the expected one."""
     deadline = time.monotonic() + EVENTUALLY_S
     while (answer := ask(gateway, key)).status != wanted:
         assert time.monotonic() < deadline, (answer.status, answer.body)
@@ -164,7 +164,7 @@ def test_a_key_is_for_the_models_that_it_names(gateway: Gateway) -> None:
 
 
 def test_the_models_of_a_key_are_compared_with_the_full_name(gateway: Gateway) -> None:
-    """However a model is asked for: a bare name opens no more, and no less, than provider/model does."""
+    """A bare model name gives the same access as provider/model."""
     key = keys(gateway, "create", "--model", "main/r*", "--model", "lake*")
     until(gateway, key, 200)
     assert ask(gateway, key, "river-1").status == 200
@@ -246,7 +246,7 @@ def test_whole_streams_pass_with_a_stored_key(gateway: Gateway) -> None:
 
 
 def test_no_one_is_let_in_while_the_keys_are_unknown(tmp_path: Path) -> None:
-    """A book that cannot be reached may have keys: that none is known does not mean that none is needed."""
+    """A book that cannot be reached may have keys. That no key is known does not mean that none is required."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with Upstream() as upstream:

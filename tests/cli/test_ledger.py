@@ -1,4 +1,4 @@
-"""`penstock ledger`: the calls, the newest last; as they come; or one in full."""
+"""`penstock ledger`: lists calls, the newest last; follows new ones; or shows one in full."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_options_choose() -> None:
         "reported",
     )
     assert call["attempts"][0]["cost_usd"] == 1.2345
-    # All fields are there, whatever is in them.
+    # All fields are present, whatever their values.
     assert call["attempts"][0]["tokens"]["reasoning"] == call["tokens"]["reasoning"] == call["status"] - 200 == 0
     assert (call["user"], call["repairs"], call["losses"], call["code"]) == ("", {}, {}, "")
     assert [json.loads(line)["id"] for line in invoke("ledger", "--json").stdout.splitlines()] == [
@@ -122,7 +122,7 @@ def test_it_follows_until_it_is_interrupted(ledger: Path) -> None:
         try:
             assert process.stdout is not None
             assert json.loads(process.stdout.readline())["id"] == "call_d"
-            # One that was admitted before all others comes too: it is settled only now.
+            # A call that was admitted before all others is listed too: it is settled only now.
             book.append([replace(CALLS[0], id="late", at_ms=at(1, 0)), replace(CALLS[0], id="other", model="other")])
             assert json.loads(process.stdout.readline())["id"] == "late"
             book.append([replace(CALLS[0], id="next")])

@@ -18,7 +18,7 @@ TEXT = f"""\
 """
 
 
-# A habit of providers, and nothing that matters.
+# A harmless deviation of many providers.
 DEVIATIONS = HEALTHY + sse(DONE)
 
 

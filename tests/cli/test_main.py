@@ -1,4 +1,4 @@
-"""The `penstock` command itself: its help, what it imports, and how it ends when the world outside fails."""
+"""The `penstock` command itself: its help, what it imports, and its exit status when its input or output fails."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ finally:
 
 
 def imported(*arguments: str, stdin: bytes = b"") -> set[str]:
-    """What a run of the command imports, when its output goes into a pipe."""
+    """The modules that a run of the command imports when its output is a pipe."""
     program = PROGRAM.format(arguments=list(arguments))
     finished = subprocess.run(
         [sys.executable, "-c", program], input=stdin, capture_output=True, check=False, timeout=60

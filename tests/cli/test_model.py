@@ -1,4 +1,4 @@
-"""`penstock model`, and the banner of `penstock serve`: what they say of the model on this machine."""
+"""`penstock model`, and the banner of `penstock serve`: what they report about the local model."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_show_knows_the_file_of_ones_own(cache: dict[str, str], tmp_path: Path) 
 
 
 def there(cache: dict[str, str]) -> dict[str, str]:
-    """An environment in which the weights seem to be there, as far as a look tells."""
+    """An environment in which the file of the weights exists. Its content is not checked before the start."""
     if (obstacle := runtime.obstacle()) is not None:
         pytest.skip(str(obstacle))
     path = path_of(SMOLLM2, cache)

@@ -1,4 +1,4 @@
-"""`penstock inspect` on a terminal: in colour, wrapped to the window, and still in nobody's power."""
+"""`penstock inspect` on a terminal: in colour, wrapped to the window, and with all control characters escaped."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""`penstock usage`: sums by anything, for people, spreadsheets and programs."""
+"""`penstock usage`: sums by any group, for people, spreadsheets and programs."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Borders between blocks: what chat streams leave out, made explicit; and answers of ordered parts."""
+"""Borders between blocks are added to chat streams, which have none; and answers of ordered parts."""
 
 import pytest
 from hypothesis import given

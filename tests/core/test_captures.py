@@ -1,8 +1,8 @@
-"""One small capture per defect: each shows that defect, as far as possible no other, and is read as it should be.
+"""One small capture per defect. Each has that defect, if possible no other, and is read as expected.
 
-`tests/captures/<code>.sse` belongs to the row `<code>` of `core/repairs.py`; those of another dialect than chat
-completions are in a folder that it names. What the table below leaves out is what a
-healthy answer has: it is completed, it stops, it calls no tool, nobody sent the usage and nothing failed.
+`tests/captures/<code>.sse` belongs to the row `<code>` of `core/repairs.py`. Captures of a dialect other than chat
+completions are in a folder with its name. The table below leaves out what a healthy answer has: it is completed, its
+finish reason is `stop`, it has no tool calls, no usage and no fault.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.expected import Call, Expected, called, emitted, failed, repaired
 from tests.streams import DONE, begins, bytewise, completion, dumps, finishes, fold, read, says, sse
 
 CAPTURES = Path(__file__).parent.parent / "captures"
-# What would be too large to keep as a file.
+# Streams that would be too large as files.
 GENERATED: dict[str, bytes] = {
     "event-too-large": sse(begins(), says("So far so good."), says("!" * 1_000_000), finishes(), DONE),
     "event-too-complex": sse(begins(), says("So far so good."), "{}" * 2_000, finishes(), DONE),

@@ -1,4 +1,4 @@
-"""The dialect of an answer is found by its first frames, however they are split; and a chat stream is never another."""
+"""The dialect of an answer is detected by its first frames, however they are split; a chat stream is never another."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Endings: completed is said only of an answer that is whole; truncated and failed are two different things."""
+"""Endings: only a complete answer is `completed`; `truncated` and `failed` are different endings."""
 
 import json
 
@@ -140,7 +140,7 @@ def test_a_cut_stream_is_never_completed_before_its_last_finish(wire: bytes) -> 
 
 
 def is_beginning(cut: Completion, whole: Completion) -> bool:
-    """Whether the one answer says nothing that the other does not say at the same place."""
+    """Whether a cut answer is the beginning of the whole one, in text and tool calls."""
     return all(
         theirs.text.startswith(ours.text)
         and all(

@@ -1,4 +1,4 @@
-"""Errors: whatever shape a provider gives them and whenever they come, they become a fault in its own words."""
+"""Errors in streams: in any shape and at any time, they become a fault with the provider's own message."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Finish reasons: every provider's word for why a choice ended, and the one place where it is told."""
+"""Finish reasons: each provider's reason is mapped to one of ours, and is emitted once."""
 
 import pytest
 

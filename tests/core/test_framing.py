@@ -1,4 +1,4 @@
-"""Framing: one answer in every dress that providers give it; and what is refused, as reading on would be guessing."""
+"""Framing: one answer in every framing that providers use; and what is refused, because it would have to be guessed."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ HEALTHY = sse(*CHUNKS, DONE)
 
 
 def sent_text(events: list[Event]) -> list[Event]:
-    """The events without the repairs: what a defect of the framing may not change."""
+    """The events without the repairs. A defect of the framing must not change them."""
     return [event for event in events if not isinstance(event, Repair)]
 
 
@@ -46,7 +46,7 @@ def joined(*lines: str, end: str = "\n") -> bytes:
 
 
 def with_line_ends(*ends: str) -> bytes:
-    """The healthy stream, its lines ended by each of these in turn."""
+    """The healthy stream, with these line ends in turn."""
     lines = HEALTHY.decode().split("\n")[:-1]
     return "".join(line + end for line, end in zip(lines, itertools.cycle(ends), strict=False)).encode()
 
@@ -184,7 +184,7 @@ def test_any_split_in_two_gives_the_same_events() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("empty", ["data:\n", "data\n", "data: \n"])
 def test_each_line_of_an_event_ends_with_lf_however_it_was_ended(end: str, empty: str) -> None:
-    """Also where a CR stands before an empty line: the two must not be taken for one CRLF."""
+    """Also if a CR precedes an empty line: the two must not be read as one CRLF."""
     reader = SseReader(10_000)
     items = reader.feed(f"data: {{{end}{empty}data: }}{end}{end}".encode())
     assert [item.data for item in items if isinstance(item, Frame)] == [b" {\n\n}"]
@@ -226,7 +226,7 @@ def test_no_text_is_mistaken_for_framing(text: str, *, escaped: bool) -> None:
     assert read(*bytewise(wire)) == read(wire)
 
 
-# A string with a raw line end is not JSON. It is read where that can mean one thing only.
+# A string with a raw line end is not JSON. It is read only if there is one possible meaning.
 RAW_LINE_ENDS: dict[str, tuple[str, str]] = {
     "a line end": ("one\ntwo", "one\ntwo"),
     "several line ends": ("one\n two\nthree", "one\n two\nthree"),
@@ -269,7 +269,7 @@ def test_json_behind_a_damaged_prefix_never_vanishes_from_a_completed_answer(pre
 
 
 def with_raw(text: str) -> bytes:
-    """A stream whose only text stands in its string as it is, escaped nowhere."""
+    """A stream whose only text is in its JSON string unescaped."""
     return sse(begins(), dumps(says("~")).replace("~", text), finishes(), DONE)
 
 

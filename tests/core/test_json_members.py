@@ -1,4 +1,4 @@
-"""Editing the members of a JSON object in place: what is not edited stays as it was written, to the byte."""
+"""Editing the members of a JSON object in place: every other byte stays as it was."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""JSON in somebody's own style says the same as any other."""
+"""JSON text in any style has the same value."""
 
 import json
 

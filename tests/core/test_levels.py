@@ -1,7 +1,7 @@
-"""A notice is harmless: a client that reads a stream by the book, and knows nothing of notices, gets the same from it.
+"""A notice is harmless: a client that follows the standard, and knows nothing of notices, reads the same answer.
 
-"By the book" is the standard for server-sent events, one JSON object for each of them until `[DONE]`, text and
-arguments added up, the last finish reason and the last usage.
+Such a client reads server-sent events as the standard says, one JSON object each until `[DONE]`. It concatenates text
+and arguments, and uses the last finish reason and the last usage.
 """
 
 import json
@@ -91,7 +91,7 @@ def test_a_stream_that_was_repaired_does_not(code: str) -> None:
     try:
         book = by_the_book(wire)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return  # it cannot be read by the book at all
+        return  # such a client cannot read it at all
     assert book != by_penstock(completion(wire))
 
 

@@ -1,4 +1,4 @@
-"""Limits: an event has a cap, and a stream has a bounded memory, whatever is sent."""
+"""Limits: the size of an event and the memory of a stream are bounded, whatever is sent."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -109,7 +109,7 @@ ENDLESS: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("make", ENDLESS.values(), ids=ENDLESS)
 def test_a_stream_without_end_is_not_buffered(make: Callable[[int], bytes]) -> None:
-    """A megabyte passes; what stays is a few events' worth."""
+    """A megabyte is read; the memory that remains in use is that of a few events."""
     reader = StreamReader(max_event=20_000)
     tracemalloc.start()
     try:

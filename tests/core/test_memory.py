@@ -1,5 +1,7 @@
-"""What is kept of one answer for the next does not grow, whatever new names a provider thinks of. What is not kept is
-freed at once: it does not wait for the garbage collector, which would hold up all calls."""
+"""Memory: what is kept from one answer for the next does not grow, whatever new names a provider sends.
+
+Everything else is freed at once. It does not wait for the garbage collector, which would delay all calls.
+"""
 
 import gc
 import sys
@@ -16,9 +18,9 @@ from tests.streams import DONE, Json, begins, bill, by_event, choice, chunk, del
 pytestmark = pytest.mark.slow
 
 ANSWERS = 20_000
-# Behind so many all is learnt that can be, and what is bounded is nearly full.
+# After this many answers everything is learned that can be, and the bounded tables are nearly full.
 FIRST = 2_000
-# A parser may keep some hundred names. One thing more for each answer would be 18,000.
+# A parser may cache some hundred names. One more object per answer would be 18,000.
 FEW = 1_000
 
 NEW: list[Callable[[str], list[Json]]] = [
@@ -48,7 +50,7 @@ def answer(number: int, opening: OpeningTemplate) -> int:
 
 
 def kept() -> tuple[int, int]:
-    """How many objects there are, and how many blocks of memory they take, strings among them."""
+    """The number of objects, and of the memory blocks that they take, including strings."""
     gc.collect()
     return len(gc.get_objects()), sys.getallocatedblocks()
 

@@ -1,4 +1,4 @@
-"""Events that are neither answer nor error, or so it seems: heartbeats, notices, second answers, stray words."""
+"""Events that are neither an answer nor an error: heartbeats, notices, second answers, unexpected text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers that begin as the one before them did, and those that only look so."""
+"""Openings: answers that begin like an earlier answer, and answers that only look like it."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def reads(wire: bytes) -> list[bytes]:
 
 
 def by_opening(opening: OpeningTemplate, wire: bytes) -> bool:
-    """Whether an answer is read without its framer; it says the same in any case."""
+    """Whether an answer is read without its framer. Its content is the same in any case."""
     reader = CountingReader(opening=opening)
     assert read(*reads(wire), reader=reader) == read(wire, reader=SlowReader())
     return reader.slow_frames == 0

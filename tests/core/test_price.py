@@ -1,4 +1,4 @@
-"""Price: whole numbers, each token paid once, rounded once."""
+"""Price: whole numbers; each token is charged once, and the sum is rounded once."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""The neutral request: what chat requests say in it, and what chat cannot say of others."""
+"""The neutral request: what it has of a chat request, and what a chat request cannot express."""
 
 import json
 from typing import Any

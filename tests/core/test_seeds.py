@@ -1,4 +1,4 @@
-"""The four streams that Penstock began with: each is read exactly, however it is split, ended or cut."""
+"""The four seed streams are read exactly, however they are split, ended or cut."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The shape of chunks: everything that providers do to roles, content, choices and finish reasons."""
+"""The shape of chunks: all deviations of providers in roles, content, choices and finish reasons."""
 
 from typing import Any
 
@@ -353,7 +353,7 @@ def test_what_carries_the_answer_in_a_wrong_type_is_refused(payload: Json) -> No
     assert (folded.ending, folded.fault.code) == ("failed", "bad-shape")
 
 
-# Text where no delta should have it: whatever is made of it, it may not vanish from a completed answer.
+# Text in a place other than a delta. However it is read, it must not be missing from a completed answer.
 MISPLACED: dict[str, list[Json]] = {
     "messages that grow": [message("H", finish=None), message("Hi")],
     "messages in pieces": [message("H", finish=None), message("i")],

@@ -1,4 +1,4 @@
-"""Events that match one template, and those that only look so."""
+"""Templates: events that match one, and events that only look like it."""
 
 from collections.abc import Callable
 
@@ -121,7 +121,7 @@ def test_an_event_may_not_exceed_the_cap() -> None:
 
 
 def read_in_chunks(*payloads: Json | str) -> tuple[StreamReader, list[int]]:
-    """A reader of a steady stream, to which these events come as chunks; and what each of them says, in characters."""
+    """A reader of a regular stream that gets these events as chunks; and the number of characters in each."""
     reader = StreamReader()
     for event in by_event(sse(*REGULAR))[:-1]:
         reader.feed(event)

@@ -1,4 +1,4 @@
-"""Tokens: what a provider's report comes to when it is booked."""
+"""Tokens: what is booked for a provider's report."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""Tool calls: whose a piece is, in every disorder that providers make of them, and where that cannot be known."""
+"""Tool calls: which call a piece belongs to, for all known deviations of providers, and the ambiguous cases."""
 
 import pytest
 
@@ -340,7 +340,7 @@ def test_a_piece_without_an_owner_is_refused(wire: bytes, code: str) -> None:
     assert read(*bytewise(wire)) == read(wire)
 
 
-# Seen at gateways that turn other APIs into this one. Two calls where the model made one would run the tool twice.
+# Seen at gateways that translate other APIs into this one. Two calls instead of one would run the tool twice.
 SENT_AGAIN: dict[str, bytes] = {
     "whole, after its pieces": stream(
         piece(0, "a", "tide", ""), args('{"x"'), args(":1}"), piece(0, "a", "tide", '{"x":1}')

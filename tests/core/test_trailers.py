@@ -1,4 +1,4 @@
-"""The usual ending of an answer, which is held until it is whole; and endings that only look so."""
+"""Trailers: the usual ending of an answer is buffered until it is complete; and endings that only look like it."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_it_goes_on_as_it_came(ending: list[Json | str], include_usage: bool) ->
     trailer, events = reader.trailer, reader.close()
     sent = writer.write_end(trailer, events)
     finish, *usage = ending[:-1]
-    if include_usage and not usage:  # whoever asks for usage gets the field in every chunk, so it is written anew
+    if include_usage and not usage:  # with usage requested, every chunk has the field: written again
         finish = delta({}, finish="stop", usage=None)
     assert sent == sse(finish, *(usage if include_usage else []), DONE)
     emitted = fold(read(sse(*REGULAR) + sent))
@@ -169,7 +169,7 @@ def test_usage_has_the_figures_that_clients_read(figures: dict[str, object]) -> 
 
 @pytest.mark.parametrize("place", [b'{"', b',"', b"}\n\n"])
 def test_a_line_end_within_the_json_is_read_as_ever(place: bytes) -> None:
-    """JSON takes a CR for a blank; whoever reads the stream does not, so that it may not go on as it came."""
+    """A CR is white space in JSON but a line end in SSE, so the bytes must not be forwarded unchanged."""
     regular = by_event(sse(*REGULAR))[:-1]
     for usual in ([sse(FINISH), sse(DONE)], [sse(FINISH), sse(BILL), sse(DONE)]):
         for number in range(len(usual) - 1):

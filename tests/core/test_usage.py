@@ -1,4 +1,4 @@
-"""Usage: wherever and however often a provider reports it, one bill comes out, and it is never a sum of reports."""
+"""Usage: however often and wherever a provider reports it, the result is one report, never a sum of reports."""
 
 from typing import Any
 
@@ -229,7 +229,7 @@ def test_figures_that_do_not_fit_are_kept_and_flagged(
 
 @pytest.mark.parametrize("raw", [raw for raw, *_ in (*SPELLINGS.values(), *DOUBTS.values())], ids=[*SPELLINGS, *DOUBTS])
 def test_a_field_that_is_unknown_changes_no_figure(raw: Json) -> None:
-    """It decides by which of the two ways the usage is read."""
+    """It decides which of the two decoders reads the usage."""
     alone, beside = (sse(begins(), says("Hi"), finishes(), bill(**usage), DONE) for usage in (raw, raw | {"cost": 1}))
     assert bare(completion(alone).usage) == bare(completion(beside).usage)
     assert repairs(read(alone)) == repairs(read(beside))

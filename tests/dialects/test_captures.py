@@ -310,6 +310,6 @@ def test_captures_of_other_dialects_are_counted(tmp_path: Path) -> None:
     assert library.left_out == {"ticker": 1}
     library, _ = load_library([tmp_path], read_as="openai_chat")
     assert library.dialects == {"openai_chat": 2}
-    keep(tmp_path / "c.capture", b"<html>no stream</html>", path="/")  # which may have come from anybody
+    keep(tmp_path / "c.capture", b"<html>no stream</html>", path="/")  # which any dialect may have
     library, _ = load_library([tmp_path], dialects=("ticker",), assumed="ticker")
     assert [entry.name for entry in library.entries] == ["a.capture", "c.capture"]

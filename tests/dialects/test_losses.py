@@ -1,4 +1,4 @@
-"""What a translation loses is declared everywhere; where a call is strict, a loss that changes the meaning fails it."""
+"""What a translation loses is reported everywhere; for a strict call, a loss that changes the meaning is a failure."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The fast path of a second dialect, by its description alone: the same events as the slow path, and the same bytes."""
+"""The fast path of a second dialect works by its description alone: the same events and bytes as the slow path."""
 
 from random import Random
 
@@ -85,7 +85,7 @@ def test_both_paths_give_the_same_events_of_any_bytes(wire: bytes) -> None:
 
 
 def fed(wire: bytes, *events: Tick) -> list[int]:
-    """How many characters the fast path finds in these events behind a stream."""
+    """How many characters the fast path finds in these events after a stream."""
     reader = StreamReader(NAME)
     for event in filter(None, by_event(wire)):
         reader.feed(event)

@@ -1,4 +1,4 @@
-"""A second dialect, registered by one line: served, called, and translated to and from chat, over real sockets."""
+"""A second dialect, registered by one line, is served, called, and translated to and from chat, over real sockets."""
 
 import json
 from typing import Any

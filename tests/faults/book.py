@@ -1,4 +1,4 @@
-"""BookReader: what a gateway has booked, read beside it, and held against its log; and what its journal still holds."""
+"""BookReader: reads what a gateway has booked, and compares it with the gateway's log and journal."""
 
 import json
 import struct
@@ -26,7 +26,7 @@ _GROUPINGS: tuple[tuple[Grouping, ...], ...] = ((), ("key",), ("model",), ("prov
 
 
 class BookReader:
-    """Reads the book in a folder for state. Each `check` goes on where the last one ended."""
+    """Reads the book in a state folder. Each `check` continues where the last one ended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,11 +46,11 @@ class BookReader:
         return found[0]
 
     def skip(self) -> None:
-        """Begin anew behind what is booked by now."""
+        """Skip everything that is booked so far."""
         self._after = self._last()
 
     def check(self, lines: Sequence[Any]) -> None:
-        """What was booked since is exactly what these lines of the log say."""
+        """The entries since the last check are exactly those of these lines of the log."""
         deadline = time.monotonic() + _BOOKED_S
         while len(found := self._following(self._after)) < len(lines) and time.monotonic() < deadline:
             time.sleep(0.004)  # booking happens beside the calls
@@ -83,7 +83,7 @@ class BookReader:
         return self.folder / "ledger.db"
 
     def open_calls(self) -> set[str]:
-        """Calls that are under way, by the journals."""
+        """The calls in progress, according to the journals."""
         return {id for path in self.journals() for id in _open_calls(path)}
 
     def journals(self) -> list[Path]:
@@ -121,7 +121,7 @@ def assert_same(entry: Entry, line: Any) -> None:
 
 
 def assert_fits(attempt: AttemptEntry) -> None:
-    """Tokens and cost are there exactly where something was consumed, and the cost is that of the tokens."""
+    """Tokens and cost exist exactly if something was consumed, and the cost is that of the tokens."""
     tokens = attempt.tokens
     if attempt.measure == "void":
         assert (tokens.input, tokens.output, attempt.cost, attempt.price) == (0, 0, 0, ""), attempt

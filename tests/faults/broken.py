@@ -1,4 +1,4 @@
-"""Upstreams that break (U9 to U54): what each plays, and how the gateway reports it."""
+"""Upstreams that break (U9 to U54): the script of each, and how the gateway must report it."""
 
 import asyncio
 import gzip
@@ -34,13 +34,13 @@ PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Sign in t
 
 @dataclass(frozen=True)
 class Broken:
-    """A break: what is played, and how it is to be told."""
+    """One way to break: the script, and how the gateway must report it."""
 
     script: Script
     code: str
     status: int = 502
     sent_text: str = ""
-    """What the model said before it: where there is something, a stream has begun."""
+    """The text before the break. If there is any, the stream has begun."""
     ending: str = "failed"
     """How a stream that had begun ended."""
     words: str = ""

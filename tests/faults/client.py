@@ -1,4 +1,4 @@
-"""RawClient: a client of the gateway that can misbehave, at the level of bytes; and an exact reader of answers."""
+"""RawClient: a client of the gateway that can misbehave at the level of bytes; and an exact reader of answers."""
 
 import json
 import socket
@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-# Longer than a busy machine needs, shorter than the ten seconds after which a gateway cuts off who is slow.
+# Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 TIMEOUT_S = 8.0
-# A key that the gateway takes, and that must never show in anything that it writes.
+# A key that the gateway accepts, and that must not appear in anything that it writes.
 CLIENT_KEY = "canary-of-the-client-4f1d"
 AUTHORIZED = {"Host": "localhost", "Authorization": f"Bearer {CLIENT_KEY}"}
 Cut = Literal["", "closed", "reset"]
@@ -116,27 +116,27 @@ class RawClient:
     # Sending.
 
     def send(self, data: bytes) -> None:
-        """Send bytes. That the other side has hung up shows when the answer is read."""
+        """Send bytes. If the other side has closed the connection, that is noticed when the answer is read."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(data)
 
     def half_close(self) -> None:
-        """Send no more, but listen."""
+        """Shut down the sending side, but keep reading."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
     def rst(self) -> None:
-        """Leave with a reset."""
+        """Reset the connection."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     # Reading.
 
     def read_some(self) -> bytes:
-        """Whatever comes next; nothing when the connection has ended."""
+        """The next bytes; none if the connection has ended."""
         if self._ended:
             return b""
         try:
@@ -149,7 +149,7 @@ class RawClient:
         return data
 
     def read_until(self, wanted: bytes) -> bytes:
-        """What has come, up to and with these bytes; they are not taken from what is still to be read."""
+        """The bytes received so far, up to and including these. They stay in the buffer."""
         while wanted not in self._buffer:
             data = self.read_some()
             assert data, f"the connection ended before {wanted!r} came: {self._buffer!r}"
@@ -157,7 +157,7 @@ class RawClient:
         return self._buffer[: self._buffer.index(wanted) + len(wanted)]
 
     def ends(self, timeout_s: float = TIMEOUT_S) -> Cut:
-        """Wait until the other side has closed; returns how. What comes before that is dropped."""
+        """Wait until the other side has closed; returns how. Bytes before that are dropped."""
         deadline = time.monotonic() + timeout_s
         self._socket.settimeout(timeout_s)
         while not self._ended:
@@ -166,7 +166,7 @@ class RawClient:
         return self._ended
 
     def response(self, method: str = "POST") -> Response:
-        """Read one answer, as far as it comes. Forerunners (100) are skipped."""
+        """Read one answer, as far as it arrives. Interim responses (100) are skipped."""
         while True:
             while b"\r\n\r\n" not in self._buffer:
                 data = self.read_some()
@@ -245,7 +245,7 @@ def body(model: str, *, stream: bool, **fields: object) -> bytes:
 
 
 def post(content: bytes, headers: Mapping[str, str] | None = None, path: str = "/v1/chat/completions") -> bytes:
-    """A whole POST request; `headers` go over the usual ones."""
+    """A whole POST request; `headers` override the usual ones."""
     usual = {**AUTHORIZED, "Content-Type": "application/json", "Content-Length": str(len(content))}
     lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in (usual | dict(headers or {})).items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + content

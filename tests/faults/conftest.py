@@ -1,4 +1,4 @@
-"""What the fault tests share: a gateway with its upstream for the whole run, and the count of cases at its end."""
+"""Shared by the fault tests: a gateway with its upstream for the whole run, and the number of cases at its end."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway
 
 @pytest.fixture
 def gateway(shared_gateway: Gateway) -> Iterator[Gateway]:
-    """The gateway that most cases share. After each, nothing of it may be left."""
+    """The gateway that most cases share. After each case, it must have no open call and no open connection."""
     yield shared_gateway
     try:
         shared_gateway.quiet()
@@ -38,7 +38,7 @@ Starter = Callable[..., Gateway]
 
 @pytest.fixture
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
-    """Starts gateways of one's own, with tables of the configuration as arguments."""
+    """Starts separate gateways, with tables of the configuration as arguments."""
     numbers = itertools.count()
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""Gateway: the real process under test, its log, and the proof that nothing of a case is left in it."""
+"""Gateway: the real process under test, its log, and the check that a case leaves nothing open in it."""
 
 import itertools
 import json
@@ -19,14 +19,14 @@ from tests.faults.book import PRICED, BookReader
 from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
 from tests.faults.upstream import Upstream
 
-# Keys of ours that must never show in anything that the gateway writes but its requests to the provider.
+# Our own keys, which must not appear in anything that the gateway writes, except its requests to the provider.
 PROVIDER_KEY = "canary-of-the-provider-93ab"
 SPARE_KEY = "canary-of-the-spare-77c2"
 CANARIES = (PROVIDER_KEY, SPARE_KEY, CLIENT_KEY)
 
 _LISTENS = re.compile(r"penstock listens on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+)/v1")
 _START_S = 10.0
-# Longer than a busy machine needs, shorter than the ten seconds after which a gateway cuts off who is slow.
+# Longer than a busy machine needs, and shorter than the ten seconds after which a gateway disconnects slow clients.
 _SETTLE_S = 8.0
 _STOP_S = 10.0
 
@@ -34,10 +34,11 @@ Table = Mapping[str, object]
 
 
 def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
-    """A configuration with two patient providers, two hasty ones, and routes `pair-N` and `hasty-pair-N` over them.
+    """A configuration with two providers that have long timeouts, two with short ones, and routes `pair-N` and
+    `hasty-pair-N` over them.
 
-    Two providers besides are heard out when their client leaves: `heard` for longer than any answer of a test takes, on
-    however busy a machine, and `briefly` not for long. What `PRICED` names has a price.
+    Two more providers have `abort = "drain"`: `heard` for longer than any answer of a test takes, on however busy a
+    machine, and `briefly` for a short time. The models in `PRICED` have a price.
     """
     server: Table = {"log": "json", "keys": [CLIENT_KEY], "drain_s": 1.0} | dict(tables.pop("server", {}))
     retries: Table = {"budget": 1.0} | dict(tables.pop("retries", {}))
@@ -91,7 +92,7 @@ def _table(name: str, table: Table) -> list[str]:
 
 
 class Gateway:
-    """One gateway and the upstream that it asks."""
+    """One gateway and the upstream that it calls."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Gateway:
         max_file_size: int | None = None,
         named: bool = True,
     ) -> None:
-        """Unless its file is `named`, it is started beside it, and finds it there."""
+        """Unless its file is `named` on the command line, the gateway is started in the file's folder."""
         self.upstream = upstream
         self.file = folder / "penstock.toml"
         self.file.write_text(configuration)
@@ -120,7 +121,7 @@ class Gateway:
         self.files_at_start = 0
         self._settled = 0
         self.expected = 0
-        """Calls that were made since the last `quiet`: each must have its one line in the log."""
+        """The calls since the last `quiet`. Each must have exactly one line in the log."""
         self.responses: list[Response] = []
         """Answers that were read since the last `quiet`."""
         self.output: list[str] = []
@@ -133,7 +134,7 @@ class Gateway:
         try:
             self.start()
         except BaseException:
-            self.stop()  # nothing that was started stays, though it never said that it listens
+            self.stop()  # no process is left running, even if it never listened
             raise
         return self
 
@@ -253,7 +254,7 @@ class Gateway:
         return line
 
     def last_call(self) -> Any:
-        """The line about the last call, once all that were made since the last `quiet` have theirs."""
+        """The line about the last call, once all calls since the last `quiet` have their lines."""
         self.until(lambda: len(self.calls) >= self._settled + max(self.expected, 1))
         return self.calls[-1]
 
@@ -265,7 +266,7 @@ class Gateway:
 
     def pair(self, first: Any, second: Any, *, hasty: bool = False) -> str:
         """A route of two targets that play these scripts; returns its name."""
-        number = next(self._pairs)  # one for each case: so none meets what another did to a target's health
+        number = next(self._pairs)  # a name for each case, so that no case affects the targets of another
         self.upstream.play(first, f"pair-{number}-a")
         self.upstream.play(second, f"pair-{number}-b")
         return f"{'hasty-' if hasty else ''}pair-{number}"
@@ -275,7 +276,7 @@ class Gateway:
         return RawClient(self.port, receive_buffer=receive_buffer)
 
     def begin(self, model: str, *, stream: bool, receive_buffer: int | None = None, **fields: object) -> RawClient:
-        """Send a chat request; the answer is still to be read."""
+        """Send a chat request; the caller reads the answer."""
         client = self.client(receive_buffer=receive_buffer)
         self.expected += 1
         client.send(post(body(model, stream=stream, **fields)))
@@ -289,7 +290,7 @@ class Gateway:
             return self.keep(client.response())
 
     def send(self, request: bytes, *, calls: int = 0) -> Response:
-        """Send bytes and read one answer; says how many calls that makes."""
+        """Send bytes and read one answer. `calls` is the number of calls that this makes."""
         with self.client() as client:
             self.expected += calls
             client.send(request)
@@ -316,11 +317,11 @@ class Gateway:
         raise AssertionError("nobody has taken the connection")
 
     def closes(self, end: str) -> None:
-        """Wait until it has closed an end: then it has noticed that the client has left."""
+        """Wait until the gateway has closed its end of a connection: it has noticed that the client disconnected."""
         deadline = time.monotonic() + _SETTLE_S
         while end in self._open_files():
             assert time.monotonic() < deadline, "it has not noticed that its client has left"
-            time.sleep(0.002)  # nothing tells when a process has closed a descriptor
+            time.sleep(0.002)  # there is no notification that a process has closed a descriptor
 
     def _open_files(self) -> set[str]:
         found = set()
@@ -339,7 +340,7 @@ class Gateway:
         return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
     def _processes(self) -> list[int]:
-        """All that run by its file, which is nobody else's."""
+        """All processes that run with its configuration file, which no other gateway has."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -348,7 +349,7 @@ class Gateway:
         return found
 
     def quiet(self) -> None:
-        """Nothing of what was done is left: every call has its line, nothing is open, nothing was given away."""
+        """The gateway is idle: every call has its line, nothing is open, and no secret was disclosed."""
         deadline = time.monotonic() + _SETTLE_S
         self.until(lambda: len(self.calls) >= self._settled + self.expected)
         assert len(self.calls) == self._settled + self.expected, self.calls[self._settled :]
@@ -364,19 +365,19 @@ class Gateway:
         self.responses = []
         assert not [key for key in CANARIES if key in sent_text], "a secret was given away"
         while (found := self._left()) and time.monotonic() < deadline:
-            time.sleep(0.005)  # nothing tells when a process has closed a descriptor
+            time.sleep(0.005)  # there is no notification that a process has closed a descriptor
         assert not found, found
 
     def keeps_secrets(self) -> None:
-        """None of its keys is in anything that it keeps."""
+        """None of its keys is in anything that it stores."""
         for path in self.book.folder.rglob("*"):
             kept = path.read_bytes() if path.is_file() else b""
             assert not [key for key in CANARIES if key.encode() in kept], f"a secret is in {path.name}"
 
     def forget(self) -> None:
-        """Begin anew, whatever the last case has left: it has failed for that, and the next ones should not."""
+        """Reset the checks after a failed case, so that the next cases do not fail because of it."""
         self.upstream.drop()
-        time.sleep(0.1)  # for the gateway to notice
+        time.sleep(0.1)  # until the gateway has noticed it
         self.expected = 0
         self.responses = []
         self._settled = len(self.calls)

@@ -1,4 +1,4 @@
-"""The scripts that most cases are made of."""
+"""The scripts of most cases."""
 
 import json
 
@@ -17,7 +17,7 @@ ERROR_BODY = json.dumps(ERROR).encode()
 
 
 def stream(*data: bytes) -> list[Op]:
-    """A stream as it should be: these bytes, each in a chunk of its own."""
+    """A healthy stream: these bytes, each in its own chunk."""
     return [head(), *map(chunk, data), last_chunk()]
 
 

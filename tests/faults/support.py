@@ -7,7 +7,7 @@ from tests.faults.gateway import Gateway
 
 
 def worker_pids(gateway: Gateway, count: int, without: int = 0) -> list[int]:
-    """Wait until it has so many workers, and one that is dead is not among them."""
+    """Wait until there are this many workers, and none of them is the dead one."""
     deadline = time.monotonic() + 10.0
     while len(found := [pid for pid in gateway.workers() if pid != without]) < count:
         assert time.monotonic() < deadline, "there are not enough workers"

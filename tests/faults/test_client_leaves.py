@@ -1,4 +1,4 @@
-"""Clients that leave (C1, C3 to C8, C10): at every stage, in every way. The upstream knows within 50 milliseconds."""
+"""Clients that disconnect (C1, C3 to C8, C10), at every stage and in every way. The upstream notices within 50 ms."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ WAYS: dict[str, Callable[[RawClient], None]] = {
 }
 every_way = pytest.mark.parametrize("leave", WAYS.values(), ids=WAYS)
 
-# What the upstream has done, and what has reached a streaming client, when it leaves.
+# What the upstream has done, and what a streaming client has received, when the client disconnects.
 STAGES: dict[str, tuple[Script, bytes]] = {
     "C3 waiting for the head": ([hang()], b""),
     "C3 waiting for the first event": ([head(), hang()], b""),
@@ -90,7 +90,7 @@ def test_c1_a_request_that_is_not_whole_makes_no_call(
 
 @both
 def test_c8_a_client_that_leaves_between_two_targets_stops_the_second(gateway: Gateway, streamed: bool) -> None:
-    """It leaves while the first target is failing."""
+    """The client disconnects while the first target fails."""
     gate = Gate()
     route = gateway.pair([gate, status(500, JSON, ERROR_BODY)], spare())
     client = gateway.begin(route, stream=streamed)
@@ -116,7 +116,7 @@ def test_c8_a_client_that_leaves_the_second_target_is_noticed(gateway: Gateway, 
 @both
 @prompt
 def test_a_client_that_leaves_after_it_sent_more_is_noticed(gateway: Gateway, streamed: bool) -> None:
-    """What a client sends ahead must not hide that it has left."""
+    """Pipelined bytes must not hide that the client has disconnected."""
     model = gateway.upstream.play([head(), hang()])
     client = gateway.begin(f"main/{model}", stream=streamed)
     gateway.upstream.asked(model)
@@ -130,7 +130,7 @@ def test_a_client_that_sends_much_ahead_and_leaves_is_noticed(gateway: Gateway, 
     client = gateway.begin(f"main/{model}", stream=streamed)
     connection = gateway.upstream.asked(model)
     client.send(post(body("main/never-asked", stream=True, padding="x" * 150_000)))
-    if connection.closed_at:  # the other right thing to do: to cut off who sends so much ahead
+    if connection.closed_at:  # the other correct reaction: to disconnect a client that pipelines too much
         client.close()
         return
     client.close()

@@ -25,7 +25,7 @@ def framed(*headers: bytes, body: bytes = CONTENT, head: bytes = HEAD, line: byt
 
 @pytest.fixture(autouse=True)
 def no_provider_is_asked(gateway: Gateway) -> Iterator[None]:
-    """The model of requests that must be refused is never asked for."""
+    """The model of requests that must be refused; the upstream must never get a request for it."""
     before = len(gateway.upstream.requests("never-asked"))
     yield
     after = len(gateway.upstream.requests("never-asked"))
@@ -33,7 +33,7 @@ def no_provider_is_asked(gateway: Gateway) -> Iterator[None]:
     assert after == before, "the request was not refused"
 
 
-# The probes of the reference's section 1.3, and their neighbours.
+# The probes of section 1.3 of the reference, and similar ones.
 HOSTILE: dict[str, tuple[bytes, set[int]]] = {
     "C23 CL and TE": (framed(LENGTH, CHUNKED, body=IN_CHUNKS), {400}),
     "C23 TE and CL": (framed(CHUNKED, LENGTH, body=IN_CHUNKS), {400}),
@@ -110,7 +110,7 @@ def test_hostile_framing_is_refused_and_the_connection_closed(gateway: Gateway, 
             client.ends()
 
 
-# What may stand in Transfer-Encoding but `chunked`, alone; each item is one header.
+# Values of Transfer-Encoding other than `chunked` alone; each item is one header.
 TRANSFER_ENCODINGS: dict[tuple[str, ...], int] = {
     ("xchunked", "chunked"): 501,
     ("identity", "chunked"): 501,
@@ -181,7 +181,7 @@ TRANSFER_ENCODINGS: dict[tuple[str, ...], int] = {
 
 @pytest.mark.parametrize("values", TRANSFER_ENCODINGS, ids=repr)
 def test_only_chunked_alone_is_a_transfer_encoding(gateway: Gateway, values: tuple[str, ...]) -> None:
-    """Two recipients may read a list differently, and one of them then finds a request in the body of another."""
+    """Two recipients may read a list differently, and one of them finds a second request in the body (smuggling)."""
     headers = "".join(f"Transfer-Encoding: {value}\r\n" for value in values).encode("latin-1")
     with gateway.client() as client:
         client.send(framed(headers, body=IN_CHUNKS))
@@ -192,7 +192,7 @@ def test_only_chunked_alone_is_a_transfer_encoding(gateway: Gateway, values: tup
 
 
 def test_an_http_1_0_request_has_no_transfer_encoding(gateway: Gateway) -> None:
-    """RFC 9112 section 6.1: its framing is faulty, since HTTP/1.0 knows no chunks."""
+    """RFC 9112 section 6.1: the framing is faulty, because HTTP/1.0 has no chunked coding."""
     with gateway.client() as client:
         client.send(framed(CHUNKED, body=IN_CHUNKS, line=LINE.replace(b"1.1", b"1.0")))
         response = client.response()
@@ -243,7 +243,7 @@ def test_a_second_request_cannot_be_smuggled_into_a_body(gateway: Gateway) -> No
 
 @dataclass(frozen=True)
 class Refused:
-    """A body that is refused, and what is to be blamed."""
+    """A body that is refused, and the field at fault."""
 
     body: bytes
     param: str | None = None
@@ -327,7 +327,7 @@ LARGE_NUMBERS = {
 
 @pytest.mark.parametrize("number", LARGE_NUMBERS.values(), ids=LARGE_NUMBERS)
 def test_a_number_that_cannot_be_passed_on_as_it_is_is_refused(gateway: Gateway, number: bytes) -> None:
-    """Either it reaches the provider unchanged, or it is the client's mistake: never a failure of ours."""
+    """Either it reaches the provider unchanged, or it is the client's mistake; it is never a failure of the gateway."""
     model = gateway.upstream.play(whole())
     response = gateway.send(post(body(f"main/{model}", stream=False)[:-1] + b', "seed": ' + number + b"}"))
     if response.status == 200:
@@ -411,7 +411,7 @@ def test_c31_a_body_that_is_compressed_is_refused_or_read(gateway: Gateway) -> N
 
 
 def test_c31_a_body_from_a_web_page_is_refused(gateway: Gateway) -> None:
-    """A page in a browser may send `text/plain` anywhere without asking: it must not spend the gateway's money."""
+    """A web page may send `text/plain` to any host without a CORS preflight. It must not spend the gateway's money."""
     model = gateway.upstream.play(whole())
     headers = {
         "Content-Type": "text/plain;charset=UTF-8",
@@ -424,7 +424,7 @@ def test_c31_a_body_from_a_web_page_is_refused(gateway: Gateway) -> None:
 
 
 def test_c40_a_preflight_is_answered(gateway: Gateway) -> None:
-    """Without a key: browsers send none with it."""
+    """Without a key, because browsers send none with a preflight."""
     request = get(
         "/v1/chat/completions", {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}, "OPTIONS"
     )
@@ -441,7 +441,7 @@ def test_c40_an_offer_of_http_2_is_ignored(gateway: Gateway) -> None:
     assert (response.status, response.text) == (200, TEXT)
 
 
-# The option, and whether the connection is closed behind the answer.
+# The option, and whether the connection is closed after the answer.
 OPTIONS = {
     "close, Upgrade": True,
     "Upgrade,CLOSE": True,
@@ -588,7 +588,7 @@ def test_c13_rubbish_behind_a_request_does_not_break_its_answer(gateway: Gateway
 
 
 def test_an_http_1_0_client_gets_no_chunks(gateway: Gateway) -> None:
-    """It knows nothing of chunked bodies: to it, their sizes are part of the text."""
+    """An HTTP/1.0 client does not know chunked bodies: it would take the chunk sizes for text."""
     model = gateway.upstream.play(whole())
     content = body(f"main/{model}", stream=True)
     request = post(content).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
@@ -610,7 +610,7 @@ def test_a_client_that_expects_100_continue_gets_it(gateway: Gateway) -> None:
 
 
 def test_c19_a_body_in_chunks_is_cut_at_the_limit(gateway: Gateway) -> None:
-    """It is refused as soon as it is too long, not when it has ended."""
+    """It is refused as soon as it is too long, not only at its end."""
     with gateway.client() as client:
         client.send(framed(CHUNKED, body=b""))
         piece = b"%x\r\n%b\r\n" % (1_000_000, b" " * 1_000_000)
@@ -620,7 +620,7 @@ def test_c19_a_body_in_chunks_is_cut_at_the_limit(gateway: Gateway) -> None:
 
 
 def test_c19_a_refusal_is_read_although_the_body_is_still_being_sent(gateway: Gateway) -> None:
-    """A client that sends on must find the refusal, not a reset: many send all before they read."""
+    """A client that is still sending must get the response, not a reset: many send everything before they read."""
     with gateway.client() as client:
         client.send(framed(b"Content-Length: 30000000\r\n", body=b""))
         for _ in range(30):
@@ -628,7 +628,8 @@ def test_c19_a_refusal_is_read_although_the_body_is_still_being_sent(gateway: Ga
         assert client.response().status == 413
 
 
-# What is too intricate to be read in 15 ms per megabyte is refused, and holds up others as little as what is read.
+# A request that would take more than 15 ms per megabyte to read is refused. Neither it nor an accepted one delays
+# others.
 LARGE: dict[str, tuple[bytes, int]] = {
     "C28 long texts": (b'"x": ["' + b'", "'.join([b"word " * 200] * 4_000) + b'"]', 200),
     "C28 a million numbers": (b'"x": [' + b"1," * 1_000_000 + b"1]", 400),

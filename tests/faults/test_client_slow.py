@@ -1,4 +1,4 @@
-"""Clients that are slow, or do nothing (C11, C12, C14 to C18, U29): bounded in time, and in memory."""
+"""Clients that are slow, or send or read nothing (C11, C12, C14 to C18, U29): time and memory are bounded."""
 
 import time
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from tests.streams import begins, says, sse
 SHORT = {"head_timeout_s": 0.4, "body_timeout_s": 0.4, "keep_alive_s": 0.4, "stalled_client_s": 0.5}
 REQUEST = post(body("main/too-slow", stream=True))
 FLOOD = sse(says("x" * 1000)) * 30
-# What may be under way to a client that does not read: the kernel's buffers on four sockets, and our own.
+# The bytes that can be under way to a client that does not read: the kernel's buffers on four sockets, and our own.
 MAX_UNDER_WAY = 12_000_000
 MAX_MEMORY = 4_000_000
 
@@ -74,7 +74,7 @@ DRIPPED = {
 @pytest.mark.parametrize(("first", "dripped"), DRIPPED.values(), ids=DRIPPED)
 @prompt
 def test_who_drips_is_cut_off(hurried: Gateway, first: bytes, dripped: bytes) -> None:
-    """A byte now and then does not move the deadline."""
+    """Single bytes now and then do not extend the deadline."""
     with hurried.client() as client:
         began = time.monotonic()
         client.send(first)
@@ -146,7 +146,7 @@ def test_who_does_not_read_does_not_hold_up_others(gateway: Gateway) -> None:
 
 
 def test_c11_a_stream_behind_an_answer_that_is_not_read_pushes_back_too(hurried: Gateway) -> None:
-    """The first answer fills the buffers; the stream sent ahead behind it must not fill the memory."""
+    """The first answer fills the buffers. The pipelined stream after it must not fill the memory."""
     first = hurried.upstream.play([status(200, JSON, plain("x" * 3_000_000))])
     second = hurried.upstream.play([head(), chunk(HELLO), for_ever(FLOOD)])
     before = hurried.memory()
@@ -154,7 +154,7 @@ def test_c11_a_stream_behind_an_answer_that_is_not_read_pushes_back_too(hurried:
         hurried.expected += 1
         client.send(post(body(f"main/{first}", stream=False)) + post(body(f"main/{second}", stream=True)))
         hurried.upstream.asked(first)
-        time.sleep(1.5)  # it must be cut off by then, with the second one begun or not
+        time.sleep(1.5)  # it must be disconnected by then, whether the second answer has begun or not
         asked = len(hurried.upstream.requests(second))
         hurried.expected += asked
         if asked:
@@ -166,7 +166,7 @@ def test_c11_a_stream_behind_an_answer_that_is_not_read_pushes_back_too(hurried:
 
 @pytest.mark.parametrize("close", [True, False], ids=["closing", "kept alive"])
 def test_c11_an_answer_that_no_one_fetches_is_given_up(hurried: Gateway, close: bool) -> None:
-    """Whether it waits in the kernel's buffers or in ours."""
+    """Whether its bytes wait in the kernel's buffers or in ours."""
     with ExitStack() as stack:
         for size in range(100_000, 900_000, 40_000):
             model = hurried.upstream.play([status(200, JSON, plain("x" * size))])
@@ -214,7 +214,7 @@ def test_c18_five_hundred_idle_connections_do_no_harm(gateway: Gateway) -> None:
 
 
 def test_the_gap_is_watched_again_after_a_pause(start: Starter) -> None:
-    """A client that was slow once must not lose the timeout on a provider that then goes silent."""
+    """A provider that goes silent must still time out, although its client was slow before."""
     gateway = start(server={"heartbeat_s": 60})
     pieces = [chunk(FLOOD) for _ in range(200)]
     model = gateway.upstream.play([head(), chunk(sse(begins())), *pieces, hang()])

@@ -1,4 +1,4 @@
-"""Circuit breakers of real processes: what counts as a failure of a target, and who learns of a cool-down."""
+"""Circuit breakers of real processes: which failures of a target count, and which workers know of a cool-down."""
 
 import os
 import signal
@@ -64,24 +64,24 @@ def test_the_total_time_is_our_limit_and_no_failure_of_the_target(start: Starter
 
 
 def test_after_broken_streams_the_probe_has_to_be_complete(start: Starter) -> None:
-    """That it begins proves nothing: until it has ended, others are not let in."""
+    """The start of the probe's answer proves nothing: other calls wait until the answer has ended."""
     gateway = start(retries={"cooldown_s": 0.3})
     route = gateway.pair(BREAKS["closed"], spare())
     for _ in range(TO_COOL):
         gateway.ask(route, stream=True)
-    time.sleep(0.4)  # a cool-down can only be waited for
+    time.sleep(0.4)  # the cool-down has to pass
     gateway.upstream.play([head(), chunk(HELLO), hang()], f"{route}-a")
     with gateway.begin(route, stream=True) as probe:
         probe.read_until(b"Hello")
         assert [gateway.ask(route, stream=True).text for _ in range(3)] == [SPARE_TEXT] * 3
     gateway.upstream.until(lambda: not any(connection.busy for connection in gateway.upstream.open))
-    gateway.upstream.play(whole(), f"{route}-a")  # the probe has left: the next call is one
+    gateway.upstream.play(whole(), f"{route}-a")  # the probe has disconnected: the next call becomes the probe
     assert [gateway.ask(route, stream=True).text for _ in range(3)] == [TEXT] * 3
     gateway.quiet()
 
 
 def fail_on_one_connection(gateway: Gateway, model: str) -> None:
-    """Let a target fail until it is left alone, by calls that one worker answers."""
+    """Let a target fail until it cools down, by calls that one worker handles."""
     with gateway.client() as client:
         for _ in range(TO_COOL):
             gateway.expected += 1
@@ -115,7 +115,7 @@ def wait_until_it_listens(gateway: Gateway) -> None:
     while time.monotonic() < deadline:
         with suppress(ConnectionRefusedError), gateway.client():
             return
-        time.sleep(0.05)  # nothing tells when the new workers listen
+        time.sleep(0.05)  # there is no notification that the new workers listen
     raise AssertionError("no worker listens")
 
 
@@ -137,7 +137,7 @@ def test_a_reload_keeps_cool_downs_but_for_providers_that_change(start: Starter,
 
 
 def reload(gateway: Gateway, settings: str, times: int) -> None:
-    """Have all workers read these settings, so many times in all."""
+    """Make all workers reload these settings; returns when the log has this many reloads in total."""
     gateway.file.write_text(settings)
     gateway.signal(signal.SIGHUP)
     gateway.until(lambda: sum("was reloaded" in line for line in gateway.output) == times)

@@ -1,4 +1,4 @@
-"""`/v1/embeddings`: body and answer pass as they are; routes, fallback, keys and errors are as for chats."""
+"""`/v1/embeddings`: request and response are forwarded unchanged; routes, fallback, keys, errors work as for chat."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ DOWN: Script = [status(500, JSON, b'{"error": {"message": "down"}}')]
 
 @pytest.fixture
 def embedding(start: Starter) -> Gateway:
-    """A gateway whose two patient providers have embeddings, and whose hasty one is asked for them too."""
+    """A gateway whose providers offer embeddings: two with long timeouts, and one with short ones."""
     gateway = start(**{"providers.none": {"base_url": "http://127.0.0.1:9/v1", "api_key": "a-key-of-some-length"}})
     text = gateway.file.read_text()
     for name in ("main", "spare", "hasty"):
@@ -81,7 +81,7 @@ FAILS: dict[str, Script] = {
     "cut short": [head(200, JSON, framing="content-length: 999"), send(b'{"data": ['), fin()],
     "a packed error": [status(503, GZIP, gzip.compress(b'{"error": {"message": "down"}}'))],
 }
-# Bodies with a good status that are no answers, and how that is told.
+# Bodies with a status of success that are no answers, and how they are reported.
 NO_ANSWERS: dict[str, tuple[dict[str, str], bytes, str, str]] = {
     "an error": (JSON, b'{"error": {"message": "quota"}}', "upstream_error", "quota"),
     "an error in words": (JSON, b'{"detail": "no such model"}', "upstream_error", "no such model"),

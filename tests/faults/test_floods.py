@@ -1,4 +1,4 @@
-"""Providers that send as much as they can: of whatever it is, others notice nothing, and it is let go of at once."""
+"""Providers that send as fast as they can: other calls are not delayed, and a disconnect ends it at once."""
 
 import threading
 import time
@@ -57,7 +57,7 @@ def test_a_flood_holds_no_one_up(gateway: Gateway, sent: bytes) -> None:
 
 
 def test_what_comes_at_once_is_all_of_it(gateway: Gateway) -> None:
-    """Much more than is dealt with at a time, in one write, with what the client does to it in between."""
+    """Much more than is processed in one turn, in one write, with actions of the client in between."""
     events = b"".join(sse(says(f"{number} ")) for number in range(3_000))
     wire = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (sse(begins()), events, REST)) + b"0\r\n\r\n"
     model = gateway.upstream.play([head(), send(wire)])

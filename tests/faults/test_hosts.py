@@ -29,7 +29,7 @@ def open_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 def request(
     host: str | None, model: str = "", *lines: str, target: str = "/v1/chat/completions", version: str = "1.1"
 ) -> bytes:
-    """A call that shows no key; without a model, a GET."""
+    """A call without a key; without a model, a GET."""
     content = body(f"main/{model}", stream=False) if model else b""
     head = [f"{'POST' if model else 'GET'} {target} HTTP/{version}", *lines]
     if host is not None:
@@ -131,7 +131,7 @@ def test_it_is_so_for_every_call(open_gateway: Gateway, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["/health", "/livez", "/readyz"])
 def test_probes_are_answered_by_any_name(open_gateway: Gateway, target: str) -> None:
-    """They tell nothing and cost nothing, and load balancers ask by names of their own."""
+    """They disclose nothing and cost nothing, and load balancers use names of their own."""
     assert send(open_gateway, request("evil.example", target=target)).status == 200
 
 
@@ -206,7 +206,7 @@ def test_a_request_without_a_host_is_refused(open_gateway: Gateway) -> None:
 
 
 def test_a_key_that_is_not_asked_for_changes_nothing(open_gateway: Gateway) -> None:
-    """A page can show any."""
+    """A web page can send any key."""
     model = open_gateway.upstream.play(whole())
     for shown in ("Authorization: Bearer anything", "X-Api-Key: anything", "Authorization: Bearer sk-ps-none"):
         assert send(open_gateway, request("evil.example", model, shown)).status in (401, 403)
@@ -239,7 +239,7 @@ def reload(gateway: Gateway, old: str, new: str) -> None:
 
 
 def test_names_and_keys_are_followed_at_a_reload(start: Starter) -> None:
-    """On one connection, with one head: what was found out about it before must not count any more."""
+    """On one connection with one head: the result of the earlier check must not be reused after a reload."""
     gateway = start(server=OPEN)
     model = gateway.upstream.play(whole())
     named, local = request("gateway.internal", model), request("localhost", model)

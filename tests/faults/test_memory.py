@@ -1,4 +1,4 @@
-"""What clients and providers can make a gateway keep."""
+"""What clients and providers can make a gateway keep in memory."""
 
 from tests.faults.client import CLIENT_KEY
 from tests.faults.conftest import Starter
@@ -7,7 +7,7 @@ _UPLOAD = 8_000_000
 
 
 def test_uploads_that_break_off_are_not_kept(start: Starter) -> None:
-    """None of them is a request; so nothing of them may stay when their clients have left."""
+    """These bytes are no requests, so nothing of them may remain after their clients have disconnected."""
     gateway = start()
     lines = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {CLIENT_KEY}\r\n"
     request = f"{lines}content-length: {2 * _UPLOAD}\r\n\r\n".encode() + b"x" * _UPLOAD

@@ -1,4 +1,4 @@
-"""Models in the paths of providers: a client's name for one never changes which path is asked."""
+"""Models in the paths of providers: a client's model name never changes which path is requested."""
 
 import json
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ DOTS = (
 
 @pytest.mark.parametrize("model", DOTS)
 def test_dot_segments_are_no_model(gateway: Gateway, model: str) -> None:
-    """RFC 3986 section 5.2.4: they take the segment before them out of the path. Some servers decode them first."""
+    """RFC 3986 section 5.2.4: dot segments remove the segment before them. Some servers decode them first."""
     before = len(gateway.upstream.requests(model))
     for name in (f"paths/{model}", f"any-{model}"):
         for stream in (True, False):

@@ -1,4 +1,4 @@
-"""Bare model names and route patterns, as clients, the provider, the log and the book see them."""
+"""Bare model names and route patterns, as they appear to clients, the provider, the log and the book."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What follows something: a request behind a request, an answer behind a slow one, a client that catches up."""
+"""Sequences: a request after a request, an answer after a slow one, a client that catches up."""
 
 import time
 

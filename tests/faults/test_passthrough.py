@@ -100,7 +100,7 @@ def test_a_client_that_leaves_a_regular_stream_ends_it(gateway: Gateway) -> None
 
 
 def test_a_regular_stream_is_read_to_its_end_when_its_client_leaves(gateway: Gateway) -> None:
-    """What passed its chunks on to the client is not asked any more: the client's side is gone."""
+    """The relay must not use the function that forwarded its chunks any more: the client's side is gone."""
     gate = Gate()
     model = gateway.upstream.play([*regular(), gate, *apart(*[chunk(MORE)] * 10, chunk(REST), last_chunk())])
     with gateway.begin(f"heard/{model}", stream=True) as client:

@@ -31,7 +31,7 @@ def waiting(gate: Gate) -> Script:
 
 
 def refuses(gateway: Gateway) -> bool:
-    """Whether nobody listens any more."""
+    """Whether no process listens there."""
     with socket.socket() as knocking:
         return knocking.connect_ex(("127.0.0.1", gateway.port)) != 0
 
@@ -40,11 +40,11 @@ def wait_until_it_refuses(gateway: Gateway) -> float:
     began = time.monotonic()
     while not refuses(gateway):
         assert time.monotonic() - began < 10.0, "it still listens"
-        time.sleep(0.005)  # nothing tells when a port is closed
+        time.sleep(0.005)  # there is no notification that a port is closed
     return time.monotonic() - began
 
 
-# G1 and G2: the end.
+# G1 and G2: shutting down.
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
@@ -112,7 +112,7 @@ def test_g2_a_second_signal_does_not_wait(start: Starter) -> None:
         wait_until_it_refuses(gateway)
         gateway.says("waits up to 30 s for 1 call to finish; press Ctrl-C or send SIGTERM again to end at once")
         assert [line for line in gateway.lines if "waits up to" in line.get("message", "")]
-        time.sleep(0.3)  # a second signal is one that a person sends
+        time.sleep(0.3)  # a person sends a second signal
         began = time.monotonic()
         gateway.signal(signal.SIGTERM)
         response = gateway.keep(client.response())
@@ -184,7 +184,7 @@ def test_g1_workers_finish_their_streams(start: Starter) -> None:
 
 
 def test_g1_workers_finish_their_streams_when_all_are_signalled(start: Starter) -> None:
-    """A terminal sends SIGINT to the whole group, a service manager SIGTERM: each worker hears it twice, as one."""
+    """A terminal sends SIGINT to the whole group, a service manager SIGTERM: a worker gets it twice. It counts once."""
     gateway = start("--workers", "2", server={"drain_s": 5.0})
     wait_until_listening(gateway, 2)
     finishes_streams(gateway, group=True)
@@ -207,7 +207,7 @@ def finishes_streams(gateway: Gateway, *, group: bool) -> None:
 def test_g6_a_signal_while_a_worker_is_being_replaced_ends_it_all(start: Starter) -> None:
     gateway = start("--workers", "2")
     victim, *_ = worker_pids(gateway, 2)
-    os.kill(victim, signal.SIGKILL)  # young: its successor waits a second
+    os.kill(victim, signal.SIGKILL)  # it died soon after its start: its successor starts after a second
     time.sleep(0.1)
     assert gateway.stop() == 0
 
@@ -331,12 +331,12 @@ def test_g21_a_file_that_is_gone_changes_nothing(start: Starter) -> None:
 
 
 def keyless(gateway: Gateway) -> set[int]:
-    """How clients are answered who show no key, each by a worker that the kernel chooses."""
+    """The statuses of requests without a key, each handled by a worker that the kernel chooses."""
     return {gateway.send(get("/v1/models", {"Authorization": ""})).status for _ in range(12)}
 
 
 def hang_up(gateway: Gateway, times: int, words: str) -> None:
-    """Have it reload, until this was said so often: that it was reloaded, by each worker; that it was not, once."""
+    """Make it reload, and wait until the log has these words this many times: once for each worker, or once."""
     gateway.signal(signal.SIGHUP)
     gateway.until(lambda: sum(words in line for line in gateway.output) == times)
 
@@ -352,7 +352,7 @@ OPEN_TO_OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
 def test_g21_no_reload_opens_a_gateway_to_everybody(
     start: Starter, arguments: tuple[str, ...], listen: str, workers: int
 ) -> None:
-    """It stays where it listens, whatever the file says: there it must have a key."""
+    """It keeps its address, whatever the file says. There, a key must be required."""
     gateway = start("--workers", str(workers), *arguments, server={"listen": listen})
     wait_until_listening(gateway, workers)
     gateway.file.write_text('[server]\nlisten = "127.0.0.1:0"\nlog = "json"\n')
@@ -380,7 +380,7 @@ def test_g21_no_reload_opens_a_gateway_to_everybody(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_g21_a_file_that_no_one_named_and_that_is_gone_changes_nothing(tmp_path: Path, workers: int) -> None:
-    """The environment alone would ask for no key."""
+    """The environment alone would require no key."""
     with Upstream() as upstream:
         text = settings(upstream.url, server={"listen": "0.0.0.0:0", "workers": workers})
         with Gateway(tmp_path, upstream, text, named=False) as gateway:
@@ -492,7 +492,7 @@ def test_g20_workers_reload_too(start: Starter) -> None:
 
 
 def test_g20_a_worker_that_takes_the_place_of_another_goes_by_what_was_reloaded(start: Starter) -> None:
-    """Also where the file has been broken since."""
+    """Also if the file has been broken since."""
     gateway = start("--workers", "2")
     wait_until_listening(gateway, 2)
     text = gateway.file.read_text()
@@ -509,12 +509,12 @@ def test_g20_a_worker_that_takes_the_place_of_another_goes_by_what_was_reloaded(
     assert {gateway.send(get("/v1/models", showing)).status for _ in range(12)} == {200}
 
 
-# G26 and G30: what runs out.
+# G26 and G30: exhausted resources.
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_g9_a_start_on_a_disk_that_takes_nothing_says_so(tmp_path: Path, workers: str) -> None:
-    """Not that it cannot listen."""
+    """The error must not be that it cannot listen."""
     file = tmp_path / "penstock.toml"
     file.write_text(settings("http://127.0.0.1:1/v1"))
     ended = subprocess.run(
@@ -544,7 +544,7 @@ def test_g26_when_descriptors_run_out_streams_live_on_and_it_recovers(start: Sta
         stream.read_until(b"Hello")
         crowd = [stack.enter_context(gateway.client()) for _ in range(80)]
         before = cpu(gateway)
-        time.sleep(0.5)  # does it turn in circles?
+        time.sleep(0.5)  # is it in a busy loop?
         assert cpu(gateway) - before < 0.25
         gate.open()
         assert gateway.keep(stream.response()).text == TEXT

@@ -1,4 +1,4 @@
-"""Providers behind a proxy (`HTTP_PROXY`): who asks is shown to the proxy, and to nobody else."""
+"""Providers behind a proxy (`HTTP_PROXY`): the credentials of the proxy are sent to the proxy, and nowhere else."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -18,7 +18,7 @@ REFUSED = send(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0
 
 
 def behind(folder: Path, proxy: Upstream, url: str) -> Gateway:
-    """A gateway whose providers are behind a proxy, which plays the provider too once it has been asked for it."""
+    """A gateway whose providers are behind a proxy. After a CONNECT the proxy plays the provider, too."""
     tables = (
         f'[providers.{name}]\nbase_url = "http://{origin}/v1"\napi_key = "none"\ninsecure = true\n'
         for name, origin in ORIGINS.items()
@@ -69,7 +69,7 @@ def test_a_proxy_of_another_kind_is_reported_and_not_asked(tmp_path: Path, schem
 
 
 def keeps_quiet(gateway: Gateway) -> None:
-    """Nothing that it says, keeps or answers has the proxy's password in it."""
+    """The proxy's password is in nothing that the gateway logs, stores or answers."""
     assert gateway.stop() == 0
     sent_text = "".join(gateway.output) + "".join(f"{each.headers}{each.body!r}" for each in gateway.responses)
     kept = b"".join(path.read_bytes() for path in gateway.book.folder.rglob("*") if path.is_file())

@@ -17,7 +17,7 @@ from tests.faults.upstream import Upstream
 
 OLD_TOKEN, NEW_TOKEN = "the-old-token-of-two", "the-new-token-of-two"
 NEW_KEY = "the-new-key-of-two"
-# As often as a port that workers share must be asked, so that each of them has answered.
+# As many requests as it takes to reach each of the workers that share a port.
 _TRIES = 16
 
 # What is found before the installed packages: the extra is missing, or broken, or only the part of it is there that
@@ -48,7 +48,7 @@ def upstream() -> Iterator[Upstream]:
 
 
 def statuses(gateway: Gateway, key: str) -> set[int]:
-    """How clients with a key are answered, whichever worker they reach."""
+    """The statuses of requests with a key, whichever worker they reach."""
     request = get("/v1/models/fresh", {"Authorization": f"Bearer {key}"})
     return {gateway.send(request).status for _ in range(_TRIES)}
 

@@ -1,4 +1,4 @@
-"""Who is asked next, and who is left alone (U9 to U11, U59, U60); with real time, but little of it."""
+"""Which target is tried next, and which cool down (U9 to U11, U59, U60); in real time, but with short times."""
 
 import threading
 import time
@@ -57,13 +57,13 @@ def test_u11_what_cannot_be_read_is_not_obeyed(start: Starter, retry_after: str)
     deadline = time.monotonic() + 10
     while (response := gateway.ask(f"main/{model}", stream=False)).status != 200 and time.monotonic() < deadline:
         assert response.status in (429, 503)
-        time.sleep(0.05)  # a cool-down can only be waited for
+        time.sleep(0.05)  # the cool-down has to pass
     assert response.text == TEXT
 
 
 @pytest.mark.parametrize("retry_after", NO_RETRY_AFTER.values(), ids=NO_RETRY_AFTER)
 def test_u11_who_may_be_asked_at_once_is_left_alone_all_the_same(gateway: Gateway, retry_after: str) -> None:
-    """It is told as it came; but a busy target is left alone, and so is one that fails five times in a row."""
+    """The client gets it unchanged. A target that is busy, or fails five times in a row, cools down."""
     model = gateway.upstream.play(busy(retry_after))
     first = gateway.ask(f"main/{model}", stream=False)
     assert (first.status, first.headers["retry-after"]) == (429, retry_after or "2")
@@ -94,7 +94,7 @@ def test_both_targets_fail_and_the_last_failure_is_reported(gateway: Gateway) ->
 
 
 def test_u60_a_storm_of_failures_makes_few_retries(start: Starter) -> None:
-    """When everything fails, a route of two targets asks hardly more often than it was asked."""
+    """If everything fails, a route with two targets makes hardly more attempts than there are calls."""
     gateway = start(retries={"budget": 0.15, "cooldown_s": 0.001, "max_cooldown_s": 0.001})
     route = gateway.pair(FAILS, FAILS)
     calls = 150
@@ -115,12 +115,12 @@ def test_u60_a_target_that_fails_is_left_alone(start: Starter) -> None:
 
 
 def test_u60_after_the_cool_down_one_call_is_the_probe(start: Starter) -> None:
-    """Of many calls after a cool-down, one finds out whether the target is well; the others do not pile up."""
+    """Of many calls after a cool-down, one probes the target; the others do not wait for it."""
     gateway = start(retries={"cooldown_s": 0.3})
     model = gateway.upstream.play(FAILS)
     for _ in range(5):
         gateway.ask(f"main/{model}", stream=False)
-    time.sleep(0.35)  # a cool-down can only be waited for
+    time.sleep(0.35)  # the cool-down has to pass
     gate = Gate()
     gateway.upstream.play([gate, *FAILS], model)
     clients = [gateway.begin(f"main/{model}", stream=False) for _ in range(10)]
@@ -140,7 +140,7 @@ SLOW = {"before anything was said": b": processing\n\n", "while it is said": HEL
 
 @pytest.mark.parametrize("data", SLOW.values(), ids=SLOW)
 def test_when_the_total_time_is_over_no_one_else_is_asked(start: Starter, data: bytes) -> None:
-    """There is no time left to answer in: asking would only cost."""
+    """There is no time left for an answer: an attempt would only cost."""
     gateway = start(timeouts={"total_s": 0.4})
     route = gateway.pair([head(), for_ever(data, 0.02)], spare())
     response = gateway.ask(route, stream=False)

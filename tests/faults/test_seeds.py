@@ -1,6 +1,6 @@
-"""The four seeds, replayed as upstreams in pieces of any size: the official SDK hears through Penstock what they say.
+"""The four seeds as upstreams, in pieces of any size: through Penstock the official SDK reads their whole content.
 
-Read directly, it loses 001 and 002 (`tests/judges/test_openai_python.py`).
+Read directly, the SDK loses 001 and 002 (`tests/judges/test_openai_python.py`).
 """
 
 import random

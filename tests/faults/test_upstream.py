@@ -1,4 +1,4 @@
-"""The provider that the other cases ask: it must not lose what it is asked."""
+"""The scripted provider itself: it must not lose any request."""
 
 import http.client
 import json

@@ -1,8 +1,8 @@
-"""Upstreams that break (U9 to U54): the client hears the truth, and where nothing was released, from the next target.
+"""Upstreams that break (U9 to U54): the client gets the truth or, before the commit point, the next target's answer.
 
-Each row is played four times: alone and with a second target behind it, streamed and unstreamed. Streamed, what the
-model said before the break has reached the client: so it gets one error frame and a clean end. In all other cases
-nothing has been released: it gets a real status, or the answer of the second target.
+Each row is played four times: alone and with a second target after it, streamed and unstreamed. When streamed, the text
+before the break has reached the client, so it gets one error frame and a clean end. In all other cases nothing has been
+sent: it gets the status of the error, or the answer of the second target.
 """
 
 import base64
@@ -209,7 +209,7 @@ KEY = PROVIDER_KEY.encode()
 ESCAPED_KEY = b"".join(b"\\u%04x" % byte if byte == ord("-") else b"%c" % byte for byte in KEY)
 URL_KEY = KEY.replace(b"-", b"%2d")
 PLAIN = {"content-type": "text/plain"}
-# Statuses and bodies that quote our key, or a part of it that gives it away.
+# Statuses and bodies that quote our key, or a revealing part of it.
 QUOTES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "in the clear": (400, JSON, b'{"error": {"message": "unexpected header %b"}}' % KEY),
     "escaped": (400, JSON, b'{"error": {"message": "no such key: %b"}}' % ESCAPED_KEY),
@@ -257,7 +257,7 @@ def test_an_error_without_our_key_is_passed_on_byte_by_byte(gateway: Gateway, st
     assert (response.status, response.body) == (400, sent_text)
 
 
-# As large as an error may be that is read whole.
+# The size of the largest error that is read completely.
 LARGE_ERRORS = {
     "with a long text": b'{"error": {"message": "no", "input": "%b"}}' % (b"x\\n" * 21_000),
     "with escapes": b'{"error": {"message": "no", "input": "%b"}}' % (b'\\"\\u0025%41&amp;' * 4_000),

@@ -46,7 +46,7 @@ def test_a_good_certificate_is_taken(world: World, streamed: bool) -> None:
 
 
 def test_u55_a_connection_whose_request_was_not_sent_whole_is_not_asked_again(world: World) -> None:
-    """Over TLS, what is unsent lies where the transport does not count it."""
+    """With TLS, unsent bytes are in a buffer that the transport does not count."""
     model = world.secure.play([Early(), mute(), status(400, JSON, ERROR_BODY)])
     assert world.gateway.ask(f"secure/{model}", stream=True, padding="x" * 8_000_000).status == 400
     response = world.gateway.ask(f"secure/{world.secure.play(whole())}", stream=True)
@@ -63,7 +63,7 @@ def test_u7_tls_that_is_dropped_in_the_middle_is_a_cut(world: World, streamed: b
 
 
 def test_u7_the_end_of_a_body_without_length_needs_the_farewell_of_tls(world: World) -> None:
-    """Else anybody on the way could cut an answer short; here the answer itself shows that it was."""
+    """Otherwise an attacker on the network could truncate an answer. Here the answer itself shows the truncation."""
     model = world.secure.play([head(framing=""), chunk(HELLO), abort()])
     response = world.gateway.ask(f"secure/{model}", stream=False)
     assert response.status == 502

@@ -1,6 +1,6 @@
-"""What upstreams do unusually, or a little wrong (U8, U17, U21, U30 to U34, U41 to U55): the answer is whole.
+"""Unusual or slightly wrong upstreams (U8, U17, U21, U30 to U34, U41 to U55): the answer is complete.
 
-Each is asked for streamed and unstreamed, whichever way the upstream answers.
+Each is requested streamed and unstreamed, in whichever way the upstream answers.
 """
 
 import json
@@ -115,7 +115,7 @@ def test_u8_a_pooled_connection_that_died_is_replaced_unseen(gateway: Gateway) -
 
 
 def test_u8_a_pooled_connection_that_dies_on_the_request_is_replaced_unseen(gateway: Gateway) -> None:
-    """The server closes as the second request on a connection reaches it: the race that no pool can win."""
+    """The server closes the connection as the second request reaches it: a race that no pool can avoid."""
 
     class OnlyOnce:
         async def __call__(self, connection: Connection) -> None:
@@ -132,7 +132,7 @@ def test_u8_a_pooled_connection_that_dies_on_the_request_is_replaced_unseen(gate
 
 
 def test_u21_the_beginning_of_a_second_response_breaks_neither_answer(gateway: Gateway) -> None:
-    """It comes in one read with the end of the first, and its connection is not asked again."""
+    """It arrives in one read with the end of the first answer. Its connection is not reused."""
     model = gateway.upstream.play([head(), chunk(WIRE), send(b"0\r\n\r\nHTTP/1.")])
     for _ in range(3):
         response = gateway.ask(f"main/{model}", stream=True)
@@ -153,7 +153,7 @@ def test_u55_an_answer_that_comes_before_the_body_is_sent_is_read(
 
 
 def test_u55_a_connection_whose_request_was_not_sent_whole_is_not_asked_again(gateway: Gateway) -> None:
-    """Its provider has answered early and reads no more: the next request would wait behind the rest of this one."""
+    """The provider has answered early and reads no more: the next request would wait behind the rest of this one."""
     model = gateway.upstream.play([Early(), mute(), status(400, JSON, REFUSAL)])
     response = gateway.ask(f"main/{model}", stream=True, padding="x" * 8_000_000)
     assert (response.status, response.error["message"]) == (400, "too long")

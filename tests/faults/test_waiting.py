@@ -1,4 +1,4 @@
-"""Heartbeats, and clients that wait: comments only, only between events, and never instead of an answer."""
+"""Heartbeats for waiting clients: only comments, only between events, and never instead of an answer."""
 
 import time
 
@@ -109,7 +109,7 @@ def test_two_answers_on_one_connection(gateway: Gateway) -> None:
 
 
 def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
-    """None gets what is another's."""
+    """No client gets the answer of another."""
     gate = Gate()
     models = [
         gateway.upstream.play(
@@ -135,7 +135,7 @@ LATE: dict[str, Script] = {
 
 @pytest.mark.parametrize("script", LATE.values(), ids=LATE)
 def test_an_answer_that_is_not_streamed_has_its_own_time(start: Starter, script: Script) -> None:
-    """Most providers are silent until all of it is there: that is no sign of anything."""
+    """Most providers send nothing until an unstreamed answer is complete, so silence is no failure."""
     gateway = start(timeouts={"first_event_s": 0.2, "answer_s": 8.0})
     model = gateway.upstream.play(script)
     assert gateway.ask(f"main/{model}", stream=False).text == TEXT

@@ -1,4 +1,4 @@
-"""Upstreams that err in what can be repaired: what each plays, and what the client gets."""
+"""Upstreams with defects that can be repaired: the script of each, and what the client gets."""
 
 import gzip
 import zlib
@@ -26,7 +26,7 @@ WIRE = HELLO + WORLD + REST
 
 @dataclass(frozen=True)
 class Tolerated:
-    """What is played, and what is heard all the same."""
+    """The script, and the text that the client gets all the same."""
 
     script: Script
     repairs: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from tests.faults.upstream import Upstream, fin, hang, send
 
 @dataclass(frozen=True)
 class Unreachable:
-    """A provider that cannot be reached, and how that is told."""
+    """A provider that cannot be reached, and how the gateway must report it."""
 
     name: str
     code: str
@@ -37,7 +37,7 @@ UNREACHABLE = {
 
 @dataclass(frozen=True)
 class World:
-    """A gateway, and a provider whose certificate is good."""
+    """A gateway, and a provider with a valid certificate."""
 
     gateway: Gateway
     secure: Upstream
@@ -64,7 +64,7 @@ def started_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ):
         refused.bind(("127.0.0.1", 0))  # and does not listen
         silent.bind(("127.0.0.1", 0))
-        silent.listen(0)  # a full queue: the kernel drops whoever knocks next
+        silent.listen(0)  # a full queue: the kernel drops the next connection attempts
         for each in (filler, second_filler):
             each.setblocking(False)
             each.connect_ex(silent.getsockname())

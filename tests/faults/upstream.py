@@ -30,7 +30,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Connection(asyncio.Protocol):
-    """One connection that was accepted, and what became of it."""
+    """One accepted connection, and its history."""
 
     def __init__(self, upstream: "Upstream") -> None:
         self._upstream = upstream
@@ -114,18 +114,18 @@ class Connection(asyncio.Protocol):
             return
         self._transport.write(data)
         await self._writable.wait()
-        await asyncio.sleep(0)  # for others, and to hear that the peer has closed
+        await asyncio.sleep(0)  # for other connections, and to notice that the peer has closed
         self.sent += len(data)
         self._upstream.changed()
 
     def fin(self) -> None:
-        """Close, as one does."""
+        """Close normally."""
         self.ended_by_us = True
         if self._transport is not None:
             self._transport.close()
 
     def half_close(self) -> None:
-        """Send no more, but listen."""
+        """Shut down the sending side, but keep reading."""
         if self._transport is not None:
             self._transport.write_eof()
 
@@ -138,13 +138,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
-        """Drop the transport: over TLS, without a farewell."""
+        """Drop the transport: with TLS, without `close_notify`."""
         self.ended_by_us = True
         if self._transport is not None:
             self._transport.abort()
 
     def mute(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -174,7 +174,7 @@ Script = Sequence[Op]
 
 
 class Early:
-    """An op that does nothing. As the first of a script, it makes it begin before the request is whole."""
+    """An op that does nothing. As the first op of a script, it starts the script before the request is complete."""
 
     async def __call__(self, connection: Connection) -> None:
         pass
@@ -259,7 +259,7 @@ def fin() -> Op:
 
 
 def rst() -> Op:
-    """Reset, once what was sent has had a moment to be read."""
+    """Reset the connection, after a moment in which the peer can read what was sent."""
 
     async def op(connection: Connection) -> None:
         await asyncio.sleep(0.03)  # a reset overtakes what the peer has not read yet
@@ -279,7 +279,7 @@ def half_close() -> Op:
 
 
 def mute() -> Op:
-    """Read no more."""
+    """Stop reading."""
     return _calls(Connection.mute)
 
 
@@ -309,14 +309,14 @@ class Gate:
         opened.cancel()
 
     def open(self) -> None:
-        """Let whoever waits go on."""
+        """Open the gate."""
         self._opened.set()
         for loop, event in self._waiting:
             loop.call_soon_threadsafe(event.set)
 
 
 class Turns:
-    """An op that does one thing for the first request, and another for those that follow."""
+    """An op that does one thing for the first request, and another one for later requests."""
 
     def __init__(self, first: Script, later: Script) -> None:
         self._first, self._later = first, later
@@ -330,7 +330,7 @@ class Turns:
 
 
 class ByRequest:
-    """An op that answers by what it is asked: `choose` gets the decoded body, and returns the script to play."""
+    """An op that depends on the request: `choose` gets the decoded body, and returns the script to play."""
 
     def __init__(self, choose: Callable[[Any], Script]) -> None:
         self._choose = choose
@@ -351,7 +351,7 @@ class Upstream:
         self._thread = threading.Thread(target=self._run, daemon=True, name="upstream")
         self._server: asyncio.Server | None = None
         self.greeting = greeting
-        """Played on every connection as soon as it is accepted, whatever is asked."""
+        """Played on every connection as soon as it is accepted, whatever is requested."""
         self.scripts: dict[str, Script] = {}
         self.connections: list[Connection] = []
         self.asked_for: list[tuple[str, bytes]] = []
@@ -381,15 +381,15 @@ class Upstream:
         return name
 
     def requests(self, model: str) -> list[bytes]:
-        """What was asked of a model, in order."""
+        """The requests for a model, in order."""
         return [request for asked, request in list(self.asked_for) if asked == model]
 
     def connection(self, model: str) -> Connection:
-        """The last connection on which a model was asked for."""
+        """The last connection with a request for a model."""
         return [connection for connection in list(self.connections) if model in connection.models][-1]
 
     def asked(self, model: str, count: int = 1) -> Connection:
-        """Wait until a model has been asked for so often; returns the last connection."""
+        """Wait until a model has been requested this many times; returns the last connection."""
         self.until(lambda: len(self.requests(model)) >= count)
         return self.connection(model)
 

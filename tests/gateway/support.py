@@ -1,4 +1,4 @@
-"""A relay between doubles of its connection and its client, on a clock that a test sets."""
+"""A relay between fakes of its connection and its client, with a clock that the test sets."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from penstock.http.client import Receiver
 from tests.streams import DONE, begins, finishes, says, sse
 
 HELLO, REST = sse(begins(), says("Hello")), sse(finishes(), DONE)
-# What each lane reads: text in whole frames; the same in whole HTTP chunks; and text with something beside it.
+# What each path of the relay reads: text in whole frames; the same in whole HTTP chunks; text with something else.
 VARIANTS = {
     "slow": sse(says(" word", padding="")) + b": a comment\n\n",
     "fast": sse(says(" word")) * 2,
@@ -22,7 +22,7 @@ VARIANTS = {
 
 
 class Clock(asyncio.SelectorEventLoop):
-    """A loop whose time is what a test says."""
+    """An event loop whose time the test sets."""
 
     now = 1000.0
 
@@ -35,7 +35,7 @@ class Connection:
     on_chunk: Callable[[bytes, bytes], bool] | None = None
 
     def offer(self, data: bytes) -> bool:
-        """Whether a chunk with this data is taken without the parser. It is not parsed if not."""
+        """Whether a chunk with this data is consumed without the parser. If not, it is not parsed either."""
         if self.on_chunk is None:
             return False
         if self.on_chunk(data, b"%x\r\n%b\r\n" % (len(data), data)):
@@ -72,7 +72,7 @@ class Client:
 
 
 class Relayed:
-    """A relay that is given events after so many seconds."""
+    """A relay that gets events after given numbers of seconds."""
 
     def __init__(self, loop: Clock, *, keep: bool = False, drain_s: float = 0.0, client: Client | None = None) -> None:
         self.loop = loop

@@ -1,4 +1,4 @@
-"""An account keeps its limits to the millisecond and the nanodollar, and every operation may come twice."""
+"""An account enforces its limits to the millisecond and the nanodollar, and every operation is idempotent."""
 
 import copy
 from datetime import UTC, datetime, timedelta

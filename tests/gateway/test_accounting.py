@@ -1,4 +1,4 @@
-"""What is said aloud is counted as sound, and costs what sound costs."""
+"""Spoken output is counted as audio tokens, and is charged at their price."""
 
 from penstock.core.events import Event, Extra, TextDelta
 from penstock.core.price import Price, Rates

@@ -1,7 +1,7 @@
-"""No event, request or error holds the event loop for long, whatever its bytes are.
+"""No event, request or error blocks the event loop for long, whatever its bytes are.
 
-`scripts/cpu-search` asks the same of 200,000 patterns, with the limits that are promised: 20 ms for an event of up to
-1 MB, 15 ms for each megabyte of a request. Here the limits are far wider, for machines that have other things to do.
+`scripts/cpu-search` checks 200,000 patterns with the promised limits: 20 ms for an event of up to 1 MB, 15 ms for each
+megabyte of a request. Here the limits are far wider, for busy machines.
 """
 
 import asyncio
@@ -221,7 +221,7 @@ def test_the_fault_is_named_and_does_not_depend_on_how_the_bytes_are_split() -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [TURN * 3, MB])
 def test_a_packed_stream_is_read_to_its_end(size: int) -> None:
-    """However much comes out of a few bytes: the relay unpacks it in turns, and its end comes after all of it."""
+    """However much a few bytes expand to: the relay decompresses in turns, and handles the end after all of it."""
     words = (size - 1_000) // len(sse(says("word ")))
     wire = sse(*(says("word ") for _ in range(words)), finishes(), DONE)
     assert len(gzip.compress(wire)) < len(wire) / 20

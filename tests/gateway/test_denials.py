@@ -1,4 +1,4 @@
-"""What a client gets when the accounts of its key deny a call."""
+"""The response to a client whose call is denied by the account of its key."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""However the end of an answer comes, the same is known of it."""
+"""However the end of an answer arrives, the same is recorded about it."""
 
 import pytest
 from msgspec import structs
@@ -11,7 +11,7 @@ from tests.streams import DONE, begins, bill, counts, finishes, says, sse
 
 FINISH, DETAILS = sse(finishes("length")), {"prompt_tokens_details": {"cached_tokens": 2}}
 BILL = sse(bill(**counts(3, 12), **DETAILS))
-# The same end in one read and in several; and with something in it that is read the long way.
+# The same end in one read and in several; and with something that takes the slow path.
 ENDS = {
     "at once": [FINISH + BILL + sse(DONE)],
     "one by one": [FINISH, BILL, sse(DONE)],
@@ -21,7 +21,7 @@ ENDS = {
 
 
 def ended(reads: list[bytes], *, chunked: bool, watched: bool = False) -> tuple[Call, AttemptEntry]:
-    """What is known of an answer whose end comes so: in HTTP chunks that need no parser where they can, or parsed."""
+    """What is recorded about an answer whose end arrives in this way: in HTTP chunks without the parser, or parsed."""
     loop = Clock()
 
     async def run() -> Call:
@@ -83,7 +83,7 @@ def test_what_stands_behind_a_failure_counts_for_nothing_however_it_comes(before
     assert entry.tokens.output == (12 if before else 0)
 
 
-# What providers send behind the first words of an answer.
+# What providers send after the first text of an answer.
 LINES = [*(sse(says(" word")) for _ in range(3)), FINISH, BILL, sse(DONE)]
 SLOW = [sse(says(" word")), b": a comment\n\n", sse(says(" word", padding="")), FINISH, BILL, sse(DONE)]
 TWO = [
@@ -114,7 +114,7 @@ class Listener(Client):
 
 
 def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
-    """A body that ends at this byte as HTTP wants it, and what its client gets."""
+    """A body that HTTP framing ends at this byte, and what its client gets."""
     loop = Clock()
     listener = Listener()
 
@@ -139,7 +139,7 @@ def cut(lines: list[bytes], at: int, *, chunked: bool) -> tuple[Call, bytes]:
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("lines", [LINES, SLOW, TWO], ids=["usual", "slow path", "two choices"])
 def test_a_finish_reason_means_that_the_call_is_completed(lines: list[bytes], chunked: bool) -> None:
-    """Wherever a body ends: a client that stops at the finish reason must not take a truncated answer for a success."""
+    """Wherever a body ends: a client that stops at the finish reason must not take a cut answer for a complete one."""
     for at in range(sum(map(len, lines)) + 1):
         call, received = cut(lines, at, chunked=chunked)
         finished = b'"finish_reason":"' in received.replace(b" ", b"")

@@ -1,4 +1,4 @@
-"""Estimates of tokens: about right, never out of hand, and quick."""
+"""Estimates of tokens are about right, bounded, and quick."""
 
 import math
 import time
@@ -37,7 +37,7 @@ def asked(content: object, **more: object) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": content}], **more}
 
 
-# What is asked, and between which figures its tokens are. The middle is what common tokenizers make of it.
+# Inputs, and the range of their tokens. The middle is the count of common tokenizers.
 REQUESTS: dict[str, tuple[dict[str, Any], int, int]] = {
     "nothing": ({"messages": []}, 1, 5),
     "a word": (asked("Hello"), 6, 12),
@@ -107,7 +107,7 @@ def test_nonsense_is_the_providers_to_refuse(fields: dict[str, Any]) -> None:
 
 
 def test_a_part_stands_for_the_whole() -> None:
-    """However it is cut into messages and parts, a long conversation has the tokens that it has."""
+    """A long conversation has the same estimate however it is divided into messages and parts."""
     long, short = asked(ENGLISH * 10_000), asked(ENGLISH)
     (message,) = short["messages"]
     figures = [
@@ -121,7 +121,7 @@ def test_a_part_stands_for_the_whole() -> None:
     )
 
 
-# Whatever stands in a message, its tokens are those of its parts, by one rule.
+# The tokens of a message are those of its parts, by one rule, whatever the parts are.
 
 TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(("", "a" * 4, ENGLISH, RUSSIAN, CHINESE, RUSSIAN * 200)))
 PARTS = st.one_of(

@@ -1,4 +1,4 @@
-"""Gaps between events are counted in every lane: how many, how long, and where the stalls were."""
+"""Gaps between events are counted on every path of the relay: their number, their length, and the stalls."""
 
 import asyncio
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def test_who_leaves_is_drained_for_so_long_also_while_the_provider_has_to_wait(p
     async def run() -> Relayed:
         made = Relayed(loop, drain_s=0.5)
         for _ in range(2):
-            await asyncio.sleep(0)  # so that the timer is for later
+            await asyncio.sleep(0)  # so that the timer is set for later
         made.relay.pause_for_limit(paused)
         assert made.relay.drain(lambda: None)
         for _ in range(3):

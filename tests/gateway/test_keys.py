@@ -1,4 +1,4 @@
-"""Keys: what they look like, how they are found, and that the way this is done tells nothing."""
+"""Keys: their format, their lookup, and that the lookup does not depend on the content of a wrong key."""
 
 import random
 import sys
@@ -17,18 +17,18 @@ def key(secret: str) -> Key:
 
 
 def near(secret: str, chance: random.Random) -> str:
-    """The same, but for one character of its latter half."""
+    """The same secret with another character in its second half."""
     return changed(secret, chance.randrange(len(secret) // 2, len(secret)), chance)
 
 
 def changed(secret: str, place: int, chance: random.Random) -> str:
-    """The same, but for the character there. It may be any: few texts would be told apart by where they hash to."""
+    """The same secret with another character at this position."""
     other = chance.choice([character for character in ascii_letters + digits if character != secret[place]])
     return secret[:place] + other + secret[place + 1 :]
 
 
 def steps(ring: KeyRing, given: str) -> list[tuple[str, int]]:
-    """Every step that the interpreter takes to look a text up: which function, and where in it."""
+    """Every step of the interpreter in a lookup: the function, and the line in it."""
     taken: list[tuple[str, int]] = []
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
@@ -47,17 +47,17 @@ def steps(ring: KeyRing, given: str) -> list[tuple[str, int]]:
 
 
 def test_wrong_keys_are_looked_up_in_the_same_steps() -> None:
-    """However much of one is right. (How long the steps take, `scripts/bench-keys` measures.)"""
+    """However many characters of it are right. (`scripts/bench-keys` measures the time of the steps.)"""
     chance = random.Random(20)
     secrets = [new_secret() for _ in range(100)]
-    # Half of them were rotated, and their old secrets work on.
+    # Half of them were rotated, and their old secrets are still valid.
     rotated = [structs.replace(key(old), previous=digest_of(new_secret()), previous_until_ms=2) for old in secrets[::2]]
     ring = KeyRing([*map(key, secrets[1::2]), *rotated])
     wrong = [changed(secret, place, chance) for secret in secrets[:20] for place in (len(PREFIX), 20, len(secret) - 1)]
     expected = steps(ring, new_secret())
     assert len(expected) > 20
     assert all(steps(ring, text) == expected for text in wrong)
-    assert steps(ring, secrets[0]) != expected  # a right one is told apart, as it is by its answer
+    assert steps(ring, secrets[0]) != expected  # a valid key takes other steps, as its response differs anyway
 
 
 def test_keys_are_found_by_the_whole_of_them() -> None:

@@ -1,4 +1,4 @@
-"""The ledger of one process: whom it admits, what it notes of calls under way, what it books, and what it adopts."""
+"""The ledger of one process: which calls it admits, what it journals, what it books, and what it adopts."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ PRICE = Price(Rates(input=1_000, output=10_000))
 
 
 class JournalDouble:
-    """Notes what it is told."""
+    """A journal that records its calls."""
 
     def __init__(self) -> None:
         self.has_room = True
@@ -59,7 +59,7 @@ class JournalDouble:
 
 
 class WriterDouble:
-    """Keeps what it is given."""
+    """A book writer that keeps its entries."""
 
     def __init__(self) -> None:
         self.alive = True
@@ -71,7 +71,7 @@ class WriterDouble:
 
 
 class AccountsDouble(LocalAccounts):
-    """Accounts that note what is settled and booked."""
+    """Accounts that record what is settled and booked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class AccountsDouble(LocalAccounts):
 
 
 class Kept:
-    """A ledger between doubles of its ports."""
+    """A ledger between fakes of its ports."""
 
     def __init__(self, loop: Clock, config: Config) -> None:
         self.loop = loop
@@ -108,7 +108,7 @@ class Kept:
         return self.ledger.admit(call, demand or TokenDemand(7, 50), self.plans, self.reported.append)
 
     async def later(self, seconds: float) -> None:
-        """Let time pass, and what is due by then happen."""
+        """Advance the time, and run what is due."""
         self.loop.now += seconds
         for _ in range(3):
             await asyncio.sleep(0)
@@ -131,7 +131,7 @@ Runner = Callable[[Callable[[Kept], Awaitable[None] | None]], None]
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Runner:
-    """Runs something with a ledger inside of a loop."""
+    """Runs a function with a ledger inside an event loop."""
     file = tmp_path / "penstock.toml"
     file.write_text(TEXT, encoding="utf-8")
     config = load(file, {})

@@ -1,4 +1,4 @@
-"""Masks: a secret does not pass in any form in which somebody would read it, and nothing else is changed."""
+"""Masks: a secret is removed in every form in which it could be read, and nothing else is changed."""
 
 import base64
 import html

@@ -1,4 +1,4 @@
-"""How an attempt is measured and booked: reported, estimated or void; and a call whose gateway died."""
+"""How an attempt is measured and booked: reported, estimated or void; and the call of a gateway that died."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ PRICE = PricedModel(
     "test",
 )
 ASKED = 7  # tokens of the input, as the gateway estimates them
-SOUND = 6_400  # characters of sound: two tokens
+SOUND = 6_400  # characters of audio: two tokens
 
 
 def estimate(target: str, chars: int, events: int) -> int:
-    """Stands for what was learned: tells the characters from the events."""
+    """A fake estimate, in which characters and events can be distinguished."""
     assert target == "main/m"
     return 100 * chars + events
 
@@ -40,7 +40,7 @@ def booked(*, ending: Any = "completed", left: Any = None, **fields: Any) -> Att
     return attempt
 
 
-# What is known of an attempt, and what is booked: how it is measured, its input, its output, sound in the output.
+# An attempt, and what is booked for it: measure, input, output, audio in the output.
 MEASURES: dict[str, tuple[dict[str, Any], Measure, tuple[int, int, int]]] = {
     "reported": ({"usage": Usage(input=5, output=3)}, "reported", (5, 3, 0)),
     "reported, and checked before": ({"tokens": Tokens(input=5, output=3)}, "reported", (5, 3, 0)),
@@ -186,7 +186,7 @@ def test_a_call_without_an_attempt_was_refused_or_left(ending: Any, outcome: str
 
 
 def opened(*, began_s: float = 0.5) -> Entry:
-    """What the journal has of a call that has come to its second attempt."""
+    """The journal's entry of a call that has reached its second attempt."""
     call = Call("req_1", "main/m", stream=True, started=0.0, at_ms=10_000, input_estimate=ASKED, tags={"a": "b"})
     call.attempts.append(Attempt("main", "m", ending="failed", status=503, seconds=0.25, output_chars=3))
     call.attempts.append(Attempt("main", "m", began_s=began_s, tier=ServiceTier("flex"), priced=PRICE))

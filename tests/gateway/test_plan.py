@@ -1,4 +1,4 @@
-"""Plans are made once for each name, and are right: for each way of asking, and as prices change."""
+"""Plans are made once for each name, and are correct for each kind of call, also when prices change."""
 
 import asyncio
 import time
@@ -71,7 +71,7 @@ def test_a_route_has_its_own_timeout(tmp_path: Path) -> None:
     ((slow,), (usual,)) = found(plans, "slow"), found(plans, "acme/a")
     assert (slow.timeouts.first_check_s, slow.timeouts.first_event_s, slow.timeouts.total_s) == (2, 2, 30)
     assert (usual.timeouts.first_check_s, usual.timeouts.first_event_s, usual.timeouts.total_s) == (5, 60, 900)
-    assert slow.record == ""  # nobody is there to record it
+    assert slow.record == ""  # there is no recorder
 
 
 def test_an_answer_that_is_not_streamed_may_come_late_and_be_large(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def sold(*terms: Term) -> PriceTable:
 
 
 def test_a_plan_goes_by_the_prices_that_hold_now(tmp_path: Path) -> None:
-    """A reload brings other prices, while calls of the configuration before are still under way."""
+    """A reload changes prices while calls of the previous configuration are still in progress."""
 
     async def run() -> None:
         settings = config(tmp_path)

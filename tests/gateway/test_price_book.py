@@ -1,4 +1,4 @@
-"""Whose prices count for a model, and which of them at a moment: by a table that is made here, without genai-prices."""
+"""Whose price applies to a model, and which one at a time: with a table that is made here, without genai-prices."""
 
 import os
 from importlib.metadata import version
@@ -76,7 +76,7 @@ def found(
     base_url: str = "",
     prices_as: str = "",
 ) -> int | None:
-    """The rate that counts for the input of a model."""
+    """The rate that applies to the input of a model."""
     provider = Provider(name=name, base_url=base_url or "https://elsewhere.example/v1", prices_as=prices_as)
     priced = PriceBook(table).find(provider, model, at_s)
     assert priced is None or priced.version == "test 1"
@@ -141,7 +141,7 @@ def test_a_seller_has_the_prices_of_those_whom_it_falls_back_on() -> None:
     assert found("own", name="acme") is None
 
 
-# Each term says how long it is valid; of several, the last.
+# Each term has its validity; of several valid ones, the last applies.
 TERMS = (
     Term(price(1)),
     Term(price(2), since_s=1_000),

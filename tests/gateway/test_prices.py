@@ -1,4 +1,4 @@
-"""PriceBook: finds what genai-prices finds, costs what it costs; and the table that is kept for it."""
+"""PriceBook finds the same prices as genai-prices, and computes the same costs; and the cached table."""
 
 import os
 import random
@@ -102,7 +102,7 @@ def amounts(model: ModelInfo) -> list[Decimal]:
 
 
 def doubt(model: ModelInfo, tokens: Tokens) -> Decimal:
-    """How far ours may be from theirs where a rate is no whole number of picodollars: half of one for each token."""
+    """The largest difference from genai-prices for a rate that is not whole: half a picodollar for each token."""
     whole = all(amount * 1_000_000 == int(amount * 1_000_000) for amount in amounts(model))
     return Decimal(0 if whole else (tokens.input + tokens.output) / 2_000)
 
@@ -133,7 +133,7 @@ def test_every_model_costs_what_genai_prices_says(seller, book: PriceBook) -> No
 
 
 def test_enough_is_compared_that_is_not_plain() -> None:
-    """The test above is worth something: there are models with tiers, with caches, and with prices that change."""
+    """The test above covers enough: there are models with tiers, with caches, and with prices that change."""
     models = [model for seller in sellers for model in seller.models]
     assert len(models) > 1_000
     assert len(sellers) > 8

@@ -1,4 +1,4 @@
-"""What a body asks: whichever way it is written, a key that matters may stand there once only."""
+"""Reading a request body: in any layout, a key that matters may occur only once."""
 
 import json
 from collections.abc import Callable

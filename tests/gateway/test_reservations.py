@@ -1,4 +1,4 @@
-"""Reservations: what is held before a call begins, how that grows with its stream, and when the stream is stopped."""
+"""Reservations: what is reserved before a call, how that grows with its stream, and when the stream is stopped."""
 
 from collections.abc import Callable
 
@@ -33,7 +33,7 @@ def key(budget: int | None = None) -> Key:
 
 
 class Recording(LocalAccounts):
-    """Accounts that note what they are asked for, and may answer later, or something else."""
+    """Accounts that record the reservations, and may answer later, or deny."""
 
     def __init__(self) -> None:
         super().__init__(lambda: NOW)
@@ -101,12 +101,12 @@ class Budgeted:
 
     @property
     def limit(self) -> int:
-        """After how many characters the stream is looked at again."""
+        """The number of characters at which the stream is checked again."""
         assert self.call.control is not None
         return self.call.control.limit
 
     def say(self, chars: int) -> None:
-        """The stream has come so far; no target is known, and tokens have four characters."""
+        """The stream has sent this many characters. No ratio is learned for the target: a token has four characters."""
         assert self.call.control is not None
         self.call.attempts[-1].output_chars = chars
         self.call.control.check(lambda look: look())

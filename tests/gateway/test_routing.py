@@ -1,4 +1,4 @@
-"""Circuit breakers: when a target cools down, for how long, and who knows; all of it in bounded memory."""
+"""Circuit breakers: when a target cools down, for how long, and which workers know; in bounded memory."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path

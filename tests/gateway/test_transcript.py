@@ -1,4 +1,4 @@
-"""The transcript: what was said is kept in every lane, in order, and no more of it than there is room for."""
+"""The transcript keeps the text of an answer in order, on every path of the relay, within its limit."""
 
 import sys
 

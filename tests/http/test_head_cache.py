@@ -1,4 +1,4 @@
-"""A head that a client sends again: it is known, and nothing that is sent then is understood in another way."""
+"""A repeated head is recognised, and no bytes that follow it are interpreted differently because of that."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from tests.http.wire import Client, post
 AUTHORIZED = b"Authorization: Bearer one%20or%d"
 FIRST = post(b"first", AUTHORIZED)
 HEAD_SIZE = FIRST.index(b"first")
-# The head of a request whose body looks like one.
+# The head of a request whose body looks like a request.
 WRAPPED = post(b"", b"Authorization: Bearer two", length=b"%d" % len(FIRST))
 LARGE = post(b"x" * 80_000, AUTHORIZED)
 # A request that offers another protocol, and as it is read again without that.
@@ -68,7 +68,7 @@ SECOND: dict[str, tuple[bytes, ...]] = {
     "bare ends of lines": (FIRST.replace(b"\r\n", b"\n"),),
     "a line that is folded": (FIRST.replace(b"Bearer", b"\r\n Bearer"),),
 }
-# Heads that are not kept, because their bytes do not say all, or say that nothing follows.
+# Heads that are not cached: their bytes do not determine the framing of the body, or no further request follows.
 NOT_KEPT: dict[str, bytes] = {
     "no body": b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
     "chunks": b"POST / HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
@@ -80,7 +80,7 @@ Outcome = list[object]
 
 
 async def outcome(client: Client, *reads: bytes) -> Outcome:
-    """What is asked and answered when these bytes come, and whether the connection is there then."""
+    """The requests and responses for these bytes, and whether the connection is still open then."""
     client.wire.written.clear()
     seen: Outcome = []
 
@@ -99,7 +99,7 @@ async def outcome(client: Client, *reads: bytes) -> Outcome:
 
 
 async def judge(*reads: bytes) -> None:
-    """Whoever is known is understood as one of whom nothing is kept."""
+    """A connection with a cached head interprets all bytes as one without a cache."""
     acquainted, stranger = Client(max_body=90_000), Client(lambda *_: 90_000)
     assert await outcome(acquainted, FIRST, *reads) == await outcome(stranger, FIRST, *reads)
 
@@ -141,7 +141,7 @@ def test_requests_are_distinguished_wherever_the_reads_part_them(seed: int) -> N
         for _ in range(60):
             sent = b"".join(chance.choices(MIXED, k=4))
             edges = {0, len(sent)}
-            for request in (FIRST, DECLINED):  # most reads begin or end where a request does
+            for request in (FIRST, DECLINED):  # most reads begin or end at the border of a request
                 edges |= {at for at in range(len(sent)) if sent.startswith(request, at) and chance.random() < 0.8}
             edges |= set(chance.choices(range(1, len(sent)), k=chance.randint(0, 3)))
             await judge(*(sent[start:end] for start, end in pairwise(sorted(edges))))

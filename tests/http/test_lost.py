@@ -1,4 +1,4 @@
-"""A connection that is lost is freed at once, with what it held, and does not wait for the garbage collector."""
+"""A lost connection is freed at once with all its objects, and does not wait for the garbage collector."""
 
 import asyncio
 import gc

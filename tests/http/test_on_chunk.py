@@ -1,4 +1,4 @@
-"""Which reads are handed over without the parser: exactly one whole chunk. All others the parser reads."""
+"""Which reads bypass the parser: those that are exactly one whole chunk."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The server's side of HTTP, without a network: what a client sends, in which reads, and what is asked then."""
+"""The server side of HTTP, without a network: the bytes of a client, how they are split, and the requests in them."""
 
 import asyncio
 

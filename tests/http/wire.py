@@ -1,4 +1,4 @@
-"""A connection of the server without a network: a client whose bytes come in the reads that a test says."""
+"""A connection of the server without a network: a client whose bytes arrive in the reads that a test sets."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from penstock.http.server import ServerConnection
 
 
 class Wire:
-    """A transport whose other end is a list."""
+    """A transport that appends what is written to a list."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -37,9 +37,9 @@ class Wire:
 
 
 class Client:
-    """A client on a connection of its own. What it asks for is answered when the test says so.
+    """A client on its own connection. The test decides when a request is answered.
 
-    Where bodies are limited by what a request is for, no head is known.
+    If the limit of a body depends on the request, no head is cached.
     """
 
     def __init__(self, max_body: Callable[[bytes, dict[str, str]], int] | None = None, /, **limits: Any) -> None:

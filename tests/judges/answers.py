@@ -1,6 +1,6 @@
-"""The same answers as a provider of chat completions streams them, and as one of Messages does.
+"""The same answers as streams of a chat completions provider and of a Messages provider.
 
-The expected `Seen` is written out by hand. Where the two differ, that is the table of differences.
+The expected `Seen` is written by hand. Where the two providers differ, it shows the difference.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""What the judges are given to read, and what they are expected to see.
+"""The streams that the judges read, and what they are expected to see.
 
-A case is a stream as `StreamWriter` wrote it. It comes from bytes that `StreamReader` read (the seeds, our captures, a
-sample of the corpus where that is at hand) or from events put together here by hand. A judge reads the stream with an
-official SDK and reports it as a `Seen`; `Case.expected` is the same, taken from our own `Completion`.
+A case is a stream that `StreamWriter` wrote. It comes from bytes that `StreamReader` read (the seeds, our captures, a
+sample of the corpus if that is available) or from events in this file. A judge reads the stream with an official SDK
+and reports it as a `Seen`; `Case.expected` is the same, from our own `Completion`.
 """
 
 import json
@@ -43,7 +43,7 @@ NO_CORPUS = "no corpus: set PENSTOCK_CORPUS to the folder that holds its INDEX.j
 # One capture in so many is read by the judges: enough of every provider, and done in seconds.
 CORPUS_STEP = 10
 
-# What the writer is told to say where the provider said nothing.
+# What the writer writes for fields that the provider did not send.
 ID, MODEL, CREATED = "chatcmpl-minted", "minted-model", 1700000000
 
 

@@ -1,7 +1,7 @@
-"""Where the judges that are not Python packages of ours live: under `.cache/`, each pinned, and installed on first use.
+"""Where the judges that are not packages of our own environment are: in `.cache/`, pinned, and installed on first use.
 
-A folder is named after what is in it, so a changed pin makes a new one. Where something cannot be installed (no Node,
-no network), the tests that need it are skipped.
+The name of a folder depends on its content, so a changed pin makes a new one. If something cannot be installed (no
+Node, no network), the tests that need it are skipped.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ CLAUDE_CODE = Path(__file__).parent / "claude_code/package.json"
 CACHE = ROOT / ".cache"
 _NPM = ("npm", "install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _PIP = ("-I", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--require-hashes")
-# Who has no network should not wait for it.
+# Without a network, the tests should not wait for it.
 _NPM_SOON = ("--fetch-retries=0", "--fetch-timeout=20000")
 _PIP_SOON = ("--retries=0", "--timeout=20")
 _TIMEOUT_S = 120

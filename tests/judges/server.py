@@ -1,7 +1,7 @@
 """StreamServer: a loopback HTTP server that plays recorded streams to a real client.
 
-A stream is put on with `play`, which returns the name under which a client gets it: that name is the `model` of the
-request. The bytes are sent as they are, in writes of the size asked for, so that a client's reads cut them anywhere.
+`play` adds a stream and returns its name, which is the `model` of the request. The bytes are sent unchanged, in writes
+of the given size, so that the client's reads split them anywhere.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class StreamServer(ThreadingHTTPServer):
-    """Plays each stream to whoever asks for it, as often as asked."""
+    """Plays each stream to every client that requests it, any number of times."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Player)
@@ -32,7 +32,7 @@ class StreamServer(ThreadingHTTPServer):
         return model
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Be quiet about a client that hangs up, as they do at `[DONE]` and at errors."""
+        """Ignore clients that disconnect, as they do at `[DONE]` and at errors."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -31,7 +31,7 @@ OWN_CASES = seed_cases() + written_cases() + capture_cases()
 CORPUS_CASES = corpus_cases()
 WAYS = ("create", "stream")
 
-# What `stream()` cannot read though it is right, and `create()` can. It raises the same whoever sends it.
+# Valid streams that `stream()` cannot read, and `create()` can. It raises the same error for any sender.
 HELPER_LIMITS = {"a custom tool": "missing choices[0].tool_calls[0].function.name"}
 
 

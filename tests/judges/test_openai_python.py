@@ -39,7 +39,7 @@ WRITE_SIZES = (None, 100, 7)
 
 # What `get_final_completion()` raises, by design, for an answer that is not all the model had to say.
 CUT_SHORT = (LengthFinishReasonError, ContentFilterFinishReasonError)
-# What `stream()` cannot read though it is right, and `create()` can. It raises the same whoever sends it.
+# Valid streams that `stream()` cannot read, and `create()` can. It raises the same error for any sender.
 HELPER_LIMITS: dict[str, type[Exception]] = {
     "a custom tool": AttributeError,
     "the second choice first": IndexError,

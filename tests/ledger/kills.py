@@ -1,10 +1,10 @@
-"""Kills: a gateway under load is killed at random moments, and begun again on the same folder. Is anything lost?
+"""Kills: a gateway under load is killed at random moments, and restarted on the same folder. Is any call lost?
 
-Every call has a model of its own, by which client, provider and book are held against each other:
+Every call has its own model name, by which client, provider and book are compared:
 
-1. What its client saw the end of is booked, once, with the tokens that the provider reported.
-2. What the provider was asked is booked, once: with the provider's figures, or estimated and orphaned, or cancelled.
-3. Nothing is booked twice, however often its gateway was killed while it recovered.
+1. A call whose client saw the end is booked, once, with the tokens that the provider reported.
+2. A call that reached the provider is booked, once: with the provider's usage, or estimated and orphaned, or cancelled.
+3. No call is booked twice, however often its gateway was killed while it recovered.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _EARLY = 0.25
 
 @dataclass
 class KillCounts:
-    """What came of it."""
+    """The result of a run."""
 
     rounds: int = 0
     calls: int = 0
@@ -48,7 +48,7 @@ class KillCounts:
     booked: int = 0
     orphans: int = 0
     lost: list[str] = field(default_factory=list)
-    """What is not as it should be, in words."""
+    """What is wrong, as text."""
 
     def add(self, other: "KillCounts") -> None:
         self.rounds += other.rounds
@@ -103,7 +103,7 @@ class Process:
 
 
 class Load:
-    """Clients that ask and ask. Each call has a name of its own."""
+    """Clients that make one call after another. Each call has its own model name."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -111,14 +111,14 @@ class Load:
         self.stopped = False
         self.begun: set[str] = set()
         self.seen: set[str] = set()
-        """Whose end a client saw."""
+        """Calls whose end a client saw."""
         self.left: set[str] = set()
-        """Whose client left."""
+        """Calls whose client disconnected."""
         self.cut: dict[str, tuple[int, float]] = {}
-        """Whose connection broke: the client's port, and when it was connected."""
+        """Calls whose connection broke: the client's port, and when it was connected."""
 
     async def run(self, port: int, *, again: bool = False) -> None:
-        """Ask, several at a time, until nobody listens; or until stopped, if it is to knock again and again."""
+        """Make calls, several at a time, until no process listens; or until stopped, if refused ones are retried."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_A_TIME):
                 group.create_task(self._ask_on(port, again=again))
@@ -167,7 +167,7 @@ def _is_whole(answer: bytes) -> bool:
 
 
 async def kill_again_and_again(folder: Path, rounds: int, seed: int) -> KillCounts:
-    """Kill the gateway so often; then let it recover, end it, and look at the book."""
+    """Kill the gateway this many times; then let it recover, stop it, and check the book."""
     random = Random(seed)
     load = Load(random)
     async with _place(folder) as (provider, file):
@@ -194,7 +194,7 @@ async def _for_a_while(load: Load, gateway: Process, random: Random) -> None:
 
 
 async def kill_workers(folder: Path, rounds: int, seed: int) -> KillCounts:
-    """The same with two workers, of which one is killed at a time. The other's calls go on."""
+    """The same with two workers, of which one is killed at a time. The calls of the other continue."""
     random = Random(seed)
     load = Load(random)
     async with _place(folder) as (provider, file):
@@ -262,7 +262,7 @@ async def _place(folder: Path) -> AsyncIterator[tuple[Mock, Path]]:
 
 
 async def _reckon(file: Path, provider: Mock, load: Load, rounds: int) -> KillCounts:
-    """Start once more, so that all is recovered; end well; and hold the book against what was seen."""
+    """Start once more, so that everything is recovered; stop; and compare the book with what was observed."""
     gateway = await Process.start(file)
     await gateway.listens()
     assert await gateway.stop() == 0

@@ -19,7 +19,7 @@ _WORD = "word "
 
 
 class Mock:
-    """What was asked, and who has left before the end."""
+    """Records which models were requested, and which clients disconnected before the end."""
 
     def __init__(self) -> None:
         self.asked: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What tests of the ledger share: keys that are made beside a running gateway, and crowds of clients."""
+"""Shared by the tests of the ledger: keys that are created while a gateway runs, and many concurrent clients."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ RESERVED = RESERVED_INPUT + OUTPUT * OUTPUT_COST
 FEW = 10
 
 _KEY_S = 10.0
-# Of four workers, one is left out by so many with a chance of 1 in 10,000.
+# The probability that this many connections miss one of four workers is 1 in 10,000.
 _TRIES = 32
 
 
@@ -48,7 +48,7 @@ def make_key(
 
 
 def wait_for_key(gateway: Gateway, secret: str) -> None:
-    """Returns when all workers of a gateway know a key: each connection is somebody's, by chance."""
+    """Return when all workers of a gateway know a key. The kernel chooses the worker of each connection."""
     deadline = time.monotonic() + _KEY_S
     while not all(_is_known(gateway, secret) for _ in range(_TRIES)):
         assert time.monotonic() < deadline, "the gateway does not take the key"
@@ -56,25 +56,25 @@ def wait_for_key(gateway: Gateway, secret: str) -> None:
 
 
 def put_key(folder: Path, key: Key) -> None:
-    """Keep a key, as it is now."""
+    """Store a key in its present form."""
     with closing(open_book(LedgerSettings(folder=str(folder)), {})) as book:
         book.change_keys(lambda _: [key])
 
 
 def ask(gateway: Gateway, secret: str, model: str, *, stream: bool, **fields: object) -> Response:
-    """Ask as whoever has that key."""
+    """Make a call with that key."""
     with gateway.client() as client:
         client.send(request(secret, model, stream=stream, **fields))
         return client.response()
 
 
 def request(secret: str, model: str, *, stream: bool, **fields: object) -> bytes:
-    """The request of whoever has that key."""
+    """The request of a client with that key."""
     return post(body(model, stream=stream, **fields), {"Authorization": f"Bearer {secret}"})
 
 
 def all_at_once(gateway: Gateway, requests: list[bytes], then: Callable[[], None] = lambda: None) -> list[Response]:
-    """What each gets that is sent with all others; `then` is done when all are sent."""
+    """The answers to requests that are all sent at once; `then` is called when all are sent."""
     clients = [RawClient(gateway.port) for _ in requests]
     for client, content in zip(clients, requests, strict=True):
         client._socket.settimeout(20.0)

@@ -1,6 +1,6 @@
-"""Clients that leave, and who pays (C3 to C7, C10, C11): with `cancel` an estimate is booked, with `drain` the bill.
+"""Clients that disconnect (C3 to C7, C10, C11): with `cancel` an estimate is booked, with `drain` the reported usage.
 
-`main` is cancelled, `received` is heard out, `briefly` for no more than 0.6 seconds.
+`main` cancels, `received` drains, and `briefly` drains for at most 0.6 seconds.
 """
 
 import signal
@@ -65,7 +65,7 @@ def gateway(shared: Gateway) -> Iterator[Gateway]:
 def leave(
     gateway: Gateway, provider: str, script: Script, *, streamed: bool, received: bytes = b""
 ) -> tuple[str, float]:
-    """Ask, hear so much, and leave. The model, and when that was; the gateway has noticed it."""
+    """Make a call, read this much, and disconnect. Returns the model and the time, once the gateway has noticed it."""
     model = gateway.upstream.play(script)
     client = gateway.begin(f"{provider}/{model}", stream=streamed)
     connection = gateway.upstream.asked(model)
@@ -92,14 +92,14 @@ def stalls(gateway: Gateway, connection: Connection) -> None:
 
 
 def booked(gateway: Gateway) -> Entry:
-    """The entry of the last call, which must be cancelled for its client, whatever its provider did."""
+    """The entry of the last call. It must be cancelled for its client, whatever its provider did."""
     line = gateway.last_call()
     entry = gateway.book.entry(line["request_id"])
     assert (entry.outcome, entry.code) == ("cancelled", "client_gone")
     return entry
 
 
-# What the provider has sent when the client leaves, and what the client has heard of it.
+# What the provider has sent when the client disconnects, and what the client has received of it.
 STAGES: dict[str, tuple[list[Op], bytes]] = {
     "before the head": ([], b""),
     "before the first event": ([head()], b""),
@@ -205,7 +205,7 @@ def test_drain_of_a_provider_that_breaks_books_what_was_sent(gateway: Gateway) -
 
 @pytest.mark.parametrize("provider", ["main", "heard"])
 def test_c11_a_client_that_was_slow_and_leaves(gateway: Gateway, provider: str) -> None:
-    """Its provider is paused when it leaves: heard out, it goes on to its end."""
+    """Its provider is paused when the client disconnects; with `drain` the answer is read to its end."""
     pieces = [chunk(FLOOD)] * 250
     model = gateway.upstream.play([head(), chunk(HELLO), *pieces, chunk(REST), last_chunk()])
     with gateway.begin(f"{provider}/{model}", stream=True, receive_buffer=4096) as client:
@@ -228,7 +228,7 @@ def test_a_second_target_is_not_tried_without_a_client(gateway: Gateway) -> None
 @both
 @prompt
 def test_sigterm_while_a_provider_is_read_to_its_end(start: Starter, streamed: bool) -> None:
-    """It may go on for the window of the gateway; then it is left, and booked as its client left it."""
+    """It may continue for the gateway's drain window; then it is ended, and booked as cancelled."""
     gateway = start(server={"drain_s": 0.2})
     model, _ = leave(gateway, "heard", [head(), chunk(HELLO), hang()], streamed=streamed, received=b"Hello")
     time.sleep(0.1)

@@ -1,7 +1,7 @@
-"""Budgets that many calls race for (C36, C37): the sum of what is booked never exceeds what a key may spend.
+"""Budgets under concurrent calls (C36, C37): the sum of what is booked never exceeds the budget of a key.
 
 A token of input costs 1,000 nanodollars here, one of output 2,000. The request of all these tests is estimated to have
-10 tokens; with the margin, 44 are held.
+10 tokens; with the margin, 44 are reserved.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tests.ledger.support import COST, FEW, INPUT, OUTPUT, RESERVED, RESERVED_IN
 from tests.streams import DONE, bill, counts, finishes, says, sse
 
 CROWD = 100
-# What is held for an answer of unknown length.
+# The amount reserved for an answer of unknown length.
 RESERVED_AT_FIRST = RESERVED_INPUT + 4_096 * OUTPUT_COST
 WORKERS = (1, 4)
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
@@ -40,13 +40,13 @@ def gateway(start: Starter, request: pytest.FixtureRequest) -> Iterator[Gateway]
 
 
 def answer(gate: Gate) -> Script:
-    """An answer that waits in its middle until it is let go."""
+    """An answer that waits in its middle until the gate opens."""
     rest = sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE)
     return [head(), chunk(HELLO), gate, chunk(rest), last_chunk()]
 
 
 def race(gateway: Gateway, content: bytes, gate: Gate, admitted: int) -> list[Response]:
-    """What a crowd gets that asks at once. Those that are admitted run until all others have been refused."""
+    """The answers to many concurrent calls. The admitted ones run until all others have been refused."""
 
     def let_go() -> None:
         gateway.until(lambda: len(gateway.calls) >= CROWD - admitted, 10.0)
@@ -66,9 +66,9 @@ def booked(gateway: Gateway, key: str, count: int) -> list[Entry]:
 
 
 def let_go_of(gateway: Gateway, key: str) -> None:
-    """Wait until nothing is held for a key. What workers share learns of an end a moment after the book, or before."""
+    """Wait until nothing is reserved for a key. Shared accounts are updated a moment after the book, or before it."""
     if not (gateway.book.folder / FILE).exists():
-        return  # the account of one worker is told first
+        return  # the account of one worker is updated first
     deadline = time.monotonic() + 10.0
     with closing(SqliteAccounts(gateway.book.folder, 10.0)) as accounts:
         while (found := accounts.load(key)) is None or msgspec.msgpack.decode(found[1], type=Account).holds:
@@ -99,7 +99,7 @@ def test_c37_a_hundred_calls_race_for_a_budget_of_ten(gateway: Gateway, streamed
 
 @both
 def test_nothing_is_reserved_when_all_is_over(gateway: Gateway, streamed: bool) -> None:
-    """All of a budget can be spent, one call after another, and nothing more; whatever has been refused before."""
+    """The whole budget can be spent, one call after another, and no more, whatever was refused before."""
     gate = Gate()
     model = gateway.upstream.play(answer(gate))
     key, secret = make_key(gateway, budget=(FEW + 1) * COST + RESERVED - COST)
@@ -129,13 +129,13 @@ def test_c37_a_hundred_calls_of_unknown_length_race(gateway: Gateway, streamed: 
 
 
 WORDS = sse(says("a few more words "))
-# What has come together counts together, although it may be more than there is: the provider has said it. Where a busy
-# machine lets a gateway wait, that would be many of these words; so they are so far apart that it has them one by one.
+# Words that arrive in one read count together, even if they exceed the budget: the provider has sent them. On a busy
+# machine that could be many words, so they are sent far enough apart to arrive one by one.
 FAR_APART = WORDS + b": %b\n\n" % (b"." * 20_000)
 
 
 class OneByOne:
-    """An op that says words for ever, each when the client has heard the one before; and its client."""
+    """An op that sends words forever, each when the client has received the previous one; and its client."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -183,7 +183,7 @@ def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_reported(g
     (attempt,) = entry.attempts
     assert (entry.outcome, entry.code, attempt.measure) == ("truncated", "budget_exceeded", "estimated")
     assert budget / 2 < entry.priced <= budget, "it was ended too early, or too late"
-    # The target is not blamed.
+    # The target is not at fault.
     other, open_secret = make_key(gateway, concurrent=100)
     good = gateway.upstream.play(whole(), model)
     assert ask(gateway, open_secret, f"main/{good}", stream=True).text == TEXT
@@ -191,7 +191,7 @@ def test_c36_a_stream_that_reaches_the_end_of_its_budget_is_ended_and_reported(g
 
 
 def slow_accounts(gateway: Gateway, connection: Connection, gate: Gate) -> None:
-    """An answer goes on, and for a while nobody can say whether there is more of a budget."""
+    """A stream continues while the account does not answer whether there is more of the budget."""
     gateway.upstream.until(lambda: connection.sent)
     with closing(sqlite3.connect(gateway.book.folder / FILE, isolation_level=None, timeout=10.0)) as accounts:
         accounts.execute("BEGIN IMMEDIATE")
@@ -216,7 +216,7 @@ def test_c36_a_budget_holds_while_the_accounts_take_long_to_answer(start: Starte
 
 @both
 def test_a_stream_goes_on_when_the_accounts_have_answered(start: Starter, streamed: bool) -> None:
-    """It is not ended meanwhile, nor is anything of it lost."""
+    """It is not stopped meanwhile, and nothing of it is lost."""
     gateway, gate = start("--workers", "2"), Gate()
     words = [f"{number:04} {'and some more words ' * 20}" for number in range(100)]
     reported = [chunk(sse(says(each)) + FAR_APART.removeprefix(WORDS)) for each in words]
@@ -234,7 +234,7 @@ def test_a_stream_goes_on_when_the_accounts_have_answered(start: Starter, stream
 
 
 def test_c36_a_stream_that_was_asked_for_again_is_ended_too(gateway: Gateway) -> None:
-    """The kept connection was dead: the same attempt is made on a fresh one, and its budget is watched there."""
+    """The pooled connection was dead: the attempt is repeated on a new one, and its budget is enforced there."""
     first = gateway.upstream.play(whole())
     model = gateway.upstream.play([])
     budget = RESERVED_INPUT + 400 * OUTPUT_COST
@@ -269,7 +269,7 @@ def test_c36_an_unstreamed_answer_that_reaches_the_end_of_its_budget_is_refused(
 
 
 def test_c36_a_hundred_endless_streams_end_within_the_budget(gateway: Gateway) -> None:
-    """Ten begin with what is held at first, and go on with what the others leave."""
+    """Ten calls start with the initial reservation, and continue with what the others leave."""
     model = gateway.upstream.play([head(), chunk(HELLO), for_ever(FAR_APART)])
     budget = FEW * (RESERVED_INPUT + 150 * OUTPUT_COST)
     key, secret = make_key(gateway, budget=budget)
@@ -285,7 +285,7 @@ def test_c36_a_hundred_endless_streams_end_within_the_budget(gateway: Gateway) -
 
 
 def test_as_many_tokens_as_there_are_may_be_asked_for(gateway: Gateway) -> None:
-    """By one worker as by several: what is held for them fits into the accounts."""
+    """By one worker or several: what is reserved for the calls fits into the accounts."""
     _, secret = make_key(gateway, concurrent=100)
     model = gateway.upstream.play(whole())
     most = {"max_tokens": 2**63 - 1, "n": 128}

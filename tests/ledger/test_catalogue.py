@@ -1,11 +1,11 @@
-"""What each fault leaves in the ledger: the measure of every attempt, and tokens exactly where something was consumed.
+"""What each fault leaves in the ledger: the measure of every attempt, and tokens exactly if something was consumed.
 
-    void        nothing was generated, as far as anybody can tell: nothing is to be paid
-    estimated   something was said, or may have been: our own figures, marked as such
-    reported    the provider's figures
+    void        nothing was generated, as far as is known: nothing is billed
+    estimated   something was generated, or may have been: our own counts, marked as such
+    reported    the provider's counts
 
-The faults are those of the fault tests. Clients that leave are in `test_aborted.py`, budgets in `test_budget.py`, and
-gateways that are killed in `test_kill.py`.
+The faults are those of the fault tests. Clients that disconnect are in `test_aborted.py`, budgets in `test_budget.py`,
+and gateways that are killed in `test_kill.py`.
 """
 
 import signal
@@ -28,7 +28,7 @@ from tests.ledger.support import make_key, put_key, request
 from tests.streams import DONE, bill, counts, delta, finishes, says, sse
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
-# Where nothing was said, and where something was.
+# Without text, and with text.
 VOID: tuple[Measure, Measure] = ("void", "void")
 BROKE_OFF: tuple[Measure, Measure] = ("void", "estimated")
 ANSWERED: tuple[Measure, Measure] = ("estimated", "estimated")
@@ -68,7 +68,7 @@ LEDGER: dict[str, tuple[Measure, Measure]] = {
     "U53": VOID,
     "U54": VOID,
 }
-# Here the provider's figures follow behind the break. They count if they were there when it was noticed.
+# Here the provider's usage follows after the break. It counts if it had arrived when the break was noticed.
 BILLED = ("U35 an event", "U36")
 
 
@@ -137,7 +137,7 @@ def test_what_breaks(gateway: Gateway, name: str, streamed: bool) -> None:
 
 @pytest.mark.parametrize(("name", "script"), (GIANTS | GIANT_BODIES).items(), ids=GIANTS | GIANT_BODIES)
 def test_what_is_too_large(gateway: Gateway, name: str, script: Script) -> None:
-    """An answer was there, and is paid for, although nobody can use it."""
+    """An answer was generated, and is billed, although the client cannot use it."""
     response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=name in GIANTS)
     assert_measured(booked(gateway, response), LEDGER[name.split()[0]][1], sent_text=name in GIANTS)
 
@@ -207,7 +207,7 @@ def test_u8_a_pooled_connection_that_died_makes_no_attempt_of_its_own(gateway: G
 
 
 def speaks(text: str, seconds: float) -> bytes:
-    """What is said aloud, as it is streamed: the words, and so much sound."""
+    """Spoken output as it is streamed: the transcript, and this much audio."""
     sound = "A" * int(seconds * 64_000)
     pieces = [sound[start : start + 16_000] for start in range(0, len(sound), 16_000)]
     return sse(
@@ -393,7 +393,7 @@ def test_g1_and_g2_what_a_going_gateway_cuts_off_is_estimated(start: Starter) ->
 
 
 def test_g3_what_a_killed_gateway_leaves_is_orphaned_and_estimated(start: Starter) -> None:
-    """With what it had said by the last mark, some two seconds before."""
+    """With the output at the last progress record, some two seconds before."""
     gateway = start()
     model = gateway.upstream.play([head(), chunk(HELLO), hang()])
     with gateway.begin(f"main/{model}", stream=True) as client:

@@ -1,4 +1,4 @@
-"""Calls that are over are handed to the scribe together: soon, and when the gateway ends."""
+"""Ended calls are passed to the book writer in batches: soon, and when the gateway shuts down."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ CALLS = 30
 
 
 def settled(books: Bookkeeping, number: int) -> None:
-    """A call that is over."""
+    """A call that has ended."""
     call = Call(f"call-{number}", "m", stream=True, started=0.0, at_ms=number)
     call.attempts = [Attempt("main", "m", ending="completed")]
     call.ending = "completed"

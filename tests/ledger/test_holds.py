@@ -1,4 +1,4 @@
-"""What is held for calls of a key, as each worker tells it: no hold is told for a second after the end of its call."""
+"""What is reserved for calls of a key, as each worker reports it: a hold disappears within a second after its call."""
 
 import time
 import urllib.request
@@ -16,7 +16,7 @@ from tests.serve.support import AdminClient
 
 BUDGET = 5_000_000_000
 _CALLS = 8
-# The bound that is promised, and what a busy machine needs to ask for the first time after it.
+# The promised bound, and the time that a busy machine needs for the first request after it.
 _DROPPED_S = 1.0
 _WAIT_S = 10.0
 

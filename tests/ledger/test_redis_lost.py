@@ -1,4 +1,4 @@
-"""A Redis that is lost and found again: the log says so, once each time, and metrics count it."""
+"""A Redis that stops and comes back: the log reports it, once each time, and metrics count it."""
 
 import time
 import urllib.request
@@ -28,7 +28,7 @@ def changes(samples: Samples) -> tuple[float, float]:
 
 
 def test_losing_and_finding_redis_is_logged_and_counted(tmp_path: Path, redis_server: RedisServer) -> None:
-    """Without a single call that would notice."""
+    """Without a single call that would notice it."""
     redis = f"{redis_server.url}?socket_timeout=2&socket_connect_timeout=2"
     with (
         Upstream() as upstream,

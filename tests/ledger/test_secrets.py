@@ -1,4 +1,4 @@
-"""Secrets: keys, prompts and answers are in nothing that the gateway keeps or says, whoever puts them where."""
+"""Secrets: keys, prompts and answers are in nothing that the gateway stores or logs, wherever a client puts them."""
 
 import json
 from base64 import b64encode

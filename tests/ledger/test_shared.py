@@ -1,4 +1,4 @@
-"""Two gateways that share a PostgreSQL book and a Redis: a budget holds for both together, and no call is missing."""
+"""Two gateways that share a PostgreSQL book and a Redis: a budget applies to both together, and no call is missing."""
 
 import time
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Pair:
         return key, secret
 
     def race(self, secret: str) -> list[int]:
-        """The statuses that a crowd gets, half of it from each gateway, all at once."""
+        """The statuses of many concurrent calls, half of them to each gateway."""
         gate = Gate()
         rest = sse(finishes(), bill(**counts(INPUT, OUTPUT)), DONE)
         model = self.upstream.play([head(), chunk(sse(says("Hello"))), gate, chunk(rest), last_chunk()])

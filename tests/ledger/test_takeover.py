@@ -1,4 +1,4 @@
-"""What is told of the calls that a killed gateway leaves: how many were not booked, and how long they took."""
+"""What is logged about the calls of a killed gateway: how many were not booked, and how long they took."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.streams import says, sse
 
 _BOOKED = 6
 _RAN_S = 1.2
-# The last sign of life of a gateway that was killed may be as old.
+# The last record of a killed gateway may be this old.
 _MARK_S = 2.0
 _WAIT_S = 10.0
 WORD = chunk(sse(says(" on")))
@@ -27,7 +27,7 @@ def taken_over(gateway: Gateway) -> list[int]:
 
 
 def begin(gateway: Gateway, client: RawClient, model: str) -> float:
-    """Make calls that are booked, and one that never ends, which has run for a while on return; when it was made."""
+    """Make calls that are booked, and one that never ends; returns when the latter was made."""
     whole_answer = gateway.upstream.play(whole())
     for _ in range(_BOOKED):
         assert gateway.ask(f"main/{whole_answer}", stream=True).done

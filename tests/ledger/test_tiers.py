@@ -1,4 +1,4 @@
-"""Service tiers and cache writes for an hour: what they cost, what is held for them, and where a cost is approximate.
+"""Service tiers and cache writes for an hour: their cost, what is reserved for them, and when a cost is approximate.
 
 A token of input costs 1,000 nanodollars in the standard tier, one of output 2,000; half of that in the flex tier, and
 twice that in the priority tier.
@@ -45,7 +45,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def streamed(usage: Json, tier: Json) -> Script:
-    """A healthy stream, each event in a chunk of its own: the second and later ones are read by shortcuts."""
+    """A healthy stream, each event in its own chunk: the second and later ones take the fast path."""
     words = [sse(says(f" word{number}") | tier) for number in range(4)]
     pieces = [sse(begins() | tier), *words, sse(finishes() | tier), sse(bill(**usage) | tier), sse(DONE)]
     return [head(), *map(chunk, pieces), last_chunk()]
@@ -152,7 +152,7 @@ def test_a_known_price_of_an_hour_is_certain(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("script", [streamed, unstreamed])
 def test_a_budget_holds_what_the_priority_tier_costs(gateway: Gateway, script: object) -> None:
-    """What is written into a cache costs 1.25 times the input, or twice for an hour; all of it might be."""
+    """Cache writes cost 1.25 times the input, or twice the input for an hour; all of the input may be written."""
     assert callable(script)
     model = gateway.upstream.play(script(counts(INPUT, OUTPUT), {"service_tier": "priority"}))
     reserved = 2 * (44 * 2_000 + OUTPUT * 2_000)

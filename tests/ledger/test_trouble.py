@@ -1,7 +1,7 @@
-"""Trouble with the disk (G9 to G12, G37): calls go on while the journal has room, then wait; nothing is lost.
+"""Trouble with the disk (G9 to G12, G37): calls continue while the journal has room, then they wait; nothing is lost.
 
-The book is locked as any other program could lock it: by a transaction. It is full as any disk may be: a small tmpfs,
-where one can be mounted.
+The book is locked by a transaction, as another program could do it. A full disk is a small tmpfs, if one can be
+mounted.
 """
 
 import os
@@ -33,7 +33,7 @@ MANY = 400
 
 @contextmanager
 def locked(book: Path) -> Iterator[None]:
-    """Hold the book as another program might."""
+    """Lock the book as another program might."""
     connection = sqlite3.connect(book, isolation_level=None, timeout=5.0)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -67,7 +67,7 @@ def assert_unavailable(response: Response) -> None:
 
 
 def fill(gateway: Gateway, model: str) -> list[Response]:
-    """Ask until there is no room for more. The answers that came."""
+    """Make calls until the journal has no more room. Returns the answers."""
     answers: list[Response] = []
     for _ in range(MANY):
         response = ask(gateway, model)
@@ -79,7 +79,7 @@ def fill(gateway: Gateway, model: str) -> list[Response]:
 
 
 def assert_booked(gateway: Gateway, answers: list[Response]) -> None:
-    """Within three seconds, each is in the book, once, with the provider's figures."""
+    """Within three seconds each call is in the book, once, with the provider's usage."""
     wanted = sorted(response.request_id for response in answers)
     until(lambda: len([entry for entry in gateway.book.entries() if entry.outcome == "completed"]) >= len(wanted))
     entries = [entry for entry in gateway.book.entries() if entry.outcome == "completed"]
@@ -125,7 +125,7 @@ def test_g11_clients_learn_that_the_ledger_is_late(start: Starter) -> None:
 
 
 def test_g11_what_a_gateway_could_not_book_is_booked_by_the_next(start: Starter) -> None:
-    """Killed, while the book is locked and the journal full: all of it is there after the next start."""
+    """Killed while the book is locked and the journal is full: every call is booked after the next start."""
     gateway = start(ledger=SMALL)
     model = gateway.upstream.play(whole())
     with locked(gateway.book.path):
@@ -232,7 +232,7 @@ def serve(folder: Path, environment: dict[str, str], *arguments: str) -> "subpro
 
 
 def assert_reported(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
-    """It has not begun, and says why in a line."""
+    """It does not start, and explains why in one line."""
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1, done.stderr
     for word in words:
@@ -299,9 +299,9 @@ def test_g12_a_folder_that_cannot_be_made_is_reported_in_a_line(tmp_path: Path, 
     assert_reported(serve(tmp_path, {"PENSTOCK_STATE": state}, "--workers", workers), state, "PENSTOCK_STATE")
 
 
-# G37: who books is gone.
+# G37: the thread of the book writer dies.
 
-# Runs the gateway; when a file is there, its thread that books is ended as nothing that it does could end it.
+# Runs the gateway; when a file exists, its book writer's thread is ended, as nothing that it does could end it.
 DEADLY = """
 import ctypes, pathlib, sys, threading, time
 from penstock.cli.main import main
@@ -319,7 +319,7 @@ main()
 
 
 class Mortal(Gateway):
-    """A gateway whose thread that books can be ended from outside."""
+    """A gateway whose book writer's thread can be ended from outside."""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -344,9 +344,9 @@ def test_g37_when_no_one_books_any_more_nothing_is_taken_and_nothing_lost(tmp_pa
 
 
 def test_without_a_key_that_is_known_it_is_not_ready(start: Starter) -> None:
-    """Nobody is let in then; those whom the configuration knows are, and it is told on."""
+    """No stored key is accepted then. Keys of the configuration are, and the log reports it."""
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        unused.bind(("127.0.0.1", 0))  # no server listens there
         url = f"postgresql://penstock@127.0.0.1:{unused.getsockname()[1]}/none"
         gateway = start(server={"keys": []}, ledger={"postgres": url})
         model = gateway.upstream.play(whole())

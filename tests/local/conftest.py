@@ -1,4 +1,4 @@
-"""What the tests of the model on this machine share: its weights, fetched once, and gateways that serve it."""
+"""Shared by the tests of the local model: its weights, fetched once, and gateways that serve it."""
 
 import os
 import tempfile
@@ -19,7 +19,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture(scope="session")
 def weights() -> Path:
-    """The file, in the cache of whoever runs the tests; without it, or a runtime for it, there is nothing to test."""
+    """The file in the user's own cache. Without it, or without a runtime, these tests are skipped."""
     if (obstacle := runtime.obstacle()) is not None:
         pytest.skip(f"the model cannot run here: {obstacle}")
     try:
@@ -43,13 +43,13 @@ def starter() -> Iterator[Serve]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves by a configuration of one's own: `serve(text, *arguments, log="pretty", VARIABLE=value)`."""
+    """Serves a given configuration: `serve(text, *arguments, log="pretty", VARIABLE=value)`."""
     with starter() as serve:
         yield serve
 
 
 @pytest.fixture(scope="session")
 def shared(weights: Path) -> Iterator[Served]:
-    """A gateway with nothing but the model, for all who leave it as they found it."""
+    """A gateway with only the local model, for all tests that leave it unchanged."""
     with starter() as serve:
         yield serve("[providers.local]\nslots = 2\nqueue = 8\n", PENSTOCK_CACHE=str(weights.parents[1]))

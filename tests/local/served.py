@@ -61,7 +61,7 @@ class Served(Gateway):
         super().__exit__(*exception)
 
     def children(self) -> list[int]:
-        """The processes that run its models, whoever started them."""
+        """The processes that run its models, whichever worker started them."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -88,17 +88,17 @@ class Served(Gateway):
         deadline = time.monotonic() + within_s
         while not list(self._short.glob("penstock-*/*/turn.sock")):
             assert time.monotonic() < deadline, "it is not loaded"
-            time.sleep(0.01)  # nothing tells when a file is there
+            time.sleep(0.01)  # there is no notification that a file exists
 
     def wait_for_turns(self, count: int, within_s: float = 10.0) -> None:
-        """Wait until so many calls have a turn, or wait for one: until its turnstile has so many connections."""
+        """Wait until this many calls have or await a turn: until its queue of turns has this many connections."""
         deadline = time.monotonic() + within_s
         while (found := self._turns()) != count:
             assert time.monotonic() < deadline, f"{found} turns"
-            time.sleep(0.01)  # nothing tells when a connection is there
+            time.sleep(0.01)  # there is no notification of a connection
 
     def _turns(self) -> int:
-        """How many connections its turnstile holds: the kernel lists them with the path and the state 03."""
+        """The number of connections to its queue of turns: the kernel lists them with the path and the state 03."""
         lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
         ours = [line for line in lines if line[-1].startswith(str(self._short)) and "/turn.sock" in line[-1]]
         return len([line for line in ours if line[5] == "03"])
@@ -108,7 +108,7 @@ class Served(Gateway):
         began = time.monotonic()
         while len(self.children()) != count:
             assert time.monotonic() - began < within_s, f"{self.children()} after {within_s} s"
-            time.sleep(0.01)  # nothing tells when a process is there, or gone
+            time.sleep(0.01)  # there is no notification of a process that starts or ends
         return time.monotonic() - began
 
 

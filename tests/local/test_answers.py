@@ -1,4 +1,4 @@
-"""The model on this machine, asked through the official SDK: what passes through, and what is made to work.
+"""The local model, called with the official SDK: what is forwarded, and what is emulated.
 
 No text of the model is asserted: it changes with every release of its runtime.
 """

@@ -1,4 +1,4 @@
-"""The child process: when it works and when it rests, what it dies of, who starts it, and that it never outlives us."""
+"""The child process: when it computes, when it is idle, what ends it, what starts it; it never outlives the gateway."""
 
 import os
 import signal
@@ -199,7 +199,7 @@ def test_several_workers_share_one(serve: Serve, cache: dict[str, str]) -> None:
     assert ask(served).choices[0].message.content
     assert len(served.children()) == 1
     for worker in served.workers():
-        os.kill(worker, signal.SIGKILL)  # whoever has started it
+        os.kill(worker, signal.SIGKILL)  # whichever worker started it
     served.says("another one takes its place")
     assert _eventually(lambda: ask(served).choices[0].message.content)
     assert len(served.children()) == 1

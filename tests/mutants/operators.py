@@ -62,7 +62,7 @@ class Mutant:
         return f"{self.file}:{self.function}: {self.before} -> {self.after} #{self.nth}"
 
     def rank(self, seed: int) -> str:
-        """Sorts mutants into an order by chance, the same for a seed."""
+        """A reproducible random order of mutants for a seed."""
         return hashlib.sha256(f"{seed} {self.id}".encode()).hexdigest()
 
     def apply(self, source: bytes) -> bytes:

@@ -62,7 +62,7 @@ def _sent_text(draw: st.DrawFn, choice: int, called: list[int], number: int) -> 
     before: list[Event] = draw(
         st.lists(
             st.one_of(
-                # Extras of the chunk are told when they change: `number` makes each one new.
+                # Extras of the chunk are emitted when they change: `number` makes each one different.
                 st.sampled_from(["obfuscation", "service_tier"]).map(lambda key: Extra("chunk", {key: number})),
                 extras.map(lambda fields: Extra("choice", fields, choice)),
                 extras.map(lambda fields: Extra("delta", fields, choice)),

@@ -1,4 +1,4 @@
-"""Twice the bytes take twice the work: counted in calls, not timed, so that a busy machine cannot fail it."""
+"""Twice the bytes take twice the work: counted in calls, not timed, so that a busy machine cannot make it fail."""
 
 import sys
 from types import FrameType

@@ -1,4 +1,4 @@
-"""Between a client and a provider of the same dialect nothing is lost but what the provider is known to refuse."""
+"""Between a client and a provider of the same dialect nothing is lost, except what the provider is known to refuse."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_a_request_loses_nothing_but_what_its_provider_refuses(
     try:
         request = _SURFACE.read_request(json.dumps(body).encode(), {}, _SURFACE.path)
     except RequestError:
-        return  # it is not sent to anybody
+        return  # it is not sent to any provider
     losses = _UPSTREAM.write_request(request, Destination(model="m", include_usage=include_usage)).losses
     refused = stream and not include_usage and "stream_options" in fields
     assert losses == ((Loss("option-refused-by-provider", "stream_options"),) if refused else ())

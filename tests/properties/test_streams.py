@@ -1,4 +1,4 @@
-"""What is true of all streams: any split, any bytes, any cut; and what is written reads back as it was."""
+"""What is true of all streams: any split, any bytes, any cut; and what is written is read back unchanged."""
 
 import json
 from pathlib import Path

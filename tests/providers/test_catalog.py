@@ -1,4 +1,4 @@
-"""The built-in providers: each file says what the loader understands, and each is found by its variable."""
+"""The built-in providers: the loader accepts each file, and each provider is available through its variable."""
 
 import re
 import tomllib

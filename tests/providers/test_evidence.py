@@ -1,4 +1,4 @@
-"""The guess at who sent a stream: one example per row, and who must not be mistaken for whom."""
+"""The guess at the provider of a stream: one example per row, and providers that must not be confused."""
 
 import re
 
@@ -20,7 +20,7 @@ def answer(
     usage: dict[str, object] | None = None,
     **extras: object,
 ) -> Completion:
-    """A completion with whatever gives its sender away."""
+    """A completion with evidence of its provider."""
     call = ToolCall("call_1", "f", "{}", extras=tool or {})
     return Completion(
         id=id,

@@ -1,4 +1,4 @@
-"""What the tests of captures have from those of faults, gateways of one's own; and how exact a replay's times were."""
+"""Shared by the tests of captures: the gateways of the fault tests; and a report of how exact a replay's times were."""
 
 import pytest
 
@@ -8,7 +8,7 @@ __all__ = ["start"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell it, and assert nothing: it is the machine's doing as much as ours."""
+    """Report it, and assert nothing: it depends on the machine as much as on the code."""
     errors = sorted(
         error
         for report in terminalreporter.stats.get("passed", [])

@@ -47,7 +47,7 @@ def replay(originals: Sequence[corpus.Capture], folder: Path) -> Iterator[Replay
 
 
 def as_capture(original: corpus.Capture, model: str) -> Capture:
-    """What a recorder would have kept of it; its times nobody noted."""
+    """The capture that a recorder would have stored; the times of its reads are unknown."""
     header = CaptureHeader(provider=original.vendor, model=model, status=original.status)
     reads = tuple(Read(None, part) for part in original.reads if part)
     return Capture(header, reads, CaptureEnd(None, "complete"))

@@ -19,7 +19,7 @@ _WAIT_S = 10.0
 
 
 def recorded(folder: Path, count: int = 1) -> list[Capture]:
-    """The captures in a directory, the oldest first, once there are so many and all have ended."""
+    """The captures in a directory, the oldest first, once there are this many and all have ended."""
     return [parse(file.read_bytes()) for file in recorded_files(folder, count)]
 
 
@@ -39,7 +39,7 @@ def recorded_files(folder: Path, count: int = 1) -> list[Path]:
 
 
 def until(true: Callable[[], object], timeout_s: float = _WAIT_S) -> None:
-    """Wait for another process to have done something of which it says nothing."""
+    """Wait for an action of another process that it does not report."""
     deadline = time.monotonic() + timeout_s
     while not true():
         assert time.monotonic() < deadline, "it has not happened"

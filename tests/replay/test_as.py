@@ -1,7 +1,7 @@
-"""`penstock replay --as` and `--fault`: seeds in every style and broken on purpose, by a process of its own.
+"""`penstock replay --as` and `--fault`: seeds in every style and broken on purpose, by a real process.
 
-The judges are the official `openai` package and `penstock inspect`. A reseller's stream without blank lines is nothing
-to the package, and that is what the style is there to show.
+The judges are the official `openai` package and `penstock inspect`. The package reads nothing from a reseller's stream
+without blank lines, which is what that style demonstrates.
 """
 
 import json
@@ -109,7 +109,7 @@ def test_each_event_leaves_when_its_words_were_sent(tmp_path: Path) -> None:
     assert 0.1 < first_s < second_s - 0.1
 
 
-# Faults, each in another provider's style: what a client hears.
+# Faults, each in another provider's style: what a client gets.
 
 
 def events(response: Response) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Large captures beside a live stream: they are loaded, prepared and played, and the stream goes on meanwhile."""
+"""Large captures beside a live stream: they are loaded, prepared and played without delaying the stream."""
 
 import signal
 import subprocess
@@ -20,15 +20,15 @@ from tests.streams import DONE, finishes, says, sse
 
 pytestmark = pytest.mark.slow
 
-# With these, each of what is done here took the event loop a second, or several, where it did it by itself.
+# With captures of this size, each step took a second or more when the event loop did it itself.
 _EVENTS = 30_000
 _FILES = 3
 _WORD_S = 0.02
 _LONGEST_S = 600
-# What a stream may wait at most. Without captures it is some 2 ms more than the words are apart.
+# The longest delay of a stream. Without captures it is some 2 ms more than the time between words.
 _GAP_S = 0.1
 
-# In a process of its own: what it does must not hold up those that measure.
+# In its own process, so that it does not delay the processes that measure.
 _FETCH = """
 import sys, urllib.request
 _, url, key, body = sys.argv

@@ -13,7 +13,7 @@ _FROM_EACH = 2
 
 
 def sample() -> list[Capture]:
-    """The first of each provider, and those whose reads somebody noted before others."""
+    """The first streams of each provider, and those with known network reads before others."""
     found: dict[str, list[Capture]] = {}
     for capture in sorted(captures(), key=lambda capture: not capture.has_reads):
         found.setdefault(capture.vendor, []).append(capture)

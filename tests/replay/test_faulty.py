@@ -1,7 +1,7 @@
-"""A gateway before providers that are broken on purpose: what its clients see, and that nobody is ever called.
+"""A gateway with providers that are broken on purpose: what its clients get, and that no live call is made.
 
-Every case is a provider of its own that replays a seed with a fault, and a route on which a healthy one stands behind
-it. Before the first token the healthy one answers; after it there is an error frame, and no `[DONE]`.
+Every case is a provider that replays a seed with a fault, and a route with a healthy provider as the second target.
+Before the first token the healthy one answers; after it there is an error frame, and no `[DONE]`.
 """
 
 import json

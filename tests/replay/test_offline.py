@@ -1,4 +1,4 @@
-"""A provider that replays: the whole gateway without a network, and never a live call."""
+"""A provider that replays: a whole gateway without a network and without live calls."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a player sends, and when: as it was read, faster, in other pieces, in another style, or broken."""
+"""What a player sends, and when: as it was recorded, faster, in other pieces, in another style, or broken."""
 
 import random
 from itertools import accumulate

@@ -1,4 +1,4 @@
-"""`penstock serve --record`: what upstreams really sent is kept, read by read, with its ending and without a secret."""
+"""`penstock serve --record`: what upstreams sent is stored, read by read, with its ending and without secrets."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""`penstock replay`: captures played by a process of their own, as they were recorded, to any client."""
+"""`penstock replay`: captures played by a real process, as they were recorded, to any client."""
 
 import socket
 import time
@@ -75,7 +75,7 @@ def test_a_time_out_is_silence(player: Player) -> None:
             client.ends(0.3)
     with player.begin("silent") as client, pytest.raises(TimeoutError):
         client.ends(0.3)
-    assert player.ask("complete").complete  # whoever waits holds up nobody else
+    assert player.ask("complete").complete  # a waiting client does not delay others
 
 
 def test_a_connection_that_never_answered_does_not(player: Player) -> None:

@@ -82,7 +82,7 @@ def test_a_replay_is_recorded_as_the_original_was(
 
 
 def ask_again(gateway: Gateway, model: str, original: Capture, folder: Path) -> Capture:
-    """What is recorded of the replay. Two reads come as one on a machine that stood still meanwhile: then once more."""
+    """The recording of the replay. On a busy machine two reads may arrive as one: then it is repeated."""
     ask(gateway, model)
     again = taken(folder)
     for _ in range(2):

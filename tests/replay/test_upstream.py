@@ -1,4 +1,4 @@
-"""A player: what a receiver hears of a capture, in which order, and how it is held and stopped."""
+"""A player: what a receiver gets of a capture, in which order, and how it is paused and stopped."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ DATA = (b"one", b"two", b"three")
 
 
 class RecordingReceiver:
-    """A receiver that notes what it hears."""
+    """A receiver that records its calls."""
 
     def __init__(self) -> None:
         self.words: list[object] = []
@@ -109,7 +109,7 @@ def test_who_wants_no_more_reads_no_more(tmp_path: Path) -> None:
         asked = await connection(tmp_path)
         received.after_each = lambda: asked.abandon(received)
         asked.send(b"{}", received)
-        asked.abandon(RecordingReceiver())  # somebody else
+        asked.abandon(RecordingReceiver())  # another receiver
         await asyncio.sleep(0.05)
         assert received.words == BEGUN[:2]
 

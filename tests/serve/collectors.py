@@ -1,4 +1,4 @@
-"""Collectors: whom a gateway tells of its traces. A real one, one that hangs, and one that is not there."""
+"""Collectors that a gateway exports its traces to: a real one, one that hangs, and one that does not exist."""
 
 import gzip
 import http.server
@@ -73,7 +73,7 @@ class Collector:
 
 
 class Hanging:
-    """Accepts connections, and says nothing."""
+    """Accepts connections, and never answers."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -87,7 +87,7 @@ class Hanging:
 
 
 def dead_url() -> str:
-    """Where nobody listens."""
+    """An address at which no server listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 

@@ -1,4 +1,4 @@
-"""Scrapes: what a gateway tells Prometheus, asked for and read as Prometheus does."""
+"""Scrapes: the metrics of a gateway, requested and read as Prometheus does."""
 
 import asyncio
 import socket
@@ -44,7 +44,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 def scrape(connect: Callable[[], socket.socket]) -> str:
-    """The text that is told on a connection."""
+    """The text of a scrape over a connection."""
     with connect() as connection:
         connection.settimeout(5)
         connection.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")

@@ -65,7 +65,7 @@ class AdminClient:
         return reported
 
     def make(self, **terms: object) -> tuple[str, Any]:
-        """Make a key: the secret, and what is told of it."""
+        """Create a key: its secret, and its description."""
         status, reported = self.ask("POST", "/admin/keys", terms)
         assert status == 201, reported
         return self.secrets[-1], reported

@@ -1,4 +1,4 @@
-"""The admin API: who is let in, what it does with keys, what it tells of the ledger, and what it never tells."""
+"""The admin API: authentication, keys, the ledger, and what it never discloses."""
 
 import hashlib
 import os
@@ -366,7 +366,7 @@ def test_many_who_ask_at_once_are_all_answered(served: AdminClient) -> None:
     for thread in threads:
         thread.join(10)
     assert len(statuses) == 60
-    assert set(statuses) <= {200, 503}  # too many at a time are told to come again
+    assert set(statuses) <= {200, 503}  # too many requests at a time get 503 with `retry-after`
     assert served.ask("GET", "/admin/usage")[0] == 200
 
 

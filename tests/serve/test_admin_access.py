@@ -1,4 +1,4 @@
-"""The page's door: links that work once, sessions and what they may do, and files that are the page's alone."""
+"""Access to the page: links that work once, sessions and their rights, and the files of the page."""
 
 import http.client
 import re
@@ -21,7 +21,7 @@ from tests.faults.upstream import Upstream
 pytestmark = pytest.mark.slow
 
 _LINK = re.compile(r"http://(127\.0\.0\.1:(\d+))(/open\?link=\S+)")
-# A start says its link to people only: a JSON log, which others may read, has none.
+# The banner shows the link only to people: a JSON log, which others may read, has none.
 _TERMINAL = {"log": "pretty"}
 
 
@@ -96,7 +96,7 @@ def cookie(admin_listener: AdminListener) -> str:
 
 
 def test_the_link_of_the_start_opens_once(admin_listener: AdminListener) -> None:
-    assert admin_listener.send("HEAD", admin_listener.first).status == 403  # who only looks does not use it up
+    assert admin_listener.send("HEAD", admin_listener.first).status == 403  # a preview does not use it up
     assert admin_listener.send("GET", admin_listener.first, {"Sec-Purpose": "prefetch"}).status == 403
     opened = admin_listener.send("GET", admin_listener.first)
     assert (opened.status, opened.headers["location"], opened.headers["cache-control"]) == (303, "/", "no-store")
@@ -109,7 +109,7 @@ def test_the_link_of_the_start_opens_once(admin_listener: AdminListener) -> None
     assert again.status == 403
     assert "set-cookie" not in again.headers
     assert b"penstock open" in again.body
-    # Whoever is in already is shown the page all the same, by a link that is worth nothing more.
+    # A browser with a session gets the page, also with a link that is no longer valid.
     assert admin_listener.send("GET", admin_listener.first, {"Cookie": session}).status == 303
 
 

@@ -1,4 +1,4 @@
-"""What the page asks of the gateway itself: streams inspected, the playground, the models, the health of providers."""
+"""The routes of the page that query the gateway itself: inspection, the playground, models, health of providers."""
 
 import json
 import subprocess
@@ -96,7 +96,7 @@ def test_large_bodies_are_taken_only_from_whoever_is_let_in(served: AdminClient)
     large = SEEDS[0].read_bytes() * 400
     assert 70_000 < len(large) < 5_000_000
     assert served.ask("POST", "/admin/inspect", large)[0] == 200
-    with RawClient(served.port) as client:  # which is told before it has sent anything
+    with RawClient(served.port) as client:  # which is known before the body is sent
         client.send(b"POST /admin/inspect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
         assert client.response().status == 413
     with RawClient(served.port) as client:

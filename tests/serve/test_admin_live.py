@@ -1,4 +1,4 @@
-"""The calls under way: watched as they go, read along with, and stopped; on whichever worker they are."""
+"""Calls in progress: watched, read along, and stopped, on whichever worker they are."""
 
 import signal
 import time
@@ -137,7 +137,7 @@ def test_those_who_watch_are_few(served: AdminClient) -> None:
 
 
 def read_along(served: AdminClient, upstream: Upstream) -> None:
-    """Text in all three lanes: the first events, the parser's, and the one that parses nothing any more."""
+    """Text on all three paths: the first events, parsed events, and chunks that bypass the parser."""
     gate = Gate()
     words = [f"word{number} " for number in range(40)]
     odd = (
@@ -273,7 +273,7 @@ def test_content_is_reported_only_where_that_is_allowed(tmp_path: Path, upstream
             assert (status, reported["error"]["code"]) == (403, "content_not_allowed")
             with events(served, "/admin/live") as live:
                 assert one(live.until(lambda data: one(data, id)), id)["content"] is False
-                gateway.stop()  # which ends what is told, too
+                gateway.stop()  # which also ends the stream of text
                 while live.next()[0]:
                     pass
 
@@ -339,7 +339,7 @@ def test_a_call_is_stopped_before_its_first_word(stream: bool, served: AdminClie
         entry = served.gateway.book.entry(id)
         assert (entry.outcome, entry.code) == ("cancelled", "stopped_by_operator")
         assert len(entry.attempts) == 1
-    assert upstream.requests(model) == upstream.requests(model)[:1]  # nobody else is tried
+    assert upstream.requests(model) == upstream.requests(model)[:1]  # no other target is tried
 
 
 @pytest.mark.parametrize("id", ["req_0", "", "..", "%2e%2e", "a%2fb", "%c3%a9"])
@@ -372,7 +372,7 @@ def test_what_cannot_be_looked_for_is_refused(query: str, served: AdminClient) -
 
 
 def reach_all(served: AdminClient, number: int) -> None:
-    """Each of more calls than are told at a time is on one page, and on one only."""
+    """If there are more calls than one message has, each call is on exactly one page."""
     with events(served, "/admin/live") as live:
         data = live.until(lambda data: data["total"] == number and data["next"])
     ids: list[str] = []

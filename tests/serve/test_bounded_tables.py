@@ -1,6 +1,6 @@
-"""Every table of a gateway that is keyed by what a client or a provider sends has a bound, whatever names they make up.
+"""Every table of a gateway that is keyed by input of a client or a provider has a bound, whatever names they send.
 
-Each row fills its table through the door that names come in by. `docs/architecture.md` has the same list.
+Each row fills its table through the interface that the names come in by. `docs/architecture.md` has the same list.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The log: written in batches by a thread that calls do not wake, whole and in order, and never in the way."""
+"""The log: written in batches by a thread that calls do not wake, completely and in order, without delaying calls."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What Prometheus is told: of calls of every kind, of one worker and of several, whatever becomes of them."""
+"""Prometheus metrics: of calls of every kind, of one worker and of several, also of workers that die."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ def ask(port: int, model: str, *, stream: bool = True, **fields: object) -> Resp
 
 
 def settled(gateway: Served, calls: int) -> Samples:
-    """What is told once so many calls are over."""
+    """The metrics once this many calls have ended."""
     deadline = time.monotonic() + 10
     while value(samples := gateway.scrape(), REQUESTS) < calls:
         assert time.monotonic() < deadline, samples.get(REQUESTS)
@@ -236,7 +236,7 @@ def test_the_most_usual_call_is_counted_as_any_other(costs: bool) -> None:
 
 
 def test_calls_are_counted_soon_and_in_any_number(tmp_path: Path) -> None:
-    """Others read the counters of a worker that cannot be asked: what it has done must be there soon."""
+    """Other workers read the counters of a worker that does not respond, so its counts must be written soon."""
 
     async def count(calls: int) -> float:
         metrics = Metrics(dict, tmp_path)
@@ -430,7 +430,7 @@ def test_a_worker_that_hangs_is_left_out(home: Path, upstream: Upstream, workers
         began = time.monotonic()
         samples = parse(scrape(of_worker(asked)))
         in_time(time.monotonic() - began, 2.0)
-        assert value(samples, REQUESTS) == before + 10  # what it has counted is told all the same
+        assert value(samples, REQUESTS) == before + 10  # its counts are reported all the same
     finally:
         os.kill(int(stopped.stem), signal.SIGCONT)
 

@@ -1,4 +1,4 @@
-"""The page on metrics and the dashboard speak of the metrics that there are, and of all of them."""
+"""The page on metrics and the dashboard have all metrics that exist, and no others."""
 
 import json
 import re

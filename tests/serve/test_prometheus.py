@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a gateway under mixed traffic, and every panel of the dashboard shows something true."""
+"""A real Prometheus scrapes a gateway under mixed traffic, and every panel of the dashboard has correct data."""
 
 import asyncio
 import http.client
@@ -89,7 +89,7 @@ def traffic(served: AdminClient) -> int:
     with gateway.client() as client:
         client.send(post(body("main/good", stream=True, max_tokens=9), headers={"Authorization": f"Bearer {KEY}"}))
         assert client.response().done
-    with gateway.client() as client:  # no call: nobody has asked
+    with gateway.client() as client:  # not a call: the request is rejected before
         client.send(post(body("main/good", stream=True), headers={"Authorization": "Bearer sk-of-nobody-at-all"}))
         assert client.response().status == 401
     return 10

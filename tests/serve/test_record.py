@@ -1,4 +1,4 @@
-"""The recorder by itself: what it holds while it records, and what becomes of more than it can take."""
+"""The recorder alone: what it buffers while it records, and what happens when its queue is full."""
 
 import os
 from collections.abc import Mapping

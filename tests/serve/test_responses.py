@@ -1,4 +1,4 @@
-"""The names of requests: one for each, of the same kind however they are made, and another one every time."""
+"""Request ids: unique, and all in the same format."""
 
 import re
 import time

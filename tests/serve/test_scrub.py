@@ -1,4 +1,4 @@
-"""No secret stays in what is recorded, however reads fall on it; and nothing else changes."""
+"""No secret remains in a recording, however reads split it; and nothing else changes."""
 
 from collections.abc import Callable
 
@@ -73,7 +73,7 @@ def test_a_secret_may_be_longer_than_it_seemed() -> None:
 
 
 def test_what_is_buffered_is_bounded() -> None:
-    """Escapes that stand for nothing could go on for ever behind the beginning of a secret."""
+    """Escapes without a meaning could follow the beginning of a secret forever."""
     scrubber = Scrubber(SECRETS)
     fed = released = 0
     for _ in range(2_000):

@@ -1,4 +1,4 @@
-"""A surface that fails of itself: its client gets an answer all the same, and goes on on the same connection."""
+"""A surface with a bug: its client still gets an answer, and can continue on the same connection."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ WORDS = "what-the-client-says"
 
 
 class Defective(Surface[ClientRequest]):
-    """A surface with a defect: where it reads a request, where it looks for an answer, or behind its beginning."""
+    """A surface with a bug: when it reads a request, when it looks for an answer, or after the answer has begun."""
 
     def __init__(self, calls: dict[CallSession, None], over: Callable[[CallSession], None], place: str) -> None:
         self.name = "chat"

@@ -1,4 +1,4 @@
-"""Whatever goes wrong with telemetry is counted and said, and it goes on; a scrape is always answered."""
+"""Errors of telemetry are counted and logged, and it continues; a scrape is always answered."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from tests.serve.scrapes import of_worker, parse, scrape, value
 
 
 def over(*, broken: bool = False) -> Call:
-    """A call that is over, with one attempt; perhaps one of which nothing can be told."""
+    """A call that has ended, with one attempt; optionally one that cannot be converted to spans."""
     call = Call(secrets.token_hex(4), "m", stream=True, started=0.0, trace=trace_of(""))
     if broken:
         call.parameters = None  # type: ignore[assignment]
@@ -56,7 +56,7 @@ def test_a_call_of_which_nothing_can_be_reported_costs_its_own_spans_and_no_othe
 
 
 class Strange:
-    """Listens as a sibling does, and answers with what is no answer of a sibling."""
+    """Listens as another worker does, and answers with something that no worker sends."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -92,7 +92,7 @@ def test_a_scrape_is_answered_whatever_lies_among_the_sockets_of_workers(tmp_pat
             strange = Strange(folder / f"{os.getpid()}.sock")  # of a process that lives
             try:
                 (folder / "of-nobody.sock").touch()
-                (folder / "1.sock").touch()  # the number of a worker that is gone is somebody else's now
+                (folder / "1.sock").touch()  # the process id of the dead worker belongs to another user's process now
                 for pid in worker_pids(gateway, 2):
                     samples = parse(scrape(of_worker(folder / f"{pid}.sock")))
                     assert value(samples, "penstock_loop_lag_seconds_count") >= 0

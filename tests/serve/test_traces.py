@@ -1,4 +1,4 @@
-"""What a collector is told of calls, and that it can neither slow nor stop them."""
+"""Traces: what a collector receives about calls, and that it can neither delay nor stop them."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The processes of a gateway and their threads: what is said of one that dies, and which goes first."""
+"""The processes of a gateway and their threads: what is logged about one that dies, and their priorities."""
 
 import os
 import subprocess

@@ -1,9 +1,9 @@
-"""A process that shares accounts with others. It does what lines of JSON on its standard input tell it to.
+"""A process that shares accounts with others. Lines of JSON on its standard input are its commands:
 
 {"do": "reserve", "count": 50, "cost": 10}      all at once
 {"do": "finish", "cost": 7}                     settles, books and forgets what was granted
-{"do": "work", "seconds": 1, "cost": 10}        calls one after another, on four lanes, each costing 7
-{"do": "sync"}                                  when all before it is done
+{"do": "work", "seconds": 1, "cost": 10}        calls one after another, four at a time, each costing 7
+{"do": "sync"}                                  answers when everything before it is done
 """
 
 import asyncio

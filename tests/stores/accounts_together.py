@@ -1,4 +1,4 @@
-"""Several participants in one process: a storage in memory that can lose everything, and a ledger that cannot."""
+"""Several account clients in one process: a storage in memory that can lose everything, and a ledger that cannot."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def key(**limits: Any) -> Key:
 
 
 class MemoryStore:
-    """What all participants share."""
+    """The storage that all clients share."""
 
     def __init__(self) -> None:
         self.lies: dict[str, tuple[bytes, bytes]] = {}
@@ -31,7 +31,7 @@ class MemoryStore:
 
 
 class StoreLink:
-    """One participant's way to the shelf. It may be shut, or swallow the next answers."""
+    """One client's access to the storage. It can be disconnected, or lose the next replies."""
 
     name = "shelf"
 
@@ -41,7 +41,7 @@ class StoreLink:
         self.swallowing = False
 
     def pause(self) -> None:
-        """Called before anything is done, for those who want something else to happen then."""
+        """Called before each operation, so that a test can let something else happen first."""
 
     def load(self, key_id: str) -> StoredValue:
         self.pause()

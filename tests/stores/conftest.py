@@ -48,7 +48,7 @@ class Peer:
         return self.answer()
 
     def calm(self) -> None:
-        """Wait until it is in touch with the others again, and all it did is done."""
+        """Wait until it has reached the storage again, and everything it did is done."""
         deadline = time.monotonic() + 15
         while self.do(do="sync")["degraded"]:
             assert time.monotonic() < deadline
@@ -140,7 +140,7 @@ def peers(books: Books) -> Iterator[Callable[..., list[Peer]]]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    # Not where pytest keeps its folders: nobody else may look into those, and root's server is somebody else.
+    # Not in pytest's folders, which only their owner may enter: the server of root runs as another user.
     with TemporaryDirectory(prefix="penstock-postgres-") as folder:
         server = PostgresServer(Path(folder))
         server.start()

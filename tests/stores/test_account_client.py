@@ -1,4 +1,4 @@
-"""A process that cannot reach the storage takes its share, and puts all right when it can again."""
+"""A process that cannot reach the storage uses its share, and repairs the accounts when it can again."""
 
 from penstock.errors import BookError
 from penstock.gateway.billing.book import Spent

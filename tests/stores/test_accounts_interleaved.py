@@ -1,4 +1,4 @@
-"""A flush, a commit to the ledger, and seeding meet at every point they can: no call counts twice, none is lost."""
+"""Flushing, booking and seeding interleave in every possible order: no call counts twice, and none is lost."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ LASTS = NOW + 3_600_000
 
 
 class Actor:
-    """Something that goes on in steps, one each time that it is told to."""
+    """A task that runs in steps, one at each call."""
 
     def __init__(self, does: Callable[["Actor"], None]) -> None:
         self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
@@ -102,7 +102,7 @@ class World:
         self.memory.lies.clear()
 
     def run(self, choices: list[int]) -> list[int]:
-        """Go on as chosen, then with whoever is first; says how many there were to choose from each time."""
+        """Continue in the chosen order, then with the first task; returns how many there were at each choice."""
         numbers: list[int] = []
         while runnable := [actor for actor in self.actors if not actor.ended]:
             place = len(numbers)

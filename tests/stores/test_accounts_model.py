@@ -1,4 +1,4 @@
-"""Whatever happens to processes, to the storage and to the ledger, and in whatever order: the sums are the ledger's."""
+"""Whatever happens to processes, the storage and the ledger, in any order: the sums are those of the ledger."""
 
 from dataclasses import dataclass, field
 
@@ -38,7 +38,7 @@ class Process:
     calls: dict[str, Running] = field(default_factory=dict)
     unbooked: list[str] = field(default_factory=list)
     alone: set[str] = field(default_factory=set)
-    """Calls that something was done to while it could not be told to the others."""
+    """Calls that were changed while the change could not reach the other processes."""
 
 
 class Calm(RuleBasedStateMachine):
@@ -148,7 +148,7 @@ class Calm(RuleBasedStateMachine):
 
 
 class Storm(Calm):
-    """Processes die, the storage forgets or does not answer: once all have been heard, the sums are right again."""
+    """Processes die, the storage loses data or does not answer: once all have reconnected, the sums are right."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,9 +174,9 @@ class Storm(Calm):
 
     @rule(who=WHO)
     def crash(self, who: int) -> None:
-        """Its journal says which calls it left open, and what of it is in the ledger already.
+        """Its journal has the calls that it left open, and which of its calls are in the ledger already.
 
-        Of calls that ended while it was alone nobody knows. They are held until they expire.
+        Calls that ended while it was offline are unknown to the others. Their holds stay until they expire.
         """
         process = self.processes[who]
         self.ghosts |= process.alone
@@ -208,7 +208,7 @@ class Storm(Calm):
 
     @rule()
     def settle_down(self) -> None:
-        """All are heard; nobody's call has to end for it. Orphans are held until they expire, or are lost."""
+        """All processes have reconnected, and no call has ended. Orphans are held until they expire, or are lost."""
         for who, process in enumerate(self.processes):
             self.recover(who)
             while process.unbooked:
@@ -223,7 +223,8 @@ class Storm(Calm):
         mine = {id: call.reserved for process in self.processes for id, call in process.calls.items()}
         assert set(mine) <= set(account.holds) <= {*mine, *self.orphans, *self.ghosts}
         assert all(account.holds[id].cost == reserved for id, reserved in mine.items())
-        # An orphan that is in the ledger, and that nobody has booked since, may be in the sum, held, or yet unseen.
+        # An orphan that is in the ledger, and that no process has booked since, may be in the sum, held, or not yet
+        # known.
         unseen = sum(self.ledger.entries[id][0] for id in late)
         assert self.ledger.total - unseen <= account.spent[MONTH] <= self.ledger.total
 

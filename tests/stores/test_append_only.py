@@ -1,4 +1,4 @@
-"""Nobody changes what is booked, and old calls go only where the book says that they may."""
+"""No program can change what is booked, and old calls can be deleted only as far as the book allows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The writer says whether anybody is booking, whatever became of its thread."""
+"""The writer reports whether its thread is booking, whatever happened to that thread."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Which book the configuration means."""
+"""Which book a configuration opens."""
 
 from pathlib import Path
 

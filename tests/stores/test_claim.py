@@ -1,4 +1,4 @@
-"""One gateway to a folder: the second one is told who has it."""
+"""One gateway per state folder: the second one gets an error that names the first."""
 
 import os
 from pathlib import Path

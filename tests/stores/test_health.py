@@ -1,4 +1,4 @@
-"""How providers' models have answered: counts and percentiles of the database, against a book that is made by hand."""
+"""The health of providers' models: counts and percentiles of the database, compared with a book made by hand."""
 
 import math
 import random
@@ -29,7 +29,7 @@ def test_a_book_made_by_hand(book: Book) -> None:
             call(2, at, attempt(first=10, longest_gap_ms=5), repairs={"no-done": 1}),
             call(3, at + 1, failed, attempt(first=20, measure="estimated"), repairs={"no-done": 2, "bom": 1}),
             call(4, at + 2 * _MINUTE, attempt("truncated", 30, longest_gap_ms=2_000)),
-            call(5, at + 2 * _MINUTE, outcome="refused"),  # nobody was asked
+            call(5, at + 2 * _MINUTE, outcome="refused"),  # no provider was called
             call(6, at + 3 * _MINUTE, attempt()),  # too late
             call(7, at, attempt("orphaned", None, measure="estimated", provider="z"), outcome="orphaned"),
         ]
@@ -51,7 +51,7 @@ def test_a_book_made_by_hand(book: Book) -> None:
     assert near(late.first_event_ms.p50, 30)
     assert late.repairs == {}
     assert (early.usage_missing, late.usage_missing) == (1, 0)
-    assert (killed.outcomes, killed.usage_missing) == ({"orphaned": 1}, 0)  # of which its provider is not to blame
+    assert (killed.outcomes, killed.usage_missing) == ({"orphaned": 1}, 0)  # which is not its provider's fault
 
 
 def test_percentiles_are_right_within_a_tenth(book: Book) -> None:

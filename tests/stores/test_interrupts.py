@@ -1,4 +1,4 @@
-"""Ctrl-C while PostgreSQL is asked: the command ends with 130, whatever line of Python the signal meets."""
+"""Ctrl-C during a query of PostgreSQL: the command exits with 130, at whatever line of Python the signal arrives."""
 
 import asyncio
 import signal

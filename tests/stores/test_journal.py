@@ -1,4 +1,4 @@
-"""The journal: what is written before anybody is answered survives the process, whenever it dies."""
+"""The journal: what is written before a client gets its answer survives the process, whenever it dies."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""The rules of keys hold in every store, whoever else changes keys at the same time."""
+"""The rules of keys hold in every store, even if other processes change keys at the same time."""
 
 import threading
 from collections.abc import Callable, Iterable

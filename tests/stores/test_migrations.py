@@ -1,4 +1,4 @@
-"""A book of an earlier version becomes one of this, and one of a newer version is left alone."""
+"""A book of an earlier version is migrated, and one of a newer version is left unchanged."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""PostgreSQL goes away, comes back, and keeps its password to itself."""
+"""PostgreSQL stops and comes back, and its password is never disclosed."""
 
 import sys
 import threading

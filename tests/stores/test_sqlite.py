@@ -47,7 +47,7 @@ def test_a_locked_file_is_reported_after_the_time_out_and_then_it_goes_on(tmp_pa
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(BookError, match="is locked by another program"):
         book.append([FULL])
-    assert ids(book) == []  # reading waits for nobody
+    assert ids(book) == []  # reading does not wait for a writer
     other.execute("ROLLBACK")
     book.append([FULL])
     assert ids(book) == ["call_1"]
@@ -196,7 +196,7 @@ def test_where_the_file_was_moved_away_a_new_one_is_begun(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_second_connection_takes_no_lock_from_the_first(tmp_path: Path) -> None:
-    """To open and close a file gives up the process's locks on it; who closes the book next removes its log."""
+    """Opening and closing the file would release the process's locks on it; the next closing would remove its log."""
     path = tmp_path / "ledger.db"
     first = SqliteBook.open(path)
     second = SqliteBook.open(path)

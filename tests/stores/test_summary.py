@@ -1,4 +1,4 @@
-"""What is summed up changes no answer, only how soon it comes; and no view searches through all of very many calls."""
+"""The summary changes no result, only its speed; and no view scans all of very many calls."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Whatever is booked: what `usage` says is the sum of the entries, by every grouping."""
+"""For any entries, `usage` returns the sum of the entries, by every grouping."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ _LEAST: dict[str, Json] = {
 
 
 def asked(client: str, provider: str, fields: Json, **settings: object) -> tuple[Json, Lost]:
-    """What a provider of one dialect gets of the request of a client of another: the body, and the losses."""
+    """The request that a provider of one dialect gets from a client of another: the body, and the losses."""
     surface, upstream = surface_dialect(client), upstream_dialect(provider)
     least = {"model": "m"} | _LEAST[client]
     request = surface.read_request(json.dumps(least | fields).encode(), {}, surface.path)

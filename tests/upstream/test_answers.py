@@ -1,4 +1,4 @@
-"""One answer after another on one connection: the next one knows nothing of the one before."""
+"""One answer after another on one connection: the next one is not affected by the previous one."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\nhe
 
 
 class RecordingReceiver:
-    """Notes what it is told, in words."""
+    """A receiver that records its calls as text."""
 
     def __init__(self) -> None:
         self.reported: list[str] = []
@@ -38,7 +38,7 @@ class RecordingReceiver:
 
 
 class Line:
-    """A connection, whose other end is held here."""
+    """A connection; the test has its other end."""
 
     def __init__(
         self, transport: asyncio.Transport, connection: UpstreamConnection, far: socket.socket, free: list[bool]
@@ -47,7 +47,7 @@ class Line:
         self.connection = connection
         self.far = far
         self.free = free
-        """Whether it was alive, each time it was free."""
+        """Whether it was alive, each time it was released."""
 
     @classmethod
     async def open(cls) -> "Line":
@@ -65,7 +65,7 @@ class Line:
         return cls(transport, connection, far, free)
 
     def asked(self, *reads: bytes) -> list[str]:
-        """What is told of an answer that comes in these reads."""
+        """The calls of the receiver for an answer that arrives in these reads."""
         received = RecordingReceiver()
         self.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         for read in reads:
@@ -185,7 +185,7 @@ def test_who_was_slow_holds_up_no_one_after_it() -> None:
 
 
 class Slow(RecordingReceiver):
-    """Takes a piece, and then nothing for a moment."""
+    """Accepts a piece, and then nothing for a moment."""
 
     def __init__(self, connection: UpstreamConnection) -> None:
         super().__init__()

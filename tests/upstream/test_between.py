@@ -1,4 +1,4 @@
-"""Where an answer stands between two HTTP chunks: only there may somebody else than the parser take the next one."""
+"""When the parser is between two HTTP chunks: only then may the next chunk bypass it."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Tools for a model that has none: what it is asked for, and what is read out of what it writes."""
+"""Tools for a model that has none: the constraint on its output, and the calls that are read from the output."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The headers of an answer, as whoever takes it sees them."""
+"""The headers of an answer, as its receiver sees them."""
 
 from penstock.http.headers import Headers
 

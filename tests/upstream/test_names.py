@@ -1,4 +1,4 @@
-"""Names of upstreams (U3, U4): slow ones, unknown ones, and ones that lead where no provider can be."""
+"""Host names of upstreams (U3, U4): slow ones, unknown ones, and ones with addresses that are never a provider's."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.promptness import Late, in_time, prompt
 
 
 def answers(*addresses: str, after_s: float = 0.0) -> Resolver:
-    """Somebody who knows these addresses of every host."""
+    """A resolver that has these addresses for every host."""
 
     async def resolve(_host: str, _port: int) -> list[str]:
         await asyncio.sleep(after_s)
@@ -32,7 +32,7 @@ def answers(*addresses: str, after_s: float = 0.0) -> Resolver:
 def opened(
     resolver: Resolver, then: Callable[[Pool, Origin], Awaitable[UpstreamConnection]], host: str = "api.example"
 ) -> str:
-    """What comes of opening a connection to a host, beside a real listener: `connected`, or the code of the failure."""
+    """The result of opening a connection to a host, beside a real listener: `connected`, or the code of the failure."""
 
     async def run() -> str:
         server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
@@ -141,7 +141,7 @@ def test_an_address_that_is_configured_is_not_questioned() -> None:
     assert opened(answers(), at_once, host="127.0.0.1") == "connected"
 
 
-# How many addresses drop whoever knocks, before the one where somebody listens; and the time for all of them.
+# How many addresses drop all packets, before the one that accepts; and the time for all of them.
 @pytest.mark.slow
 @pytest.mark.parametrize(("silent", "timeout_s"), [(1, 5.0), (3, 5.0), (1, 0.25), (2, 0.2)])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -189,7 +189,7 @@ def test_all_the_addresses_that_do_not_answer_are_one_time_out() -> None:
 
 
 def hold_silent(stack: ExitStack, address: str, port: int) -> int:
-    """Listen with a full queue: the kernel drops whoever knocks next. Returns the port."""
+    """Listen with a full queue: the kernel drops further connection attempts. Returns the port."""
     silent = stack.enter_context(socket.socket())
     silent.bind((address, port))
     silent.listen(0)

@@ -1,4 +1,4 @@
-"""Who is asked through a proxy, by the usual variables, and what of them may be seen."""
+"""Which requests go through a proxy, by the usual variables, and which parts of these variables may be shown."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""An answer that comes before its request has left: what is still to be sent would hold up the next request."""
+"""An answer that arrives before its request was sent completely: the rest would delay the next request."""
 
 import asyncio
 import ssl

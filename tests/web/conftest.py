@@ -25,7 +25,7 @@ _HOW = "no Chromium: apt install chromium, or PENSTOCK_CHROMIUM=/path/to/chromiu
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Where it is. Without it nothing of the page is tested."""
+    """The path of Chromium. Without it, the tests of the page are skipped."""
     found = next(filter(None, (shutil.which(name) for name in _NAMES if name)), None)
     if found is None:
         pytest.skip(_HOW)

@@ -1,4 +1,4 @@
-"""The page for everybody: by keyboard, by ear, in light and dark, on a phone; quick, still, and shut to strangers."""
+"""The page is accessible: by keyboard and screen reader, in light and dark, on a phone; quick, stable, private."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.web.traffic import CUT, REPAIRED, endless
 
 AUDIT = (Path(__file__).resolve().parent / "audit.js").read_text(encoding="utf-8")
 VIEWS = ("live", "calls", "call", "inspect", "health?since=24h", "spend", "playground")
-# Where pictures of every view go, for somebody to look at; nowhere, if it is not set.
+# The folder for pictures of every view; none are made if it is not set.
 PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
 _PAINT_MS = 200
 _TRIES = 12

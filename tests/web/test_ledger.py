@@ -1,4 +1,4 @@
-"""Calls, spend and health: what is booked is found again, and every number leads to the calls behind it."""
+"""Calls, spend and health: every booked call can be found, and every number links to its calls."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tests.web.conftest import Visitor
 from tests.web.site import Site, until
 from tests.web.traffic import CUT, FAILED, REPAIRED, STALLED, WHOLE, call_with
 
-# One more than are told at once.
+# One more than a page has.
 _KEYS = 501
 _ROWS = "document.querySelectorAll('tbody tr')"
 

@@ -1,4 +1,4 @@
-"""Live: streams are seen while they run, read as they arrive, and stopped."""
+"""Live: running streams are listed, read as they arrive, and stopped."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""What was long ago, often, or has a long name: each is told as it was, and nothing is pushed out of sight."""
+"""Old calls, frequent calls and long names: each is shown as it was, and nothing overflows the page."""
 
 import os
 import time
@@ -20,7 +20,7 @@ from tests.web.site import Site, until
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
-# Where pictures go, for somebody to look at; nowhere, if it is not set.
+# The folder for pictures; none are made if it is not set.
 PICTURES = os.environ.get("PENSTOCK_PICTURES", "")
 _OVERFLOW = "document.body.scrollWidth - document.body.clientWidth"
 _SEEN = """(() => {

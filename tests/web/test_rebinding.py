@@ -1,6 +1,6 @@
-"""DNS rebinding in a real browser: a page under a name of the attacker's that leads to this machine is refused.
+"""DNS rebinding in a real browser: a page under an attacker's name that resolves to this machine is refused.
 
-Chromium's own rules for names stand for the rebinding: to the browser, the page and the gateway are one origin.
+Chromium's own rules for names simulate the rebinding: to the browser, the page and the gateway are one origin.
 """
 
 import http.server

@@ -1,4 +1,4 @@
-"""Inspect and the playground: a captured stream is explained in place, and a model is asked from here."""
+"""Inspect and the playground: a captured stream is explained in place, and a model is called from the page."""
 
 import re
 import time

@@ -41,7 +41,7 @@ decode = msgspec.json.Decoder(Chunk).decode
 
 
 class Client(asyncio.Protocol):
-    """One client, that asks one thing after another."""
+    """One client, which sends one request after another."""
 
     __slots__ = ("body", "kept", "opening", "parser", "transport")
 

@@ -1,4 +1,4 @@
-"""What the tests of the chat share: a configuration over a scripted upstream, a run in a pipe, and a real terminal."""
+"""Shared by the tests of the chat: a configuration with a scripted upstream, a run in a pipe, and a real terminal."""
 
 import fcntl
 import json
@@ -31,7 +31,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def configure(folder: Path, upstream: Upstream, *models: str) -> Path:
-    """A configuration with a patient provider, which lists the models, and a hasty one."""
+    """A configuration with two providers: one has long timeouts and lists models, the other has short timeouts."""
     file = folder / "penstock.toml"
     file.write_text(
         f"""
@@ -71,14 +71,14 @@ def asked(upstream: Upstream, model: str) -> list[Any]:
 
 
 class Terminal:
-    """`penstock chat` on a pseudo-terminal that it is controlled by, as in a window."""
+    """`penstock chat` on a pseudo-terminal that is its controlling terminal, as in a window."""
 
     def __init__(
         self, folder: Path, *arguments: str, columns: int = 80, variables: dict[str, str] | None = None
     ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        # A leader of a session that opens a terminal is controlled by it from then on: Ctrl-C becomes a signal.
+        # A session leader that opens a terminal gets it as its controlling terminal, so that Ctrl-C becomes a signal.
         opens = 'exec "$@" <"$TTY" >"$TTY" 2>"$TTY"'
         self._process = subprocess.Popen(
             ["sh", "-c", opens, "sh", *map(os.fsdecode, command("chat", *arguments))],
@@ -102,7 +102,7 @@ class Terminal:
 
     @property
     def raw(self) -> str:
-        """All that was received, as it came."""
+        """All output so far, as it was received."""
         return self._received.decode(errors="replace").replace("\r\n", "\n")
 
     @property
@@ -111,21 +111,21 @@ class Terminal:
         return _ESCAPES.sub("", self.raw)
 
     def type(self, keys: str) -> None:
-        """Press keys. Waits for what they bring from here on."""
+        """Press keys. `until` looks at the output from here on."""
         self._mark = len(self.text)
         os.write(self._ours, keys.encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C, once it waits for a key: one that comes a moment before is heard by readline at the next."""
+        """Press Ctrl-C once the process waits for a key. Readline notices an earlier one only at the next key."""
         asleep = 0
         while asleep < 3:
             state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2]
             asleep = asleep + 1 if state.startswith("S") else 0
-            time.sleep(0.005)  # nothing tells when a process has gone to sleep
+            time.sleep(0.005)  # there is no notification that a process sleeps
         self.type("\x03")
 
     def until(self, words: str) -> str:
-        """Wait until words show since the last keys; returns all that shows since then."""
+        """Wait until these words appear after the last keys; returns all output since then."""
         deadline = time.monotonic() + _WAIT_S
         while words not in self.text[self._mark :]:
             left = deadline - time.monotonic()
@@ -135,12 +135,12 @@ class Terminal:
         return self.text[self._mark :]
 
     def ask(self, line: str, words: str = "\n> ") -> str:
-        """Type a line; returns what shows until the next prompt."""
+        """Type a line; returns the output until the next prompt."""
         self.type(f"{line}\r")
         return self.until(words)
 
     def wait(self) -> int:
-        """Wait until it has ended; returns its status."""
+        """Wait until the process has ended; returns its exit status."""
         deadline = time.monotonic() + _WAIT_S
         try:
             while True:

@@ -84,7 +84,7 @@ def test_json_tells_all(folder: Path, upstream: Upstream) -> None:
     }
 
 
-# 5 tokens in and 3 out: who answers, what the configuration says of it, what it costs and by which price.
+# For 5 input and 3 output tokens: the target, the configuration of its price, the cost, and the source of the price.
 BILLED: dict[str, tuple[str, str, float | None, str | None]] = {
     "by the configuration": ("main", '[prices."main/*"]\ninput = 2.5\noutput = 10', 0.0000425, "configured"),
     "for nothing": ("main", '[prices."main/gpt-5"]\ninput = 0\noutput = 0', 0.0, "configured"),
@@ -215,7 +215,7 @@ def test_a_model_here_that_cannot_run_says_why(tmp_path: Path) -> None:
 
 
 def test_a_running_gateway_is_asked(tmp_path: Path, upstream: Upstream) -> None:
-    """With its key, from the option or the environment; its repairs, as far as it tells them, are told."""
+    """The key is from the option or the environment. The repairs in the gateway's headers are shown."""
     odd = upstream.play([head(), chunk(b"\xef\xbb\xbf" + HELLO), *whole()[2:]])
     listed = settings(upstream.url, 0) + f'[routes.a]\ntargets = ["main/{odd}"]\n'
     with Gateway(tmp_path, upstream, listed) as gateway:

@@ -1,4 +1,4 @@
-"""`penstock chat` on a terminal: a dialogue that streams, stops, and obeys its commands."""
+"""`penstock chat` on a terminal: a dialogue that streams, can be stopped, and has commands."""
 
 import json
 import stat
@@ -42,7 +42,7 @@ def assistant(text: str) -> dict[str, str]:
 
 
 def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
-    """The model of the list, the conversation as it grows, every command, and Ctrl-D."""
+    """The first model of the list, the growing conversation, every command, and Ctrl-D."""
     with Terminal(folder, "--no-history") as terminal:
         terminal.until("main/first · /help for help, Ctrl-D to leave\n> ")
         shown = terminal.ask("Hi?")
@@ -82,7 +82,7 @@ def test_a_dialogue(folder: Path, upstream: Upstream) -> None:
         terminal.ask(" /etc/hosts is what?", "\n\n> ")
         assert asked(upstream, "other")[-1] == [user("/etc/hosts is what?")]
         assert "/save FILE    save the conversation" in terminal.ask("/help", "stops an answer.\n")
-        terminal.until("\n> ")  # before the prompt, the key would be the terminal's and not readline's
+        terminal.until("\n> ")  # before the prompt, the terminal would handle the key, not readline
         terminal.type("\x04")
         assert terminal.wait() == 0
         assert "Traceback" not in terminal.text
@@ -158,7 +158,7 @@ def test_the_quiet_line_tells_what_an_answer_costs(folder: Path) -> None:
 
 
 def test_what_is_odd_is_reported_in_the_quiet_line(folder: Path, upstream: Upstream) -> None:
-    """Repairs, reasoning, tool calls, a finish for lack of room, endings, and what to do next."""
+    """Repairs, reasoning, tool calls, the finish reason `length`, endings, and the advice after an error."""
     thinks = sse(begins(), delta({"reasoning_content": "Hm, let me see."}), says("So."))
     models = {
         "odd": [*stream(thinks, sse(calls(piece(0, "c", "look", '{"at":\n"\x1b[2J"}')), finishes("length"), DONE))],

@@ -1,4 +1,4 @@
-"""Wrap: words are whole, however they come, and nothing is lost."""
+"""Wrap: no word is broken, however its pieces arrive, and no text is lost."""
 
 import re
 

@@ -24,7 +24,7 @@ COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_token
 
 @dataclass
 class SentText:
-    """What a stream says. `calls` are those that the client makes: id, name and arguments as a value."""
+    """The content of a stream. `calls` are those that the client executes: id, name and decoded arguments."""
 
     ending: str = "truncated"
     text: str = ""

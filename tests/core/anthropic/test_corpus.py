@@ -98,7 +98,7 @@ def test_every_stream_says_the_same_however_it_is_split() -> None:
 
 
 def test_text_takes_the_fast_path() -> None:
-    """Of the deltas of text and thinking nearly all do, but for those with an escape and the first of each block."""
+    """Nearly all text and thinking deltas do, except those with an escape and the first of each block."""
     fast = plain = 0
     for data in STREAMS.values():
         reader = CountingReader(DIALECT)
@@ -120,7 +120,7 @@ def test_every_stream_is_the_same_when_it_was_written_and_read_again() -> None:
         again = [event for event in events_of(writer.write(events)) if not isinstance(event, Repair)]
         assert writer.losses == [], file
         if fold(events).ending == "failed":
-            continue  # a client is told of the failure, not of what came before it at the provider
+            continue  # the client gets the failure, but not the provider's events before it
         assert again == events, file
 
 

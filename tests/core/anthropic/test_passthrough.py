@@ -1,4 +1,4 @@
-"""The fast path of Anthropic Messages: the same events as the slow path, and bytes that clients can rely on."""
+"""The fast path of Anthropic Messages gives the same events as the slow path, and bytes that clients can rely on."""
 
 from random import Random
 
@@ -49,7 +49,7 @@ def test_deltas_take_the_fast_path_with_any_number_of_spaces(name: str) -> None:
 
 
 def fed(data: bytes, *events: Json | bytes) -> list[int]:
-    """How many characters the fast path finds in these events behind a stream."""
+    """How many characters the fast path finds in these events after a stream."""
     reader = StreamReader(DIALECT)
     for event in filter(None, by_event(data)):
         reader.feed(event)
@@ -108,7 +108,7 @@ def test_only_healthy_text_is_forwarded_as_it_is() -> None:
 
 
 def check(data: bytes) -> int:
-    """Both paths give a client the same answer; returns how many reads went out as they came."""
+    """Both paths give a client the same answer; returns how many reads were forwarded unchanged."""
     forwarded, untouched = relayed(by_event(data), StreamReader(DIALECT))
     written, none = relayed(by_event(data), SlowReader(DIALECT))
     fast, slow, whole = completion(forwarded), completion(written), completion(data)

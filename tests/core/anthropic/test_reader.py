@@ -1,4 +1,4 @@
-"""What the reader of Anthropic Messages makes of streams: the deviations of compatible servers, usage, errors, ends."""
+"""The reader of Anthropic Messages: deviations of compatible servers, usage, errors, and ends of streams."""
 
 import json
 from typing import Any

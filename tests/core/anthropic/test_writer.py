@@ -1,4 +1,4 @@
-"""What the writer of Anthropic Messages writes for answers of any dialect: the shape that its clients rely on."""
+"""The writer of Anthropic Messages: for answers of any dialect it writes the shape that clients rely on."""
 
 import json
 from typing import Any
@@ -263,7 +263,7 @@ def test_an_unstreamed_answer_of_another_dialect() -> None:
 @given(answers())
 @settings(max_examples=300, deadline=None)
 def test_any_answer_is_the_same_for_a_client_of_messages(events: list[Event]) -> None:
-    """All that a message can say of the first choice; calls, whose arguments are any text here, are left out."""
+    """Everything that a message can express of the first choice, without calls: their arguments are any text here."""
     assume(any(isinstance(event, ChoiceStart) and event.choice == 0 for event in events))
     assume(not any(isinstance(event, ToolCallStart) for event in events))
     again = events_of(StreamWriter.for_call(DIALECT, OTHER).write(events))

@@ -1,4 +1,4 @@
-"""The page and the JSON Schema say what the loader does: every example loads, every key is there with its default."""
+"""The page and the JSON Schema match the loader: every example loads, and every key is listed with its default."""
 
 import json
 import re
@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 PAGES = PAGE + (ROOT / "docs" / "local.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGES, re.MULTILINE | re.DOTALL)
 URL = "https://a.example"
-# The keys that anybody would have set who follows the page.
+# The variables that a user who follows the page would have set.
 ENV = {
     str(table["env"]): "a-key-of-some-length"
     for table in catalog().values()

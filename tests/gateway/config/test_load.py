@@ -1,4 +1,4 @@
-"""What a configuration comes to: the file, the built-in providers and the environment put together."""
+"""Loading a configuration: the file, the built-in providers and the environment together."""
 
 from collections.abc import Mapping
 from pathlib import Path

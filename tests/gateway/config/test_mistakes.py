@@ -1,4 +1,4 @@
-"""Mistakes in a configuration: each is told with its line, its key and what to write instead, and without secrets."""
+"""Mistakes in a configuration are reported with line, key and advice, and without secrets."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ ENV = {
 
 
 def corpus() -> dict[str, tuple[str, list[str]]]:
-    """What is written → what is said of it, from `mistakes.txt`."""
+    """The input and its expected errors, from `mistakes.txt`."""
     cases = {}
     for case in re.split(r"^== ", MISTAKES.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         name, *lines = case.splitlines()
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def problems(path: Path) -> list[str]:
-    """What is said of a file, without its name."""
+    """The errors of a file, without its name."""
     with pytest.raises(ConfigError) as caught:
         load(path, ENV)
     reported = str(caught.value)
@@ -68,7 +68,7 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file(path: Path) 
     assert [problem.split(":")[0] for problem in problems(path)] == ["2", "4", "6", "7"]
 
 
-# What tomllib says differs between versions of Python; the line is ours.
+# The message of tomllib differs between versions of Python; the line number is ours.
 NOT_TOML: dict[str, tuple[str, int]] = {
     "no closing quote": ('[server]\nlisten = "127.0.0.1:8080\nworkers = 1', 2),
     "no equals sign": ("[server]\n\nworkers 1", 3),

@@ -27,7 +27,7 @@ def read(path: Path, text: str) -> Config:
 
 
 def targets(config: Config, name: str) -> list[str] | None:
-    """Who answers to a name; None where there is no route for it."""
+    """The targets of a name; None if there is no route for it."""
     route = config.route(name)
     return None if route is None else [target.name for target in route.targets]
 

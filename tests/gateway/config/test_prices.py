@@ -1,4 +1,4 @@
-"""The prices of a configuration come to whole numbers, exactly as they are written."""
+"""The prices of a configuration become whole numbers, exactly as they are written."""
 
 from pathlib import Path
 

@@ -38,7 +38,7 @@ class ClaudeCode:
             "PATH": "/usr/bin:/bin",
             "HOME": str(home),
             "TMPDIR": str(home),
-            "HTTPS_PROXY": "http://127.0.0.1:9",  # where nothing listens: it reaches no other host
+            "HTTPS_PROXY": "http://127.0.0.1:9",  # no server listens there: it reaches no other host
             "NO_PROXY": "127.0.0.1",
             "ANTHROPIC_BASE_URL": base_url,
             "ANTHROPIC_AUTH_TOKEN": CLIENT_KEY,

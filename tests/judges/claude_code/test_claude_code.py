@@ -1,8 +1,8 @@
-"""Claude Code asks a chat provider and Claude through the gateway, and does not notice which of them answers.
+"""Claude Code uses a chat provider and Claude through the gateway, and works with both.
 
-The provider answers by what it is asked: it calls `Read` twice until it has the results, and then quotes them. What
-Claude Code does with a failure is its own business; what is proved is that it gets an answer, and that the ledger has a
-line for each request that a provider got, with the tokens of that request.
+The provider's answer depends on the request: it calls `Read` twice until it has the results, and then quotes them. How
+Claude Code handles a failure is not tested. Tested is that it gets an answer, and that the ledger has an entry for each
+request that a provider got, with the tokens of that request.
 """
 
 import base64
@@ -152,7 +152,7 @@ def test_tokens_are_counted_and_not_billed(bench: Bench, program: ClaudeCode, pr
 def test_a_400_that_it_recovers_from(
     bench: Bench, program: ClaudeCode, provider: str, refused: str, words: str
 ) -> None:
-    """The provider's words reach it, because it knows by them what to leave out."""
+    """The provider's message reaches it unchanged, because Claude Code decides by it what to leave out."""
     details: Json = {"type": "invalid_request_error", "message": words}
     refusal = {"type": "error", "error": details} if provider == "claude" else {"error": details}
 

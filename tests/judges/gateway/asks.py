@@ -1,8 +1,8 @@
-"""What a client is told to ask, and what it reports; the same for all of them, so that one test judges them all.
+"""What a client is asked to do, and what it reports; the same for all clients, so that one test judges them all.
 
-A *voice* is a client and the way in which it is used. Each voice is given an `Ask`, puts it to the gateway, and gives
-back a `Report`. Clients differ in how much of an answer they show: `Voice.shows` cuts down what the stream means to
-what can be seen with that client, and nothing is cut that it does show.
+A *voice* is a client and the way in which it is used. Each voice gets an `Ask`, sends it to the gateway, and returns a
+`Report`. Clients differ in how much of an answer they show: `Voice.shows` reduces the expected answer to what that
+client shows, and to nothing less.
 """
 
 import json
@@ -23,7 +23,7 @@ TOOLS: list[Json] = [
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """What a client is told to do."""
+    """The task of a client."""
 
     way: str
     base_url: str
@@ -46,7 +46,7 @@ class Failure(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """What came of an ask: an answer or an error, and what there was of it on the way."""
+    """The result of an ask: an answer or an error, and what was received before it."""
 
     seen: Seen | None
     sent_text: str

@@ -20,7 +20,7 @@ from tests.judges.packages import LANGCHAIN, NODE, langchain_python, node_home
 
 
 class Bench:
-    """The gateway with its upstream, and whoever is to ask it."""
+    """The gateway with its upstream, and the clients that use it."""
 
     def __init__(self, gateway: Gateway, stack: ExitStack) -> None:
         self._gateway = gateway
@@ -50,7 +50,7 @@ class Bench:
     def unreachable(self, voice: Voice) -> str:
         """A model whose two targets both refuse the connection.
 
-        Each voice has its own, because targets that fail too often are left alone.
+        Each voice has its own, because targets that fail too often cool down.
         """
         return f"nobody-{VOICES.index(voice)}"
 
@@ -63,7 +63,7 @@ class Bench:
         return json.loads(self.upstream.requests(model.partition("/")[2])[-1].partition(b"\r\n\r\n")[2])
 
     def is_at_rest(self) -> None:
-        """The gateway is done with every provider, ends when it is told to, and had no error of its own."""
+        """The gateway has no open connection to a provider, ends on SIGTERM, and had no error of its own."""
         self.upstream.until(lambda: not [each for each in self.upstream.open if each.busy])
         assert self._gateway.stop() == 0
         assert "Traceback" not in "".join(self._gateway.output)

@@ -1,6 +1,6 @@
-"""What a client sees of an answer through the gateway is what the provider's stream means: text, calls, usage.
+"""What a client reads through the gateway is the content of the provider's stream: text, calls, usage.
 
-The table of the seeds stands here in full; everything else is compared with `fold(read(wire))`.
+The table of the seeds is complete here; everything else is compared with `fold(read(wire))`.
 """
 
 import json
@@ -106,7 +106,7 @@ def stream(wire: bytes, write_size: int | None = None) -> list[Op]:
 
 
 def agrees(voice: Voice, report: Report, expected: Seen) -> None:
-    """The client saw what was meant, at the first try."""
+    """The client saw the expected answer, at the first try."""
     assert report.error is None
     assert report.statuses == [200]
     assert report.seen == voice.shows(expected)

@@ -1,4 +1,4 @@
-"""What clients of chat completions see of Claude, and what Claude is asked by them: the streams are in `answers.py`."""
+"""What clients of chat completions get from Claude, and what Claude gets from them: the streams are in `answers.py`."""
 
 import time
 from typing import Any
@@ -34,7 +34,7 @@ def expected(text: str, finish: str, *, reasoning: str = "", calls: list[SeenCal
 
 
 def agrees(voice: Voice, report: Report, meant: Seen) -> None:
-    """The client saw what was meant, at the first try."""
+    """The client saw the expected answer, at the first try."""
     assert report.error is None, report.error
     assert report.statuses == [200]
     assert report.seen is not None

@@ -1,6 +1,6 @@
-"""What a client makes of failures: it raises, in words that help; it never takes a broken answer for a whole one.
+"""How clients handle failures: they raise an error with a helpful message, and never take a broken answer for complete.
 
-And where the gateway can mend it, by a second target, the client notices nothing but the headers.
+If a second target can answer, the client notices only the headers.
 """
 
 import json
@@ -27,7 +27,7 @@ REFUSED = {
 WHOLE = HELLO + WORLD + REST
 ERROR_EVENT = sse(ERROR_BODY.decode())
 
-# What goes wrong before the first word: the script, and the status and code that a client is told if there is no other.
+# Failures before the first text: the script, and the status and code for the client if there is no other target.
 EARLY: dict[str, tuple[Script, int, str]] = {
     "an error as the first event": ([head(), chunk(ERROR_EVENT), last_chunk()], 502, "upstream_error"),
     "an error as the body of a 200": ([status(200, JSON, ERROR_BODY)], 502, "upstream_error"),
@@ -42,7 +42,7 @@ EARLY: dict[str, tuple[Script, int, str]] = {
     "429": ([status(429, JSON, ERROR_BODY)], 429, "upstream_rate_limited"),
 }
 
-# What goes wrong after the first word, and the code in the one frame that says so.
+# Failures after the first text, and the code in the error frame.
 CALL = sse(calls(piece(0, "call_a", "weather", '{"city":')))
 LATE: dict[str, tuple[Script, str]] = {
     "an error event": ([head(), chunk(HELLO), chunk(ERROR_EVENT), last_chunk()], "upstream_error"),

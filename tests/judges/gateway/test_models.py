@@ -1,4 +1,4 @@
-"""A client that looks a model up finds it by its name, whatever the name has in it: it escapes the name itself."""
+"""A client that looks a model up finds it, whatever characters its name has: the client escapes the name itself."""
 
 import pytest
 from openai import DefaultHttpxClient, NotFoundError, OpenAI

@@ -124,7 +124,7 @@ _DELTAS = ("text_delta", "thinking_delta", "signature_delta", "input_json_delta"
 
 
 class _Sum:
-    """Adds events up as an application without the helper does; raises where an event is out of place."""
+    """Accumulates events as an application without the helper does; raises if an event is out of order."""
 
     def __init__(self) -> None:
         self._message: Json = {}

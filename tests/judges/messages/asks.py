@@ -1,7 +1,7 @@
-"""What a client of Anthropic's API is told to ask, and what it reports; the same for all of them.
+"""What a client of Anthropic's API is asked to do, and what it reports; the same for all clients.
 
-An ask is in the words of no client: each judge puts it into the idiom of its own. Where the answer calls tools and the
-ask has `results`, the client sends them back as its documentation says, and reports both turns.
+An ask is independent of any client: each judge translates it into its own API. If the answer calls tools and the ask
+has `results`, the client sends them back as its documentation says, and reports both turns.
 """
 
 from typing import Protocol
@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from tests.messages import Json
 
-# What the provider's stream means and a client shows; `usage` is in the four figures of the API.
+# The content of the provider's stream as a client shows it; `usage` has the four counts of the API.
 Usage = dict[str, int]
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """What a client is told to do."""
+    """The task of a client."""
 
     way: str
     base_url: str

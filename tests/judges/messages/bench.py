@@ -51,7 +51,7 @@ class Bench:
         return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in found]
 
     def is_at_rest(self) -> None:
-        """The gateway is done with every provider, ends when it is told to, and had no error of its own."""
+        """The gateway has no open connection to a provider, ends on SIGTERM, and had no error of its own."""
         self.upstream.until(lambda: not [each for each in self.upstream.open if each.busy])
         assert self.gateway.stop() == 0
         assert "Traceback" not in "".join(self.gateway.output)

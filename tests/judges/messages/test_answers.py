@@ -26,7 +26,7 @@ BOTH_TOOLS = ["weather", "time"]
 
 
 def agrees(voice: Voice, report: Report, *expected: Seen) -> None:
-    """The client saw what was meant, at the first try."""
+    """The client saw the expected answer, at the first try."""
     assert report.error is None, report.error
     assert report.statuses == [200] * len(expected)
     assert report.turns == [voice.shows(each) for each in expected]

@@ -1,6 +1,6 @@
-"""Clients read our captures of Messages, and a sample of the corpus, through the gateway: they see what we read.
+"""Clients read our captures of Messages, and a sample of the corpus, through the gateway, as our own reader does.
 
-An answer that is not completed makes them raise, whatever the capture's defect.
+An answer that is not completed makes them raise an error, whatever the defect of the capture.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What clients of Anthropic's API are told when something fails: before the first word, after it, and by whom."""
+"""The errors that clients of Anthropic's API get: before and after the first text, of the provider or the gateway."""
 
 import json
 import time
@@ -51,7 +51,7 @@ LATE += ["a closed connection", "a reset"]
 
 
 def early(fault: str, provider: str) -> Script:
-    """What goes wrong before the first word."""
+    """Failures before the first text."""
     code = fault[:3]
     if code.isdigit():
         return [status(int(code), JSON, OVERLOADED[provider])]
@@ -66,7 +66,7 @@ def early(fault: str, provider: str) -> Script:
 
 
 def late(fault: str, provider: str) -> Script:
-    """What goes wrong after the first word."""
+    """Failures after the first text."""
     rest = ANSWERS["text"].wire(provider)
     ends: dict[str, list[Op]] = {
         "an error event": [chunk(ERROR_EVENT[provider]), last_chunk()],

@@ -1,4 +1,4 @@
-"""Every injectable fault: what our own reader makes of it, its syntax, and its effect on timing."""
+"""Every injectable fault: how our own reader reads it, its syntax, and its effect on timing."""
 
 import re
 
@@ -32,7 +32,7 @@ ARGUMENTS = {"=N": "=4", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
 # The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools.
 WORDS = COMPLETED_EVENTS["emoji"]
 ANSWER = [*COMPLETED_EVENTS["emoji"][:-3], *COMPLETED_EVENTS["tools in parallel"][2:]]
-# Who has its finish early, or everything in one event, may be cut and is whole to all appearances.
+# With an early finish, or everything in one event, a cut stream appears to be complete.
 NOTHING_TO_CUT = {"early-finish", "unstreamed"}
 
 every_fault = pytest.mark.parametrize("name", INJECTABLE_FAULTS)

@@ -1,9 +1,9 @@
-"""How much a style is like its provider: the streams that others recorded, read and written again in that style.
+"""How similar a style is to its provider: recorded streams are read, and written again in that style.
 
-Compared is the shape: the names of all fields and their order, for each kind of chunk (`first`, `text`, `finish`, …),
-and the framing: what stands around the JSON. A kind agrees in a capture if every shape that we write stands there too.
-A chunk that is of two kinds counts for both. Only captures that kept their bytes count; of a provider with several
-styles, the one that fits a capture best.
+Compared are the shape (the names of all fields and their order, for each kind of chunk: `first`, `text`, `finish`, …)
+and the framing around the JSON. A kind agrees in a capture if the capture has every shape that we write. A chunk of two
+kinds counts for both. Only captures with their original bytes count. If a provider has several styles, the one that
+fits a capture best is used.
 
     .venv/bin/python -m tests.replay.styles.agreement
 
@@ -78,12 +78,12 @@ def faithful_captures(provider: str) -> Iterator[bytes]:
 
 
 def asked_for_usage(wire: bytes) -> bool:
-    """Whether the client asked for the usage, as far as the answer tells: it is null at first, or has its own chunk."""
+    """Whether the client requested the usage, as far as the answer shows: it is null at first, or has its own chunk."""
     return any("usage" in chunk and (chunk["usage"] is None or not chunk.get("choices")) for chunk in chunks(wire))
 
 
 def agreeing(real: dict[str, set[str]], ours: bytes) -> set[str]:
-    """The kinds of which we write nothing that the capture has not."""
+    """The kinds for which we write no shape that the capture lacks."""
     written = shapes(ours)
     return {kind for kind in real if kind in written and written[kind] <= real[kind]}
 
@@ -99,7 +99,7 @@ def shapes(wire: bytes) -> dict[str, set[str]]:
 
 
 def skeleton(wire: bytes) -> str:
-    """What stands around the JSON: each line with its end, chunks in a row told once, comments left out."""
+    """The framing around the JSON: each line with its end, repeated chunks once, without comments."""
     lines = re.sub(rb"(?m)^:[^\n]*\n\n", b"", wire)
     lines = re.sub(rb"\{[^\n\r]*\}", b"{}", lines)
     return re.sub(r"(data: ?\{\}[\r\n]+)\1+", r"\1", lines.decode()) + (" spaced" if b'": ' in wire[:200] else "")

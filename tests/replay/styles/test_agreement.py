@@ -9,9 +9,9 @@ pytestmark = pytest.mark.slow
 
 NO_CORPUS = f"no corpus in {CORPUS}: set PENSTOCK_CORPUS to the folder that holds its INDEX.jsonl"
 
-# For each provider, how many captures come back byte for byte at least, and the least share that agrees of each kind.
-# Kinds that are not named need not agree: a few captures went through other gateways, or come from models with habits
-# of their own (those behind OpenRouter, and other makers' models on Azure).
+# For each provider, the least number of captures that are reproduced byte for byte, and the least share that agrees of
+# each kind. Kinds that are not named need not agree: a few captures went through other gateways, or come from models
+# that differ (those behind OpenRouter, and other companies' models on Azure).
 FLOORS: dict[str, tuple[int, dict[str, float]]] = {
     "openai": (270, {"framing": 0.95, "first": 0.9, "text": 0.95, "call": 0.95, "finish": 0.95, "usage": 0.95}),
     "azure": (35, {"framing": 0.95, "first": 0.75, "text": 0.7, "call": 1, "finish": 0.75, "usage": 0.7}),

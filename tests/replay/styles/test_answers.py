@@ -1,7 +1,7 @@
 """Every kind of answer in every style is read by our own reader as the same answer.
 
-What may differ: the id, where the provider's ids look otherwise; ids of calls that had none; fields that the provider
-does not have, figures among them; and whether its output counts the reasoning.
+What may differ: the id, if the provider's ids have another format; ids of calls that had none; fields and counts that
+the provider does not have; and whether its output count includes the reasoning.
 """
 
 import pytest
@@ -17,7 +17,7 @@ from tests.streams import fold, read
 
 pytestmark = pytest.mark.slow  # many cases
 
-# What our reader remarks on in the streams of a style, whatever they say.
+# The repairs and notices of each style, in any stream.
 REMARKS: dict[str, set[str]] = {
     "azure": {"object-missing-no-choices"},
     "cerebras": {"no-done"},

@@ -1,4 +1,4 @@
-"""The styles: each file says what the interpreter understands, and who asks for another is told the nearest."""
+"""The styles: the interpreter accepts each file, and an unknown name gets a suggestion."""
 
 import re
 from collections.abc import Iterator

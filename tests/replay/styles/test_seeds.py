@@ -1,8 +1,8 @@
-"""The seeds are the reference: read, and written again in its own style, each comes back byte for byte.
+"""The seeds are the reference: read, and written again in its own style, each is reproduced byte for byte.
 
-From the mere completion of a seed, which does not say how it was cut, three things may differ: where the text is cut,
-what stands in padding, and `x_groq.seed`, of which a completion keeps nothing. The fields of every kind of chunk and
-the words are the same; the framing is the style's own, without what a recorder lost.
+A completion of a seed does not have its chunks. Written from that, three things may differ: where the text is split,
+the padding, and `x_groq.seed`, which a completion does not keep. The fields of every kind of chunk and the text are the
+same; the framing is that of the style, without what a recorder lost.
 """
 
 import json
