@@ -283,7 +283,7 @@ async def cost_of_event(data: bytes, how: str = "streamed") -> Cost:
         relay.on_data(_BEGINNING)
     reads = []
     while data:
-        size = turn_size(data, recorded=how == "recorded")
+        size = turn_size(data)
         reads.append(data[:size])
         data = data[size:]
     steps: list[Callable[[], None]] = [*(partial(relay.on_data, read) for read in reads), relay.on_end]
@@ -337,7 +337,7 @@ async def cost_of(pattern: Pattern) -> Cost:
 
 
 _WAYS = {
-    "event": ("streamed", "streamed", "streamed", "unstreamed", "alone", "alone", "kept", "packed", "recorded"),
+    "event": ("streamed", "streamed", "streamed", "unstreamed", "alone", "alone", "kept", "packed"),
     "request": ("streamed", "embeddings"),
     "error": ("streamed",),
 }

@@ -238,11 +238,11 @@ USUAL = (
     ],
     ids=["usual", "lines", "empty", "numbers"],
 )
-def test_a_recorded_read_stays_whole_unless_it_holds_more_than_usual_events(read: bytes, first: int) -> None:
+def test_a_read_stays_whole_unless_it_holds_more_than_usual_events(read: bytes, first: int) -> None:
     async def run() -> None:
         line = await Line.open()
         received = RecordingReceiver()
-        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received, recorded=True)
+        line.connection.send(b"GET / HTTP/1.1\r\n\r\n", received)
         line.connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(read))
         line.connection.data_received(read)
         for _ in range(10):

@@ -95,9 +95,9 @@ async def listen(*reads: bytes) -> list[bool]:
         "until it closes": ([UNTIL_CLOSE + HELLO, HELLO], [False, False]),
         "until it closes, and what looks like a head": ([UNTIL_CLOSE + b"\r\n\r\n" + HELLO], [False]),
         "another coding": ([OTHER_CODING + HELLO, HELLO], [False, False]),
-        "more than is dealt with at once": ([CHUNKED, b"800\r\n%b\r\n" % bytes(0x800), HELLO], [False, False, True]),
+        "more than is dealt with at once": ([CHUNKED, b"800\r\n%b\r\n" % (b"," * 0x800), HELLO], [False, False, True]),
         "one chunk of what has come, but not the last": (
-            [CHUNKED, b"7f9\r\n%b\r\n" % bytes(0x7F9) + HELLO],
+            [CHUNKED, b"7f9\r\n%b\r\n" % (b"," * 0x7F9) + HELLO],
             [False, True],
         ),
     }.values(),

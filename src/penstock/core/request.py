@@ -166,6 +166,23 @@ MAX_TAGS = 16
 """The maximum number of members of the client's metadata that are kept as tags."""
 
 
+class ReadOnce(Struct, eq=False):
+    """Makes the neutral form of a request when it is first called, and returns the same object from then on.
+
+    Every call has one, and few requests need it. So it is a struct, which is made faster than a `functools.cache`.
+    """
+
+    read: Callable[[Mapping[str, object]], Request]
+    fields: Mapping[str, object]
+    request: Request | None = None
+
+    def __call__(self) -> Request:
+        """The neutral form."""
+        if self.request is None:
+            self.request = self.read(self.fields)
+        return self.request
+
+
 class ClientRequest(Struct, eq=False, kw_only=True):
     """A request as a client sent it: its bytes, the fields that the gateway acts on, and the neutral form on demand."""
 

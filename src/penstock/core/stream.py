@@ -419,6 +419,9 @@ class StreamWriter:
     the usage, as from OpenAI when the client requests it with `stream_options`.
     """
 
+    _made: AnswerWriter | None = None
+    _noted: tuple[Iterable[Event], ...] = ()  # events to observe, until `_made` exists
+
     def __init__(
         self,
         dialect: str = "openai_chat",
@@ -428,28 +431,23 @@ class StreamWriter:
         model: str = "",
         created: int = 0,
     ) -> None:
-        facts = AnswerFacts(call_id="", id=id, model=model, created=created, include_usage=include_usage)
-        self._use(dialect, facts)
+        self.dialect = dialect
+        self._facts = AnswerFacts(call_id="", id=id, model=model, created=created, include_usage=include_usage)
+        surface_dialect(dialect)  # raises the error if there is none
 
     @classmethod
     def for_call(cls, dialect: str, facts: AnswerFacts) -> Self:
         """A writer for one call of the gateway, with all facts about it."""
         writer = cls.__new__(cls)
-        writer._use(dialect, facts)
+        writer.dialect = dialect
+        writer._facts = facts
         return writer
-
-    def _use(self, dialect: str, facts: AnswerFacts) -> None:
-        self.dialect = dialect
-        self._surface = surface_dialect(dialect)
-        self._facts = facts
-        self._noted: list[Iterable[Event]] = []
-        self._made: AnswerWriter | None = None
 
     @property
     def _writer(self) -> AnswerWriter:
         """The dialect's own writer, made on first use: most answers are forwarded unchanged and need none."""
         if self._made is None:
-            self._made = self._surface.writer(self._facts)
+            self._made = surface_dialect(self.dialect).writer(self._facts)
             for events in self._noted:
                 self._made.note(events)
         return self._made
@@ -473,7 +471,7 @@ class StreamWriter:
 
     def write_body(self, completion: Completion) -> bytes:
         """The body of the same answer without streaming."""
-        return self._surface.write_body(completion, self._facts, self._writer.losses)
+        return surface_dialect(self.dialect).write_body(completion, self._facts, self._writer.losses)
 
     def write_end(self, trailer: StreamTrailer | None, events: Iterable[Event]) -> bytes:
         """The bytes of the last events; the provider's own if the trailer can be forwarded."""
@@ -486,7 +484,7 @@ class StreamWriter:
     def note(self, events: Iterable[Event]) -> None:
         """Observe events whose bytes are forwarded unchanged (`StreamReader.untouched`): later chunks must match."""
         if self._made is None:
-            self._noted.append(events)
+            self._noted = (*self._noted, events)
         else:
             self._made.note(events)
 

@@ -28,13 +28,14 @@ from penstock.http.limits import UpstreamLimits
 
 # A connection that was dead while it was idle fails at once. If it fails later, the upstream may have seen the request.
 _STALE_S = 0.5
-# The bytes that are processed per turn (one iteration of the event loop). At worst they are 700 tiny events, which take
-# about 10 ms.
+# The bytes that are processed per turn (one iteration of the event loop), whatever they are. At worst they are 700 tiny
+# events, which take about 10 ms.
 _TURN = 2_048
 LONGEST_TURN = 16_384
-"""The same for a response that is recorded: reads of usual sizes stay whole, because captures must show them."""
-# Except if they have more values and lines than this, counted by structural bytes: about ninety usual events.
-_MOST_RECORDED = 1_200
+"""The same for bytes with few values and lines: reads of usual sizes stay whole. A split read costs system calls, and
+captures must show reads as they came."""
+# The most values and lines in such a turn, counted by structural bytes: about ninety usual events.
+_MOST_STRUCTURAL = 1_200
 _NOT_STRUCTURAL = bytes(byte for byte in range(256) if byte not in b"{[,\r\n")
 # The possible numbers of hexadecimal digits of a chunk's size, the most frequent first.
 _LIKELY_DIGITS = (3, 2, 4, 5, 6, 1, 7)
@@ -75,11 +76,10 @@ class Receiver(Protocol):
         """Called when the response breaks off."""
 
 
-def turn_size(data: bytes, *, recorded: bool) -> int:
-    """The most of these bytes to process in one turn; `recorded` if the response is being recorded."""
-    if recorded and len(data[:LONGEST_TURN].translate(None, _NOT_STRUCTURAL)) <= _MOST_RECORDED:
-        return LONGEST_TURN
-    return _TURN
+def turn_size(data: bytes) -> int:
+    """The most of these bytes to process in one turn."""
+    structural = len(data[:LONGEST_TURN].translate(None, _NOT_STRUCTURAL))
+    return LONGEST_TURN if structural <= _MOST_STRUCTURAL else _TURN
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -104,7 +104,6 @@ class UpstreamConnection(asyncio.Protocol):
     _complete = _keep_alive = False
     _framing_bytes = 0  # bytes of head or framing since the last piece of the body
     _rest = b""  # bytes that were read, and wait for the next turn
-    _recorded = False
     _turn: asyncio.Handle | None = None
     _paused = False
     _lost: tuple[Exception | None] | None = (
@@ -149,9 +148,8 @@ class UpstreamConnection(asyncio.Protocol):
         read = self._read.partition(b"\r\n\r\n")[2] if self._starts_response else self._read
         return pieces if read == chunks and chunks.count(b"\r") == 2 * len(pieces) else ()
 
-    def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
-        """Send a request; the receiver gets the response. `recorded`: reads are not split if that can be avoided."""
-        self._recorded = recorded
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; the receiver gets the response."""
         assert self._transport is not None
         assert self._receiver is None
         self._receiver = receiver
@@ -235,12 +233,14 @@ class UpstreamConnection(asyncio.Protocol):
 
     def _part(self, data: bytes) -> bytes:
         """The bytes to process in this turn, from those that wait and these; none if they must wait longer."""
+        if not self._rest and len(data) <= turn_size(data):
+            return data
         if data and self._transport is not None:
             self._transport.pause_reading()
         self._rest += data
         if self._paused or self._turn is not None:
             return b""
-        size = turn_size(self._rest, recorded=self._recorded)
+        size = turn_size(self._rest)
         part, self._rest = self._rest[:size], self._rest[size:]
         self._read_on()
         return part

@@ -107,7 +107,7 @@ class Player:
         if not self._offset:
             self._due += piece.after_s
         data = piece.data[self._offset : self._offset + LONGEST_TURN]
-        data = data[: turn_size(data, recorded=True)]
+        data = data[: turn_size(data)]
         self._offset += len(data)
         if self._offset >= len(piece.data):
             self._next_piece += 1
@@ -241,7 +241,7 @@ class ReplayConnection:
         self._player: Player | None = None
         self._paused = False
 
-    def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:  # noqa: ARG002
+    def send(self, request: bytes, receiver: Receiver) -> None:
         """Choose a capture and start to play it."""
         self._receiver = receiver
         self._choose(request, self._play)

@@ -442,7 +442,7 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         request = endpoint.request(body, header_lines(headers, plan) if headers else b"")
         if call.trace is not None:
             request = self._traced(request)
-        connection.send(request, relay if recording is None else recording, recorded=recording is not None)
+        connection.send(request, relay if recording is None else recording)
 
     async def _ask_local(self) -> None:
         """Send the request to the local model. The wait for a turn counts towards the total timeout only."""
@@ -486,12 +486,12 @@ class ChatAttempts(AnyAttempts[CallClient, ClientRequest]):
         self._on_outcome(failure)
 
     def _prepare(self) -> Failure | None:
-        written = self._write(self._plan)
+        written, call = self._write(self._plan), self._call
         if isinstance(written, Failure):
             return from_request_losses(self._lost) if self._lost else written
         self._outgoing = written
-        self._call.losses = list(written.losses)
-        if not self._call.strict or not changes_meaning(written.losses):
+        call.losses = [*written.losses]
+        if not call.strict or not changes_meaning(written.losses):
             return None
         self._lost = {**self._lost, self._plan.target.name: written.losses}
         self._call.losses = list(chain.from_iterable(self._lost.values()))

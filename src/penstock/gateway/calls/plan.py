@@ -30,8 +30,8 @@ _MAX_BODY = 32_000_000
 class PendingConnection(Connection, Protocol):
     """A connection, as the pipeline uses it."""
 
-    def send(self, request: bytes, receiver: Receiver, *, recorded: bool = False) -> None:
-        """Send a request; the receiver gets its response. `recorded`: keep the boundaries of reads where possible."""
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request; the receiver gets its response."""
 
 
 class TargetEndpoint(Protocol):

@@ -5,7 +5,6 @@ goes to a provider of the same dialect as the client wrote it, and so do the hea
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.anthropic_messages.body import write_body
@@ -18,7 +17,7 @@ from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
 from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
+from penstock.core.request import ClientRequest, ReadOnce
 
 _ONCE = ("model", "stream", "messages", "max_tokens")
 _MAX_TOKENS = 2**63 - 1
@@ -75,7 +74,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         raise refused("messages: must be a list of messages", param="messages")
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
-    read = cache(partial(read_request, fields))  # estimates, limits and each target need it
+    read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
     return ClientRequest(
         dialect=NAME,
         model=model,

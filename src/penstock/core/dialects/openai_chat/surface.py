@@ -6,7 +6,7 @@ provider of the same dialect as the client wrote it.
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, decode_fields, model_of, refused, stream_of
@@ -18,7 +18,7 @@ from penstock.core.dialects.openai_chat.writer import OpenAIChatWriter
 from penstock.core.dialects.openai_errors import write_error
 from penstock.core.failure import Failure
 from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
+from penstock.core.request import ClientRequest, ReadOnce
 
 _ONCE = ("model", "stream", "messages", "n")
 _MAX_CHOICES = 128
@@ -57,7 +57,7 @@ class OpenAIChatSurface:
             include_usage=bool(options and options.get("include_usage")),
             fields=fields,
             estimate=partial(estimate_input, fields),
-            read=cache(partial(read_request, fields)),
+            read=ReadOnce(read_request, fields),
         )
         if not _ACCOUNTED.isdisjoint(fields):
             account(request, fields)
