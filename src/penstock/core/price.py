@@ -127,7 +127,7 @@ STANDARD = ServiceTier()
 
 def charge(tokens: Tokens, price: Price, tier: ServiceTier = STANDARD) -> tuple[int, bool]:
     """The cost of a call in nanodollars, and whether it is approximate (rules 5 and 6)."""
-    if not tier.name and not tokens.cache_write_1h:  # nearly always
+    if (tier is STANDARD or not tier.name) and not tokens.cache_write_1h:  # nearly always
         return cost_of(tokens, price), False
     prices = tier.prices(price)
     cost = max([cost_of(tokens, each) for each in prices])

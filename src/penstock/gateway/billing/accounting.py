@@ -19,7 +19,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from penstock.core.losses import counted
-from penstock.core.price import ServiceTier, charge
+from penstock.core.price import STANDARD, ServiceTier, charge
 from penstock.core.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
 from penstock.gateway.billing.entry import AttemptEntry, Entry, Measure, Outcome
@@ -176,6 +176,8 @@ def _no_price(_provider: str, _model: str) -> PricedModel | None:
 
 def _tier(attempt: Attempt) -> str:
     """The service tier as it is stored."""
+    if attempt.tier is STANDARD:
+        return ""
     name, priced = attempt.tier.name, attempt.priced
     known = name in _KNOWN_TIERS or (priced is not None and priced.price.in_tier(name) is not None)
     return name if known else "other"

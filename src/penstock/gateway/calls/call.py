@@ -9,7 +9,7 @@ from penstock.core.completion import Completion
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import Ending, Event, Extra, Finish, Repair, Start, UsageReport
 from penstock.core.losses import Loss
-from penstock.core.price import STANDARD, ServiceTier
+from penstock.core.price import STANDARD, STANDARD_TIERS, ServiceTier
 from penstock.core.request import Request
 from penstock.core.usage import Tokens, Usage
 from penstock.error_codes import ErrorCode
@@ -83,8 +83,11 @@ class Attempt(Struct, eq=False):
     """Characters of base64-encoded audio so far."""
 
     def report_tier(self, name: object) -> None:
-        """Set the service tier that the provider reports, if it reports one."""
-        if isinstance(name, str) and name:
+        """Set the service tier that the provider reports, if it reports one.
+
+        `STANDARD` stays the same object if the provider reports that tier by one of its names, as it nearly always is.
+        """
+        if isinstance(name, str) and name and not (self.tier is STANDARD and name in STANDARD_TIERS):
             self.tier = ServiceTier(self.tier.requested, name[:_MAX_TIER].lower())
 
 

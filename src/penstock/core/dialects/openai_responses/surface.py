@@ -5,7 +5,6 @@ Every other field goes to a provider of the same dialect as the client wrote it,
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
 
 from penstock.core.completion import Completion
 from penstock.core.dialects.bodies import account, decode_fields, model_of, refused, stream_of
@@ -18,7 +17,7 @@ from penstock.core.dialects.openai_responses.writer import OpenAIResponsesWriter
 from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
 from penstock.core.losses import Loss
-from penstock.core.request import ClientRequest
+from penstock.core.request import ClientRequest, ReadOnce
 
 _ONCE = ("model", "stream", "input", "background", "max_output_tokens", "store", "previous_response_id", "conversation")
 _MAX_TOKENS = 2**63 - 1
@@ -87,7 +86,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
     model, stream = model_of(fields), stream_of(fields)
     if not isinstance(fields.get("input"), str | list) and "prompt" not in fields:
         raise refused("`input` must be a text or a list of items", param="input")
-    read = cache(partial(read_request, fields))  # estimates, limits and each target need it
+    read = ReadOnce(read_request, fields)  # estimates, limits and each target need it
     request = ClientRequest(
         dialect=NAME,
         model=model,
