@@ -407,8 +407,8 @@ ERROR_GROUPS: dict[str, dict[ErrorCode, ErrorRow]] = {
         "context_length_exceeded": ErrorRow(
             _BAD_REQUEST,
             "client",
-            "The request is longer than the context of the model on the gateway's machine.",
-            "Shorten the conversation, or raise `context` of the provider.",
+            "The request is longer than the context of the model.",
+            "Shorten the conversation; for the model on the gateway's machine, raise `context` of the provider.",
         ),
     },
     "The gateway": {

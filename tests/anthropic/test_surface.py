@@ -209,6 +209,14 @@ def test_a_chat_provider_s_4xx_is_in_anthropic_s_envelope(gateway: MessagesGatew
     assert message.startswith("max_tokens is too large")
 
 
+def test_a_chat_provider_s_limit_is_in_the_words_that_claude_code_reads(gateway: MessagesGateway) -> None:
+    words = "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens."
+    body = json.dumps({"error": {"message": words, "code": "context_length_exceeded"}}).encode()
+    status, _, message = error(gateway.message(f"main/{gateway.upstream.play(answers(body, 400))}"))
+    assert status == 400
+    assert message.startswith("prompt is too long: 130001 tokens > 128000 maximum")
+
+
 PROVIDER_ERRORS = {
     401: (502, "api_error", "upstream_auth"),
     403: (502, "api_error", "upstream_auth"),

@@ -144,6 +144,26 @@ def test_errors_of_a_provider(gateway: ResponsesGateway, code: int, expected: tu
     assert error(gateway.respond(f"claude/{gateway.upstream.play(script)}")) == expected
 
 
+TOO_LONG = {
+    "main": b'{"error":{"message":"Too much.","type":"invalid_request_error","code":"context_length_exceeded"}}',
+    "claude": provider_error("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+}
+
+
+@pytest.mark.parametrize("provider", TOO_LONG)
+def test_a_request_that_is_too_long(gateway: ResponsesGateway, provider: str) -> None:
+    """Codex accepts a stream only, and reads `response.failed`; SDKs accept JSON, and read the status."""
+    model = gateway.upstream.play(answers(TOO_LONG[provider], 400))
+    assert error(gateway.respond(f"{provider}/{model}")) == (400, "context_length_exceeded")
+    response = gateway.respond(f"{provider}/{model}", headers={"Accept": "text/event-stream"})
+    assert (response.status, names(response)) == (200, ["created", "in_progress", "error", "failed"])
+    assert whole(response)["error"]["code"] == "context_length_exceeded"
+    line = gateway.call(response)
+    assert (line["ending"], line["code"]) == ("failed", "context_length_exceeded")
+    unstreamed = gateway.respond(f"{provider}/{model}", stream=False, headers={"Accept": "text/event-stream"})
+    assert error(unstreamed) == (400, "context_length_exceeded")
+
+
 REFUSED: dict[str, tuple[dict[str, str], Json, tuple[int, str]]] = {
     "a wrong key": ({"Authorization": "Bearer nonsense-of-some-length"}, {}, (401, "invalid_api_key")),
     "no such model": ({}, {"model": "nothing"}, (404, "model_not_found")),

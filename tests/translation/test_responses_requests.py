@@ -20,7 +20,7 @@ AGENTS: Json = {"type": "namespace", "name": "agents", "tools": [FUNCTION | {"na
 TEXT_SCHEMA: Json = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 CHAT_FUNCTION: Json = {
     "type": "function",
-    "function": {"name": "f", "description": "d", "parameters": SCHEMA, "strict": False},
+    "function": {"name": "f", "description": "d", "parameters": SCHEMA},
 }
 PNG = "data:image/png;base64,AA=="
 CALL: Json = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": '{"city":"Rome"}'}
@@ -405,7 +405,7 @@ def test_a_conversation_for_a_provider_of_messages() -> None:
             },
         ],
         "tools": [
-            {"name": "agents__spawn", "description": "d", "input_schema": SCHEMA, "strict": False},
+            {"name": "agents__spawn", "description": "d", "input_schema": SCHEMA},
             {"name": "exec", "description": "Runs.", "input_schema": TEXT_SCHEMA},
         ],
     }

@@ -198,6 +198,8 @@ class ClientRequest(Struct, eq=False, kw_only=True):
     tier: str = ""
     user: str = ""
     metadata: Mapping[str, str] = {}
+    failures_in_stream: frozenset[str] = frozenset()
+    """Codes of failures before the first content that the client expects in a stream, and not as an HTTP status."""
     echo: Mapping[str, object] = {}
     """Members that the answer repeats, in dialects whose answers do."""
     headers: Mapping[str, str] = {}

@@ -145,6 +145,8 @@ class Call(Struct, eq=False):
     """As in `Attempt`, but from the start of the call, with all its attempts."""
     total_s: float = 0.0
     repairs: dict[str, int] = {}
+    failures_in_stream: frozenset[str] = frozenset()
+    """As in `ClientRequest`."""
     heartbeats: int = 0
     """How many heartbeats the client has got, from all attempts."""
     losses: list[Loss] = []

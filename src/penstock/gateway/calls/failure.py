@@ -7,6 +7,7 @@
 | 429 | `upstream_rate_limited` | 429 | yes |
 | 401, 403: our key, not the client's | `upstream_auth` | 502 | yes |
 | 5xx, 408 | `upstream_error` | 502, 503 | yes |
+| any other 4xx that says that the request is too long | `context_length_exceeded` | the same | no |
 | any other 4xx | the provider's own | the same | no |
 | an error, a page, a broken stream inside a 200 | `upstream_error`, `upstream_bad_response`, … | 502 | yes |
 | the gateway or the local model cannot serve it | `gateway_overloaded`, `local_busy`, `local_failed`, … | 503 | yes |
@@ -24,6 +25,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import structs
 
+from penstock.core.context_overflow import read_overflow
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.core.events import Fault
 from penstock.core.failure import Failure
@@ -46,6 +48,10 @@ _OVERLOADED_OR_LATE = {503: 503, 529: 503, 504: 504}
 _STATUSES = {"overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}
 # Strict mode refuses a loss. No provider is at fault, so it does not count against a target's health.
 TRANSLATION_LOSS: ErrorCode = "translation_loss"
+TOO_LONG: ErrorCode = "context_length_exceeded"
+# Statuses with which providers refuse a request that is too long.
+_REFUSALS = (400, 413, 422)
+_OPENAI_CODE = b'"context_length_exceeded"'
 # A retry does not help.
 _PERMANENT = "local_unavailable"
 # In characters: a provider's message is masked up to this length.
@@ -89,6 +95,8 @@ def from_fault(fault: Fault) -> Failure:
     code = error.get("code")
     if code is None:
         code = error.get("status_code")
+    if read_overflow(fault.message, code) is not None:
+        return Failure(code=TOO_LONG, message=fault.message, retryable=False, client_may_retry=False)
     if not isinstance(code, int) or not 400 <= code < 600:
         code = _STATUSES.get(str(error.get("type")), 0)
     return Failure(
@@ -123,8 +131,9 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, dialect: s
         return Failure(
             code="upstream_redirect", message="the provider redirects, which is not followed", upstream_status=status
         )
+    too_long = status in _REFUSALS and read_overflow(words, TOO_LONG if _OPENAI_CODE in body else None) is not None
     return Failure(
-        code="invalid_request",
+        code=TOO_LONG if too_long else "invalid_request",
         message=words,
         status=status,
         retryable=False,

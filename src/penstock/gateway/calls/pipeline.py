@@ -124,6 +124,7 @@ class Gateway:
 
     def answer(self, call: Call, request: ClientRequest, client: CallClient) -> "Attempts | None":
         """The attempts at a chat request, which the caller must start; None if the request was refused at once."""
+        call.failures_in_stream = request.failures_in_stream
         if call.trace is not None:
             call.parameters = request.figures()
             call.request = request.read() if self.config.telemetry.content else None

@@ -64,6 +64,9 @@ class CallSession:
 
     # Called by the pipeline.
 
+    def begin(self) -> None:
+        """Send the head of a streamed response, if it has not been sent. Only answers have streams."""
+
     def attach(self, responder: Responder) -> None:
         """Set what produces the answer, and pause it if the client is slow already."""
         self._responder = responder
@@ -74,6 +77,8 @@ class CallSession:
         """Send a failure: with its status if the head has not been sent, otherwise as the end of the stream."""
         self.call.code = failure.code
         self.call.ending = self.call.ending or ("timed_out" if failure.status == 504 else "failed")
+        if failure.code in self.call.failures_in_stream:
+            self.begin()
         if self._exchange.begun:
             self._settle()
             self._exchange.end(self._stream_error(failure))

@@ -2,10 +2,12 @@
 
 import msgspec
 
+from penstock.core.context_overflow import CODE, read_overflow
 from penstock.core.failure import Failure
 
 # The maximum length of a message. It may quote a provider.
 _MAX_MESSAGE = 1000
+_TOO_LONG = "prompt is too long"
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -30,9 +32,19 @@ def error_type(status: int) -> str:
 def write_error(failure: Failure, request_id: str) -> bytes:
     """The body of an error. Its message ends with Penstock's own code: the envelope has no field for it."""
     message = failure.message[:_MAX_MESSAGE]
+    if failure.code == CODE and _TOO_LONG not in message:
+        message = _too_long(message)
     if failure.code not in message:
         message = f"{message} ({failure.code})"
     return envelope(error_type(failure.status), message, request_id)
+
+
+def _too_long(message: str) -> str:
+    """The message with Anthropic's words before it: Claude Code reads both figures, and compacts the conversation."""
+    known = read_overflow(message)
+    if known is None or known.tokens is None or known.maximum is None:
+        return f"{_TOO_LONG}. {message}"
+    return f"{_TOO_LONG}: {known.tokens} tokens > {known.maximum} maximum. {message}"
 
 
 def write_error_event(failure: Failure, request_id: str) -> bytes:

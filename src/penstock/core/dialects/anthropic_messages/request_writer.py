@@ -271,8 +271,8 @@ class _ContentWriter:
             body["description"] = tool.description
         schema = tool.schema or {}
         body["input_schema"] = schema if schema.get("type") == "object" else {"type": "object", **schema}
-        if tool.strict is not None:
-            body["strict"] = tool.strict
+        if tool.strict:  # false is the default, and older models refuse the field
+            body["strict"] = True
         self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
         return self._cached(body, tool.cache)
 

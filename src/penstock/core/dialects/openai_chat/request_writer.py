@@ -272,7 +272,7 @@ class _ChatContentWriter:
             return {"type": "custom", "custom": body | ({"format": tool.format} if tool.format else {})}
         if tool.schema is not None:
             body["parameters"] = tool.schema
-        if tool.strict is not None:
+        if tool.strict or (tool.strict is not None and self._own):  # false is the default
             body["strict"] = tool.strict
         return {"type": "function", "function": body}
 
