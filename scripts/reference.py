@@ -11,7 +11,7 @@ from penstock.core.losses import LOSSES
 from penstock.core.repairs import FAULTS, NOTICES, REPAIRS, Level, RepairRow
 from penstock.error_codes import ERROR_GROUPS
 from penstock.gateway.config import json_schema
-from penstock.replay.faults import INJECTABLE_FAULTS, usage
+from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, usage
 from penstock.serve.client_headers import REQUEST_HEADERS, RESPONSE_HEADERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,10 +67,10 @@ always applied in the order of this page.
 
 `N` is a number of events, without comments. `TIME` is `250ms`, `3s`, `1m` or a number of seconds; a stall can also
 be `forever`. The column *Penstock reports* has the ending and the [repairs](repairs.md) of a healthy stream with
-this fault alone, and without an argument if it is optional. A fault of one dialect is not applied to captures of
-another; `penstock replay` says so.
+this fault alone, and without an argument if it is optional. A fault that depends on the events names
+the dialects that can have it. It is not applied to captures of others; `penstock replay` says so.
 
-This page is generated from `src/penstock/replay/faults/table.py`.
+This page is generated from `src/penstock/replay/faults/table.py` and `content/` beside it.
 
 {faults}"""
 
@@ -285,6 +285,17 @@ def _table(defects: dict[str, RepairRow]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def _results(fault: FaultSpec) -> dict[str, str]:
+    """What Penstock reports, and for which dialects."""
+    if fault.any is not None:
+        return {fault.any.result: "any"}
+    results = dict.fromkeys(form.result for form in fault.forms.values())
+    return {
+        result: ", ".join(f"`{dialect}`" for dialect, form in fault.forms.items() if form.result == result)
+        for result in results
+    }
+
+
 def _faults() -> str:
     sections = []
     for group in dict.fromkeys(row.group for row in INJECTABLE_FAULTS.values()):
@@ -295,8 +306,9 @@ def _faults() -> str:
             "|---|---|---|---|",
         ]
         rows += [
-            f"| `{usage(name)}` | {row.description} | {row.result} | {f'`{row.dialect}`' if row.dialect else 'any'} |"
+            f"| `{usage(name)}` | {row.description} | {result} | {dialects} |"
             for name, row in INJECTABLE_FAULTS.items()
+            for result, dialects in _results(row).items()
             if row.group == group
         ]
         sections.append("\n".join(rows) + "\n")

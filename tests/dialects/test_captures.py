@@ -287,7 +287,7 @@ def test_a_style_translates_captures_of_every_dialect(tmp_path: Path) -> None:
         ),
         (
             'replay_faults = ["bom", "no-usage"]',
-            "is a fault in streams of openai_chat, and this provider's dialect is ticker",
+            "is a fault in streams of openai_chat or anthropic_messages, and this provider's dialect is ticker",
         ),
     ],
 )

@@ -1,7 +1,8 @@
 """A gateway with providers that are broken on purpose: what its clients get, and that no live call is made.
 
-Every case is a provider that replays a seed with a fault, and a route with a healthy provider as the second target.
-Before the first token the healthy one answers; after it there is an error frame, and no `[DONE]`.
+Every case is a provider that replays a seed with a fault, in the style of a dialect, and a route with a healthy one as
+the second target. Before the first token the healthy one answers; after it there is an error frame, and no `[DONE]` or
+`message_stop`. Clients of each API call providers of each dialect.
 """
 
 import json
@@ -13,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from penstock.core.dialects.registry import DEFAULT_DIALECT
-from penstock.replay.styles.catalog import style_names
+from penstock.replay.styles.catalog import load_style, style_names
+from tests.anthropic.support import MessagesGateway
 from tests.cli.support import OPENAI_2026, RESELLER, invoke
 from tests.faults.client import get
 from tests.faults.gateway import Gateway
 from tests.faults.upstream import Upstream
+from tests.messages import completion as message_in
 from tests.streams import completion
 
 pytestmark = pytest.mark.slow
@@ -52,9 +55,18 @@ AFTER = {
 }
 TOLERATED = (
     *("drip", "no-done", "done-twice", "glued", "json-next-line", "json-lines", "no-blank-lines", "no-final-newline"),
-    *("crlf", "cr", "bom", "pings", "keep-alives", "zero-usage", "duplicate-finish", "early-finish", "changing-id"),
+    *("crlf", "cr", "bom", "pings", "keep-alives", "zero-usage", "duplicate-finish", "early-finish", "double-usage"),
     *("unstreamed", "wrong-type", "one-read", "split-utf8", "slow=2ms", "stall=50ms@3"),
 )
+# The styles in which providers answer, and what is tolerated in one dialect only.
+STYLES = {
+    "openai": ("changing-id", "late-role"),
+    "anthropic": (
+        *("block-unclosed", "block-start-missing", "block-index-missing", "block-text-repeated", "start-missing"),
+        *("start-repeated", "event-name-missing", "usage-start-zero", "no-usage"),
+    ),
+}
+every_style = pytest.mark.parametrize("style", STYLES)
 
 
 def provider(name: str, seed: str, url: str, **keys: object) -> str:
@@ -66,19 +78,22 @@ def provider(name: str, seed: str, url: str, **keys: object) -> str:
     return "\n".join(lines)
 
 
-def named(fault: str) -> str:
-    return fault.replace("=", "-").replace("@", "-")
+def named(style: str, fault: str) -> str:
+    return f"{style}-{fault.replace('=', '-').replace('@', '-')}"
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagesGateway]:
     with Upstream() as trap:
         parts = ['[server]\nlog = "json"\ndrain_s = 1.0\n[retries]\nbudget = 1.0\n']
         parts += [provider("spare", OPENAI_2026, trap.url)]
-        for fault in (*BEFORE, *AFTER, *TOLERATED):
-            parts.append(provider(named(fault), RESELLER, trap.url, replay_as="openai", replay_faults=[fault]))
+        for style, own in STYLES.items():
+            dialect = load_style(style).dialect
+            for fault in (*BEFORE, *AFTER, *TOLERATED, *own):
+                keys = {"dialect": dialect, "replay_as": style, "replay_faults": [fault]}
+                parts.append(provider(named(style, fault), RESELLER, trap.url, **keys))
         parts += [provider(f"as-{name}", RESELLER, trap.url, replay_as=name) for name in style_names(DEFAULT_DIALECT)]
-        with Gateway(tmp_path_factory.mktemp("faulty"), trap, "".join(parts)) as gateway:
+        with MessagesGateway(tmp_path_factory.mktemp("faulty"), trap, "".join(parts)) as gateway:
             yield gateway
             gateway.quiet()
             assert not trap.connections, "somebody was called"
@@ -92,17 +107,19 @@ def test_every_style_becomes_one_right_stream(gateway: Gateway, name: str) -> No
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (8, 18)
 
 
+@every_style
 @pytest.mark.parametrize(("fault", "code"), BEFORE.items())
-def test_before_the_first_token_the_healthy_one_answers(gateway: Gateway, fault: str, code: str) -> None:
-    response = gateway.ask(named(fault), stream=True)
+def test_before_the_first_token_the_healthy_one_answers(gateway: Gateway, style: str, fault: str, code: str) -> None:
+    response = gateway.ask(named(style, fault), stream=True)
     assert (response.status, response.text, response.done) == (200, SPARE_TEXT, True)
     first, second = gateway.call(response)["attempts"]
     assert (first["code"], second.get("code") or None) == (code, None)
 
 
+@every_style
 @pytest.mark.parametrize(("fault", "code", "ending"), [(fault, *row) for fault, row in AFTER.items()])
-def test_after_it_there_is_an_error_frame(gateway: Gateway, fault: str, code: str, ending: str) -> None:
-    response = gateway.ask(named(fault), stream=True)
+def test_after_it_there_is_an_error_frame(gateway: Gateway, style: str, fault: str, code: str, ending: str) -> None:
+    response = gateway.ask(named(style, fault), stream=True)
     assert (response.status, response.complete, response.done) == (200, True, False)
     assert response.text
     assert TEXT.startswith(response.text)
@@ -111,22 +128,53 @@ def test_after_it_there_is_an_error_frame(gateway: Gateway, fault: str, code: st
     assert (call["ending"], len(call["attempts"])) == (ending, 1)
 
 
+@every_style
+@pytest.mark.parametrize(("fault", "code", "ending"), [(fault, *row) for fault, row in AFTER.items()])
+def test_clients_of_messages_get_an_error_event_and_nothing_after_it(
+    gateway: MessagesGateway, style: str, fault: str, code: str, ending: str
+) -> None:
+    response = gateway.message(named(style, fault))
+    assert (response.status, response.complete) == (200, True)
+    answer = message_in(response.body)
+    assert answer.text
+    assert TEXT.startswith(answer.text)
+    assert (answer.ending, answer.fault and answer.fault.code) == ("failed", "provider-error")
+    assert response.body.rpartition(b"event: ")[2].startswith(b"error\n")
+    assert code.encode() in response.body
+    assert gateway.call(response)["ending"] == ending
+
+
+@every_style
 @pytest.mark.parametrize("fault", ["cut-after=5", "reset=5", "error-event=5"])
-def test_whoever_wants_it_whole_gets_it_from_the_healthy_one(gateway: Gateway, fault: str) -> None:
-    response = gateway.ask(named(fault), stream=False)
+def test_whoever_wants_it_whole_gets_it_from_the_healthy_one(gateway: Gateway, style: str, fault: str) -> None:
+    response = gateway.ask(named(style, fault), stream=False)
     assert (response.status, response.text) == (200, SPARE_TEXT)
     assert len(gateway.call(response)["attempts"]) == 2
 
 
-@pytest.mark.parametrize("fault", TOLERATED)
-def test_what_can_be_mended_is(gateway: Gateway, fault: str) -> None:
-    response = gateway.ask(named(fault), stream=True)
+every_tolerated = pytest.mark.parametrize(
+    ("style", "fault"), [(style, fault) for style, own in STYLES.items() for fault in (*TOLERATED, *own)]
+)
+
+
+@every_tolerated
+def test_clients_of_messages_get_a_stream_without_a_defect(gateway: MessagesGateway, style: str, fault: str) -> None:
+    response = gateway.message(named(style, fault))
+    answer = message_in(response.body)
+    assert (answer.text, answer.ending, answer.choices[0].finish_reason) == (TEXT, "completed", "stop")
+    assert {repair.code for repair in answer.repairs} <= {"usage-placeholder"}  # there may be none to report
+    assert len(gateway.call(response)["attempts"]) == 1
+
+
+@every_tolerated
+def test_what_can_be_mended_is(gateway: Gateway, style: str, fault: str) -> None:
+    response = gateway.ask(named(style, fault), stream=True)
     assert (response.status, response.text, response.finish, response.done) == (200, TEXT, "stop", True)
     assert len(gateway.call(response)["attempts"]) == 1
 
 
 def test_without_a_capture_not_even_the_next_target_is_asked(gateway: Gateway) -> None:
-    response = gateway.ask("drip/another-model", stream=True)
+    response = gateway.ask("openai-drip/another-model", stream=True)
     assert (response.status, response.error["code"]) == (404, "capture_not_found")
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import Completion
+from penstock import Completion, StreamReader
 from penstock.capture import Capture, CaptureEnd, CaptureHeader, How, Read
 from penstock.core.dialects.registry import DEFAULT_DIALECT
 from penstock.replay.faults import Piece, parse_fault
 from penstock.replay.pieces import Split, pieces_of
 from penstock.replay.playback import APART_S, AS_FAST_AS_POSSIBLE, Playback, PlaybackOptions, parse_speed, playback_of
 from penstock.replay.styles.catalog import load_style, style_names
-from tests.streams import DONE, begins, bill, calls, completion, counts, finishes, piece, says, sse
+from tests.streams import DONE, begins, bill, calls, counts, finishes, fold, piece, read, says, sse
 
 HEADER = CaptureHeader(status=200, head_s=0.25, headers={"content-type": "text/event-stream", "x-request-id": "r1"})
 CAPTURE = Capture(
@@ -155,8 +155,8 @@ def played(options: PlaybackOptions, capture: Capture = SPOKEN, *, include_usage
     return playback_of(capture, options, include_usage=include_usage)
 
 
-def text_in(playback: Playback) -> Completion:
-    return completion(*(piece.data for piece in playback.pieces))
+def text_in(playback: Playback, dialect: str = DEFAULT_DIALECT) -> Completion:
+    return fold(read(*(piece.data for piece in playback.pieces), reader=StreamReader(dialect)))
 
 
 def times(playback: Playback) -> list[float]:
@@ -164,10 +164,10 @@ def times(playback: Playback) -> list[float]:
     return list(accumulate(piece.after_s for piece in playback.pieces))
 
 
-@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
+@pytest.mark.parametrize("name", style_names())
 def test_a_capture_says_the_same_in_any_style(name: str) -> None:
     playback = played(PlaybackOptions(style=load_style(name)))
-    recorded, written = text_in(played(PlaybackOptions())), text_in(playback)
+    recorded, written = text_in(played(PlaybackOptions())), text_in(playback, load_style(name).dialect)
     assert (written.text, written.ending) == (recorded.text, "completed")
     assert written.choices[0].finish_reason == "tool_calls"
     assert written.choices[0].tool_calls == recorded.choices[0].tool_calls
@@ -205,7 +205,7 @@ def test_a_whole_call_leaves_when_its_last_argument_had_come() -> None:
 
 @settings(deadline=None)
 @given(
-    st.sampled_from(style_names(DEFAULT_DIALECT)),
+    st.sampled_from(style_names()),
     st.integers(1, 400),
     st.sampled_from([1.0, 10.0, AS_FAST_AS_POSSIBLE]),
 )
@@ -275,14 +275,16 @@ ERRORS = {
     "groq": b'event: error\ndata: {"error":{"message":"The server failed',
     "xai": b'data: {"code":"internal_error","error":"The server failed',
     "mistral": b'data: {"object":"error","message":"The server failed',
+    "anthropic": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"The server failed',
 }
 
 
-@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
+@pytest.mark.parametrize("name", style_names())
 def test_an_error_on_demand_is_in_the_style_too(name: str) -> None:
-    playback = played(faulty("error-event=3", style=load_style(name)))
+    style = load_style(name)
+    playback = played(faulty("error-event=3", style=style).of(style.dialect))
     assert playback.pieces[-1].data.startswith(ERRORS.get(name, b""))
-    answer = text_in(playback)
+    answer = text_in(playback, style.dialect)
     assert answer.fault is not None
     assert (answer.ending, answer.fault.code) == ("failed", "provider-error")
     assert answer.fault.message == "The server failed while it was answering. Try again."
@@ -324,11 +326,12 @@ def test_a_fault_has_real_time_whatever_the_speed() -> None:
     assert sum(piece.after_s for piece in played(faulty("stall=3s", speed=AS_FAST_AS_POSSIBLE)).pieces) == 3.0
 
 
-@pytest.mark.parametrize("name", style_names(DEFAULT_DIALECT))
+@pytest.mark.parametrize("name", style_names())
 @pytest.mark.parametrize("split", SPLITS)
 def test_all_of_it_combines(name: str, split: Split) -> None:
-    playback = played(faulty("crlf", "stall=3s@2", speed=10.0, split=split, style=load_style(name)))
-    answer = text_in(playback)
+    style = load_style(name)
+    playback = played(faulty("crlf", "stall=3s@2", speed=10.0, split=split, style=style).of(style.dialect))
+    answer = text_in(playback, style.dialect)
     assert answer.text == "Let me see."
     assert b"\r\n" in b"".join(piece.data for piece in playback.pieces)
     assert sum(piece.after_s for piece in playback.pieces) == pytest.approx(3.5)

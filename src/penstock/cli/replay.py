@@ -12,7 +12,8 @@ from penstock.cli.inspection.stream_file import takes_dialect
 from penstock.cli.text import counted, one_line
 from penstock.core.dialects.registry import DEFAULT_DIALECT, DIALECTS, surface_dialect
 from penstock.errors import ListenError, PenstockError
-from penstock.replay.faults import INJECTABLE_FAULTS, InjectedFault, parse_fault, usage
+from penstock.replay.faults import INJECTABLE_FAULTS, FaultSpec, InjectedFault, parse_fault, usage
+from penstock.replay.faults.content import FORMS
 from penstock.replay.library import EVERY_PICK, Library, Pick, load
 from penstock.replay.pieces import Split
 from penstock.replay.playback import PlaybackOptions, parse_speed
@@ -60,8 +61,14 @@ def _list_faults(formatter: click.HelpFormatter) -> None:
     for group in dict.fromkeys(row.group for row in INJECTABLE_FAULTS.values()):
         with formatter.section(group.capitalize()):
             formatter.write_dl(
-                [(usage(name), row.description) for name, row in INJECTABLE_FAULTS.items() if row.group == group]
+                [(usage(name), _described(row)) for name, row in INJECTABLE_FAULTS.items() if row.group == group]
             )
+
+
+def _described(row: FaultSpec) -> str:
+    """The description of a fault, with the dialects that it is limited to."""
+    some = 0 < len(row.dialects) < len(FORMS)
+    return f"{row.description} ({', '.join(row.dialects)} only)" if some else row.description
 
 
 def _flag(

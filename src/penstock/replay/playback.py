@@ -12,7 +12,7 @@ import re
 from msgspec import Struct, structs
 
 from penstock.capture import Capture, How
-from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect, upstream_dialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect, upstream_dialect
 from penstock.core.failure import Failure
 from penstock.replay.faults import (
     ERROR_CODE,
@@ -92,7 +92,7 @@ class PlaybackOptions(Struct, frozen=True, kw_only=True):
         return structs.replace(
             self,
             style=self.style if self.translates_to(dialect) else None,
-            faults=tuple(fault for fault in self.faults if INJECTABLE_FAULTS[fault.name].dialect in ("", dialect)),
+            faults=tuple(fault for fault in self.faults if INJECTABLE_FAULTS[fault.name].form_for(dialect) is not None),
             dialect=dialect,
         )
 
@@ -181,13 +181,14 @@ def _with_faults(playback: Playback, options: PlaybackOptions) -> Playback:
     """Inject the faults into an answer. Without a response head there is nothing to break."""
     if playback.status is None:
         return playback
-    script = ScriptedResponse(tuple(playback.pieces), _ENDINGS[playback.ending], playback.status, playback.headers)
-    if options.style is not None:
-        script = structs.replace(script, error=write_error_in_style(ERROR_MESSAGE, ERROR_CODE, options.style))
-    surface = find_dialect(options.dialect).surface
-    if options.dialect != DEFAULT_DIALECT and surface is not None:
-        failure = Failure(code=ERROR_CODE, message=ERROR_MESSAGE)
-        script = structs.replace(script, error_body=surface.write_error(failure, ""))
+    script = ScriptedResponse(
+        tuple(playback.pieces),
+        _ENDINGS[playback.ending],
+        playback.status,
+        playback.headers,
+        dialect=options.dialect,
+        error=write_error_in_style(ERROR_MESSAGE, ERROR_CODE, options.style) if options.style is not None else b"",
+    )
     faulty = inject(script, options.faults)
     return structs.replace(
         playback,

@@ -1,11 +1,12 @@
 """Every injectable fault: how our own reader reads it, its syntax, and its effect on timing."""
 
+import json
 import re
 
 import pytest
 
-from penstock import Completion, Event
-from penstock.core.dialects.registry import DEFAULT_DIALECT
+from penstock import BlockEnd, BlockStart, Completion, Event, ReasoningDelta, Seal, StreamReader, TextDelta
+from penstock.core.dialects.registry import DIALECTS
 from penstock.core.repairs import FAULTS, REPAIRS
 from penstock.errors import UnknownFaultError
 from penstock.replay.faults import (
@@ -18,24 +19,37 @@ from penstock.replay.faults import (
     script,
     usage,
 )
+from penstock.replay.faults.content import FORMS
 from penstock.replay.styles import write_in_style
 from penstock.replay.styles.catalog import load_style, style_names
-from tests.invariants import sent_text
 from tests.judges.cases import COMPLETED_EVENTS
 from tests.seed_streams import CASES
-from tests.streams import bytewise, completion, fold, read
+from tests.streams import bytewise, fold, read
 
 pytestmark = pytest.mark.slow  # many cases
 
 # How each kind of argument is given here.
 ARGUMENTS = {"=N": "=4", "=BYTES": "=700", "=STATUS": "=503", "=TIME": "=50ms"}
-# The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools.
+# The dialects, and a style of each in which the healthy streams are.
+STYLES = {"openai_chat": "openai", "anthropic_messages": "anthropic"}
+# The answers that are broken: words, of which some have characters of several bytes; the same, and calls of two tools;
+# and thinking with its signature.
 WORDS = COMPLETED_EVENTS["emoji"]
 ANSWER = [*COMPLETED_EVENTS["emoji"][:-3], *COMPLETED_EVENTS["tools in parallel"][2:]]
+THOUGHT: list[Event] = [
+    *WORDS[:2],
+    *(BlockStart(0, 0, "reasoning", type="thinking"), ReasoningDelta(0, "Why?"), Seal(0, 0, "anthropic", "c2VhbA==")),
+    *(BlockEnd(0, 0), BlockStart(0, 1, "text", type="text"), TextDelta(0, "Because."), BlockEnd(0, 1), *WORDS[-3:]),
+]
+# The faults that only an answer with calls, or with thinking, can have.
+SPECIAL = {"broken-arguments": ANSWER, "signature-late": THOUGHT}
 # With an early finish, or everything in one event, a cut stream appears to be complete.
 NOTHING_TO_CUT = {"early-finish", "unstreamed"}
 
-every_fault = pytest.mark.parametrize("name", INJECTABLE_FAULTS)
+every_fault = pytest.mark.parametrize(
+    ("dialect", "name"),
+    [(dialect, name) for dialect in STYLES for name, row in INJECTABLE_FAULTS.items() if row.form_for(dialect)],
+)
 
 
 def planned(name: str) -> InjectedFault:
@@ -43,11 +57,31 @@ def planned(name: str) -> InjectedFault:
 
 
 def healthy(name: str = "openai", gap_s: float = 0.0, answer: list[Event] = ANSWER) -> ScriptedResponse:
-    return script(write_in_style(answer, load_style(name)), gap_s=gap_s)
+    style = load_style(name)
+    return script(write_in_style(answer, style), gap_s=gap_s, dialect=style.dialect)
 
 
 def received(script: ScriptedResponse) -> Completion:
-    return completion(*(piece.data for piece in script.pieces))
+    return fold(read(*(piece.data for piece in script.pieces), reader=StreamReader(script.dialect)))
+
+
+def result(dialect: str, name: str) -> str:
+    form = INJECTABLE_FAULTS[name].form_for(dialect)
+    assert form is not None
+    return form.result
+
+
+def content(answer: Completion) -> list[object]:
+    """The content of each choice. Arguments count as JSON: an unstreamed message has them as an object."""
+    return [
+        (
+            choice.text,
+            choice.reasoning,
+            choice.refusal,
+            [(call.name, json.loads(call.arguments)) for call in choice.tool_calls],
+        )
+        for choice in answer.choices
+    ]
 
 
 def reported(answer: Completion) -> str:
@@ -57,46 +91,65 @@ def reported(answer: Completion) -> str:
     return ", ".join([str(answer.ending), *(f"`{code}`" for code in codes)])
 
 
-def test_the_healthy_stream_is_healthy() -> None:
-    assert reported(received(healthy())) == "completed"
-    assert sent_text(received(healthy())) == sent_text(fold(ANSWER))
+@pytest.mark.parametrize("style", STYLES.values())
+@pytest.mark.parametrize("answer", [WORDS, ANSWER, THOUGHT], ids=["words", "calls", "thinking"])
+def test_the_healthy_stream_is_healthy(style: str, answer: list[Event]) -> None:
+    assert reported(received(healthy(style, answer=answer))) == "completed"
+    assert received(healthy(style, answer=answer)).text == fold(answer).text
 
 
 @every_fault
-def test_our_reader_says_what_the_table_says(name: str) -> None:
-    broken = inject(healthy(answer=ANSWER if name == "broken-arguments" else WORDS), [planned(name)])
-    assert reported(received(broken)) == INJECTABLE_FAULTS[name].result
-    assert broken.data == b"" or completion(*bytewise(broken.data)) == received(broken)
+def test_our_reader_says_what_the_table_says(dialect: str, name: str) -> None:
+    broken = inject(healthy(STYLES[dialect], answer=SPECIAL.get(name, WORDS)), [planned(name)])
+    assert reported(received(broken)) == result(dialect, name)
+    assert broken.data == b"" or received(broken.with_pieces(Piece(0.0, byte) for byte in bytewise(broken.data))) == (
+        received(broken)
+    )
 
 
 @every_fault
-def test_something_is_broken(name: str) -> None:
-    assert inject(healthy(), [planned(name)]) != healthy()
+def test_something_is_broken(dialect: str, name: str) -> None:
+    whole = healthy(STYLES[dialect], answer=SPECIAL.get(name, ANSWER))
+    assert inject(whole, [planned(name)]) != whole
 
 
 @every_fault
-@pytest.mark.parametrize("provider", style_names(DEFAULT_DIALECT))
-def test_no_style_makes_a_broken_answer_whole(name: str, provider: str) -> None:
-    whole = received(healthy(provider))
-    answer = received(inject(healthy(provider), [planned(name)]))
-    expected = INJECTABLE_FAULTS[name].result.split(",")[0]
-    assert answer.ending == expected
-    if answer.ending == "completed" and name != "broken-arguments":
-        assert sent_text(answer) == sent_text(whole)
-    else:
-        assert all(part.text.startswith(answer.choices[0].text) for part in whole.choices if answer.choices)
+def test_no_style_makes_a_broken_answer_whole(dialect: str, name: str) -> None:
+    for provider in style_names(dialect):
+        whole = received(healthy(provider))
+        answer = received(inject(healthy(provider), [planned(name)]))
+        expected = result(dialect, name).split(",")[0]
+        assert answer.ending == expected, provider
+        if answer.ending == "completed" and name != "broken-arguments":
+            assert content(answer) == content(whole), provider
+        else:
+            assert all(part.text.startswith(answer.choices[0].text) for part in whole.choices if answer.choices)
 
 
 @pytest.mark.slow
 @every_fault
-def test_any_two_can_be_combined_in_any_order(name: str) -> None:
-    for other in INJECTABLE_FAULTS:
+def test_any_two_can_be_combined_in_any_order(dialect: str, name: str) -> None:
+    whole = healthy(STYLES[dialect])
+    for other, row in INJECTABLE_FAULTS.items():
+        if row.form_for(dialect) is None:
+            continue
         faults = [planned(name), planned(other)]
-        broken = inject(healthy(), faults)
-        assert broken == inject(healthy(), reversed(faults)), other
-        endings = {INJECTABLE_FAULTS[fault.name].result.split(",")[0] for fault in faults}
+        broken = inject(whole, faults)
+        assert broken == inject(whole, reversed(faults)), other
+        endings = {result(dialect, fault.name).split(",")[0] for fault in faults}
         healed = received(broken).ending == "completed" and endings != {"completed"}
         assert not healed or {name, other} & NOTHING_TO_CUT, other
+
+
+def test_a_fault_of_another_dialect_is_refused() -> None:
+    with pytest.raises(UnknownFaultError, match="streams of openai_chat cannot have the fault 'block-unclosed'"):
+        inject(healthy(), [parse_fault("block-unclosed")])
+
+
+def test_every_form_belongs_to_a_row_and_every_row_has_a_form() -> None:
+    assert {name for forms in FORMS.values() for name in forms} <= INJECTABLE_FAULTS.keys()
+    assert all((row.any is None) != (not row.forms) for row in INJECTABLE_FAULTS.values())
+    assert FORMS.keys() == STYLES.keys() <= DIALECTS.keys()
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -221,11 +274,10 @@ def test_what_is_asked_for_wrongly_is_reported_rightly(text: str, message: str) 
 
 
 @every_fault
-def test_every_row_is_whole(name: str) -> None:
-    row = INJECTABLE_FAULTS[name]
-    assert re.fullmatch("[A-Z`].*\\.", row.description)
+def test_every_row_is_whole(dialect: str, name: str) -> None:
+    assert re.fullmatch("[A-Z`].*\\.", INJECTABLE_FAULTS[name].description)
     assert re.fullmatch("[a-z][a-z0-9-]+", name)
-    assert set(re.findall("`([a-z0-9-]+)`", row.result)) <= REPAIRS.keys() | FAULTS.keys()
+    assert set(re.findall("`([a-z0-9-]+)`", result(dialect, name))) <= REPAIRS.keys() | FAULTS.keys()
     assert usage(name).startswith(name)
 
 

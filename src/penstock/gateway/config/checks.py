@@ -193,9 +193,10 @@ def _settings_by_model(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check_fault(text: str, dialect: str, path: Path, problems: Problems) -> None:
     try:
-        fault_dialect = INJECTABLE_FAULTS[parse_fault(text).name].dialect
-        if fault_dialect not in ("", dialect):
-            problems.error(path, f"is a fault in streams of {fault_dialect}, and this provider's dialect is {dialect}")
+        spec = INJECTABLE_FAULTS[parse_fault(text).name]
+        if spec.form_for(dialect) is None:
+            known = " or ".join(spec.dialects)
+            problems.error(path, f"is a fault in streams of {known}, and this provider's dialect is {dialect}")
     except UnknownFaultError as error:
         listed = "is not an injectable fault; penstock replay --faults lists them"
         problems.error(path, listed if problems.is_from_variable(path) else str(error))

@@ -42,13 +42,25 @@ def empty(script: ScriptedResponse) -> ScriptedResponse:
 
 def unstreamed(script: ScriptedResponse) -> ScriptedResponse:
     """Replace the stream with the whole answer as one JSON object."""
-    reader, answer = StreamReader(), Accumulator()
+    reader, answer = StreamReader(script.dialect), Accumulator(script.dialect)
     answer.extend(reader.feed(script.data))
     answer.extend(reader.close())
     completion = answer.completion
     facts = AnswerFacts(call_id="", id=completion.id, model=completion.model, created=completion.created or 0)
-    body = surface_dialect(reader.dialect).write_body(completion, facts, [])
+    body = surface_dialect(script.dialect).write_body(completion, facts, [])
     return script.with_body(body, "application/json")
+
+
+def error_event(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
+    """Send an error after `count` events, or half of them, and end the body."""
+    events = script.by_event().pieces
+    kept = events[: len(events) // 2 if count is None else count]
+    return structs.replace(script, pieces=(*kept, Piece(0.0, script.error)), ending="end", cut=True)
+
+
+def error_first(script: ScriptedResponse) -> ScriptedResponse:
+    """Send an error as the only event."""
+    return error_event(script, 0)
 
 
 def wrong_type(script: ScriptedResponse) -> ScriptedResponse:

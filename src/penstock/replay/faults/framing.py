@@ -1,12 +1,12 @@
-"""Faults in the framing of events: lines, prefixes, comments, `[DONE]`; and in their JSON as plain bytes."""
+"""Faults in the framing of events: lines, prefixes, names, comments; and in their JSON as plain bytes."""
 
 import re
 from collections.abc import Callable
 
-from penstock.replay.faults.answers import chunk_in
+from penstock.replay.faults.edits import object_in
 from penstock.replay.faults.script import Piece, ScriptedResponse
 
-_DONE = re.compile(rb"(?m)^data: ?\[DONE\][\r\n]*")
+_EVENT_NAME = re.compile(rb"(?m)^event:[^\r\n]*(?:\r\n|\n|\r)")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -21,29 +21,24 @@ def bad_json(script: ScriptedResponse, count: int | None) -> ScriptedResponse:
     return script.with_pieces(pieces)
 
 
-def no_done(script: ScriptedResponse) -> ScriptedResponse:
-    """Remove `[DONE]`."""
-    return _each(script, lambda data: _DONE.sub(b"", data))
-
-
-def done_twice(script: ScriptedResponse) -> ScriptedResponse:
-    """Send `[DONE]` twice."""
-    return _each(script, lambda data: _DONE.sub(lambda done: done[0].rstrip(b"\r\n") + b"\n\n" + done[0], data))
+def no_event_names(script: ScriptedResponse) -> ScriptedResponse:
+    """Remove the names of events."""
+    return each(script, lambda data: _EVENT_NAME.sub(b"", data))
 
 
 def no_blank_lines(script: ScriptedResponse) -> ScriptedResponse:
     """Remove the blank lines between events."""
-    return _each(script, lambda data: re.sub(rb"(\r\n|\n|\r)(\r\n|\n|\r)+", rb"\1", data))
+    return each(script, lambda data: re.sub(rb"(\r\n|\n|\r)(\r\n|\n|\r)+", rb"\1", data))
 
 
 def crlf(script: ScriptedResponse) -> ScriptedResponse:
     """End lines in CR LF."""
-    return _each(script, lambda data: re.sub(rb"\r\n|\n|\r", rb"\r\n", data))
+    return each(script, lambda data: re.sub(rb"\r\n|\n|\r", rb"\r\n", data))
 
 
 def cr(script: ScriptedResponse) -> ScriptedResponse:
     """End lines in CR alone."""
-    return _each(script, lambda data: re.sub(rb"\r\n|\n", rb"\r", data))
+    return each(script, lambda data: re.sub(rb"\r\n|\n", rb"\r", data))
 
 
 def bom(script: ScriptedResponse) -> ScriptedResponse:
@@ -63,17 +58,17 @@ def json_next_line(script: ScriptedResponse, count: int | None) -> ScriptedRespo
 
 def keep_alives(script: ScriptedResponse) -> ScriptedResponse:
     """Send a comment before every event."""
-    return _each(script, lambda data: b": keep-alive\n\n" + data)
+    return each(script, lambda data: b": keep-alive\n\n" + data)
 
 
 def pings(script: ScriptedResponse) -> ScriptedResponse:
     """Send a ping event before every event."""
-    return _each(script, lambda data: b'event: ping\ndata: {"type": "ping"}\n\n' + data)
+    return each(script, lambda data: b'event: ping\ndata: {"type": "ping"}\n\n' + data)
 
 
 def no_space(script: ScriptedResponse) -> ScriptedResponse:
     """Remove the space after `data:`."""
-    return _each(script, lambda data: re.sub(rb"(?m)^data: ", b"data:", data))
+    return each(script, lambda data: re.sub(rb"(?m)^data: ", b"data:", data))
 
 
 def no_final_newline(script: ScriptedResponse) -> ScriptedResponse:
@@ -83,8 +78,10 @@ def no_final_newline(script: ScriptedResponse) -> ScriptedResponse:
 
 
 def json_lines(script: ScriptedResponse) -> ScriptedResponse:
-    """Send plain JSON lines, without SSE framing."""
-    return _each(no_done(script), lambda data: re.sub(rb"(?m)^data: ?", b"", data).rstrip(b"\r\n") + b"\n")
+    """Send plain JSON lines, without SSE framing. Events without JSON are removed."""
+    nameless = no_event_names(script)
+    only_json = nameless.with_pieces(piece for piece in nameless.pieces if b"{" in piece.data)
+    return each(only_json, lambda data: re.sub(rb"(?m)^data: ?", b"", data).rstrip(b"\r\n") + b"\n")
 
 
 def glued(script: ScriptedResponse) -> ScriptedResponse:
@@ -92,11 +89,11 @@ def glued(script: ScriptedResponse) -> ScriptedResponse:
     pieces: list[Piece] = []
     first: Piece | None = None
     for piece in script.by_event().pieces:
-        if first is None and chunk_in(piece.data) is not None:
+        if first is None and object_in(piece.data) is not None:
             first = piece
         elif first is None:
             pieces.append(piece)
-        elif chunk_in(piece.data) is None:
+        elif object_in(piece.data) is None:
             pieces += [first, piece]
             first = None
         else:
@@ -106,7 +103,7 @@ def glued(script: ScriptedResponse) -> ScriptedResponse:
     return script.with_pieces(pieces if first is None else [*pieces, first])
 
 
-def _each(script: ScriptedResponse, change: Callable[[bytes], bytes]) -> ScriptedResponse:
+def each(script: ScriptedResponse, change: Callable[[bytes], bytes]) -> ScriptedResponse:
     """Change the bytes of every event; an event that becomes empty is removed."""
     changed = [Piece(piece.after_s, change(piece.data)) for piece in script.by_event().pieces]
     return script.with_pieces(piece for piece in changed if piece.data)

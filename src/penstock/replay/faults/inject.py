@@ -15,8 +15,9 @@ from collections.abc import Iterable
 
 from penstock.core.suggest import suggest_or_list
 from penstock.errors import UnknownFaultError
+from penstock.replay.faults.form import InjectedFault
 from penstock.replay.faults.script import ScriptedResponse
-from penstock.replay.faults.table import INJECTABLE_FAULTS, Argument, InjectedFault
+from penstock.replay.faults.table import INJECTABLE_FAULTS, Argument
 
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _TIME = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)?", re.ASCII)
@@ -35,10 +36,13 @@ _EXAMPLES: dict[Argument, str] = {
 
 
 def inject(script: ScriptedResponse, faults: Iterable[InjectedFault]) -> ScriptedResponse:
-    """Apply the faults to a script, in the order of the table."""
+    """Apply the faults, in the order of the table. Raises `UnknownFaultError` for those of other dialects."""
     order = list(INJECTABLE_FAULTS)
     for fault in sorted(faults, key=lambda fault: order.index(fault.name)):
-        script = INJECTABLE_FAULTS[fault.name].effect(script, fault)
+        form = INJECTABLE_FAULTS[fault.name].form_for(script.dialect)
+        if form is None:
+            raise UnknownFaultError(f"streams of {script.dialect} cannot have the fault {fault.name!r}")
+        script = form.effect(script, fault)
     return script
 
 

@@ -1,13 +1,16 @@
 """ScriptedResponse: what a server sends for one request, and when: status, headers, timed pieces, and the ending."""
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
+from penstock.core.dialects.dialect import AnswerFacts, SurfaceDialect
+from penstock.core.dialects.registry import DEFAULT_DIALECT, find_dialect, surface_dialect
+from penstock.core.failure import Failure
 from penstock.core.stream import MAX_EVENT
 from penstock.core.wire.frame import Frame
 from penstock.core.wire.sniff import Sniffer
@@ -19,10 +22,9 @@ _EVENT_STREAM = "text/event-stream; charset=utf-8"
 # The error that an injected fault sends, as a body and as an event.
 ERROR_MESSAGE = "The server failed while it was answering. Try again."
 ERROR_CODE: ErrorCode = "internal_error"
-ERROR_BODY = json.dumps(
-    {"error": {"message": ERROR_MESSAGE, "type": "server_error", "param": None, "code": ERROR_CODE}},
-    separators=(",", ":"),
-).encode()
+
+
+_FAILURE = Failure(code=ERROR_CODE, message=ERROR_MESSAGE)
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -45,10 +47,19 @@ class ScriptedResponse(Struct, frozen=True):
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": _EVENT_STREAM})
     cut: bool = False
     """Whether a fault has already truncated the body."""
-    error: bytes = b"data: " + ERROR_BODY + b"\n\n"
-    """The event that reports an error inside a stream."""
-    error_body: bytes = ERROR_BODY
-    """The body of an error response."""
+    dialect: str = DEFAULT_DIALECT
+    """The dialect of the stream."""
+    error: bytes = b""
+    """The event that reports an error inside a stream; by default as the dialect's own writer writes it."""
+
+    def __post_init__(self) -> None:
+        if not self.error:
+            structs.force_setattr(self, "error", _error_event(self.dialect))
+
+    @property
+    def error_body(self) -> bytes:
+        """The body of an error response."""
+        return _surface(self.dialect).write_error(_FAILURE, "")
 
     @property
     def data(self) -> bytes:
@@ -80,10 +91,16 @@ class ScriptedResponse(Struct, frozen=True):
         return structs.replace(self, pieces=pieces, headers=headers, ending="end")
 
 
-def script(events: Iterable[bytes], *, gap_s: float = 0.0, content_type: str = _EVENT_STREAM) -> ScriptedResponse:
+def script(
+    events: Iterable[bytes],
+    *,
+    gap_s: float = 0.0,
+    content_type: str = _EVENT_STREAM,
+    dialect: str = DEFAULT_DIALECT,
+) -> ScriptedResponse:
     """A response that sends these events, `gap_s` seconds apart."""
     pieces = tuple(Piece(gap_s if number else 0.0, data) for number, data in enumerate(events))
-    return ScriptedResponse(pieces, headers={"content-type": content_type})
+    return ScriptedResponse(pieces, headers={"content-type": content_type}, dialect=dialect)
 
 
 def events_in(data: bytes) -> list[bytes]:
@@ -92,3 +109,13 @@ def events_in(data: bytes) -> list[bytes]:
     items = sniffer.feed(data) + sniffer.close()
     starts = [item.offset for item in items if isinstance(item, Frame)]
     return [data[start:end] for start, end in pairwise([0, *starts[1:], len(data)]) if start < end]
+
+
+@cache
+def _error_event(dialect: str) -> bytes:
+    return _surface(dialect).writer(AnswerFacts(call_id="", model="", created=0)).fail(_FAILURE)
+
+
+def _surface(dialect: str) -> SurfaceDialect:
+    """The API of a dialect; the default one's if no client can speak it."""
+    return find_dialect(dialect).surface or surface_dialect(DEFAULT_DIALECT)

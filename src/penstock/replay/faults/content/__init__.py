@@ -1,0 +1,12 @@
+"""Faults that depend on the events of a dialect: one module for each, with the form of every fault that it can have."""
+
+from collections.abc import Mapping
+
+from penstock.replay.faults.content import anthropic_messages, openai_chat
+from penstock.replay.faults.form import FaultForm
+
+FORMS: Mapping[str, Mapping[str, FaultForm]] = {
+    "openai_chat": openai_chat.FORMS,
+    "anthropic_messages": anthropic_messages.FORMS,
+}
+"""By dialect, the forms of faults by their names in `faults/table.py`."""
