@@ -57,10 +57,14 @@ def test_there_are_notices_and_repairs() -> None:
         "delta-unknown",
         "done-repeated",
         "done-unexpected",
+        "event-name-missing",
         "event-unknown",
         "finish-repeated",
+        "items-overlap",
         "object-missing-no-choices",
         "role-repeated",
+        "sequence-gap",
+        "sequence-missing",
     ]
     assert {row.level for code, row in REPAIRS.items() if code not in NOTICES} == {"repair"}
 

@@ -66,6 +66,11 @@ LOSSES: dict[str, LossRow] = {
         "Answers longer than the assumed limit end with the finish reason `length`.",
         "The limit is the one configured for the provider, or the model's maximum.",
     ),
+    "max-tokens-raised": LossRow(
+        "The limit on the output is below the least that the provider's API accepts.",
+        "The answer may be a few tokens longer.",
+        "The provider would refuse the request otherwise.",
+    ),
     "option-refused-by-provider": LossRow(
         "The provider is known to refuse a field that the client sent, so the field is removed.",
         "What the field asks for; usage that the client asked for is still reported by Penstock.",

@@ -153,13 +153,13 @@ REPAIRS: dict[str, RepairRow] = {
         "The whole data is compared, never a part of it.",
     ),
     "done-repeated": RepairRow(
-        "The marker of the end (`[DONE]`, `message_stop`) is sent more than once.",
+        "The marker of the end (`[DONE]`, `message_stop`, `response.completed`) is sent more than once.",
         "The first one is used.",
         "The others add nothing.",
         "notice",
     ),
     "data-after-done": RepairRow(
-        "Events follow the marker of the end (`[DONE]`, `message_stop`).",
+        "Events follow the marker of the end (`[DONE]`, `message_stop`, `response.completed`).",
         "They are read like others, except an incomplete event at the end of the bytes.",
         "Some providers send usage there. The answer was complete at the marker.",
     ),
@@ -294,44 +294,44 @@ REPAIRS: dict[str, RepairRow] = {
         "The content is used, and the finish reason is sent at the end.",
         "The provider sent it as part of the same choice.",
     ),
-    # Messages and content blocks
+    # Messages, output items and content blocks
     "message-start-missing": RepairRow(
-        "Content comes before `message_start`.",
+        "Content comes before `message_start`, or before `response.created` of OpenAI Responses.",
         "The message begins with it; the writer adds an id.",
         "The envelope is not part of the answer.",
     ),
     "message-start-repeated": RepairRow(
-        "`message_start` is sent again for the same message.",
+        "`message_start` or `response.created` is sent again for the same answer.",
         "The first one is used.",
         "It has the same id. Another id would be another answer, which is a fault.",
     ),
     "message-appended": RepairRow(
-        "The whole message follows the stream that has it already.",
+        "The whole answer, as without streaming, follows the stream that has it already.",
         "The stream is used, the repetition is dropped.",
         "Using both would duplicate the text.",
     ),
     "block-index-missing": RepairRow(
-        "An event of a content block has no valid index.",
-        "It belongs to the open block; a start is that of the next block.",
+        "An event of a content block or of an output item has no valid index.",
+        "It belongs to the item with its id, or to the open block; a start is that of the next block.",
         "One block is open at a time.",
     ),
     "block-start-missing": RepairRow(
-        "An event belongs to a content block that was not started.",
-        "Text and thinking start a block of their own; anything else is ignored.",
-        "The type of a delta says what it is. Arguments without the start of their call are a fault.",
+        "An event belongs to a content block, or to an output item, that was not started.",
+        "Text, reasoning and whole items start a block of their own; anything else is ignored.",
+        "The type of an event says what it is. Arguments that stay without their call are a fault.",
     ),
     "block-restarted": RepairRow(
-        "A content block is started while one of the same index is open.",
-        "The start ends the open block and begins another one.",
+        "A content block or output item is started with the index of an earlier one.",
+        "The start ends the earlier one, if it is open, and begins another one.",
         "What was sent before it belongs to the first block, what follows to the second.",
     ),
     "block-unclosed": RepairRow(
-        "A content block is not stopped before the next one, or the stop reason, comes.",
+        "A content block is not stopped before the next one, or the end of the answer, comes.",
         "It ends there.",
         "Nothing of it follows.",
     ),
     "block-stop-repeated": RepairRow(
-        "A content block is stopped again.",
+        "A content block or output item is stopped again.",
         "The second stop is ignored.",
         "It adds nothing.",
         "notice",
@@ -357,6 +357,50 @@ REPAIRS: dict[str, RepairRow] = {
         "It is forwarded to clients of the same API only.",
         "Clients ignore types that they do not know.",
         "notice",
+    ),
+    "event-name-missing": RepairRow(
+        "An event has no name in the transport, or another one than the type in its JSON.",
+        "The type in the JSON is used; it is reported once per stream.",
+        "SDKs go by the type in the JSON, too.",
+        "notice",
+    ),
+    "sequence-missing": RepairRow(
+        "An event of OpenAI Responses has no `sequence_number`.",
+        "The writer numbers all events; it is reported once per stream.",
+        "The order of the events is the order of their arrival.",
+        "notice",
+    ),
+    "sequence-gap": RepairRow(
+        "The `sequence_number` of an event does not follow that of the event before it.",
+        "The writer numbers all events; it is reported once per stream.",
+        "Text that is missing is found at its end, where it is sent as a whole.",
+        "notice",
+    ),
+    "item-id-changed": RepairRow(
+        "The id of an output item changes between its events.",
+        "The first one is used; it is reported once per item.",
+        "The index names the item. SDKs that go by the id lose such an item.",
+    ),
+    "items-overlap": RepairRow(
+        "An output item starts before the one before it is done.",
+        "They are read by their indexes. Text that follows of the earlier one is a part of its own.",
+        "Each piece arrives in its order, and none is lost.",
+        "notice",
+    ),
+    "deltas-missing": RepairRow(
+        "A text, or the arguments of a call, are longer as a whole than their deltas together.",
+        "What the deltas lack is emitted where the whole arrives.",
+        "The whole begins with exactly what the deltas had.",
+    ),
+    "text-differs": RepairRow(
+        "A text, or the arguments of a call, do not begin as a whole with what their deltas had.",
+        "The deltas are used.",
+        "Clients have them already; which of the two the model generated is not known.",
+    ),
+    "output-missing": RepairRow(
+        "The response at the end has an empty `output`, although items were sent.",
+        "The items of the stream are used.",
+        "Each of them was sent as a whole. SDKs that read the last event only would get an empty answer.",
     ),
     "signature-late": RepairRow(
         "The signature of a thinking block follows the end of the block.",
@@ -429,6 +473,11 @@ REPAIRS: dict[str, RepairRow] = {
         "A usage report has only zeros.",
         "It is ignored.",
         "No answer uses zero tokens; a report with other values is used, whether it comes before or after.",
+    ),
+    "usage-incomplete": RepairRow(
+        "The usage lacks its total or its details, which OpenAI Responses always have.",
+        "The total is the sum, and a missing detail is unknown; the writer adds them.",
+        "Input and output are there. Codex fails on usage without them.",
     ),
     "usage-mistyped": RepairRow(
         "A count in the usage is a string or a fraction.",

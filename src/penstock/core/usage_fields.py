@@ -16,6 +16,7 @@ SPELLINGS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "cache_write": (
         ("prompt_tokens_details", "cache_write_tokens"),
+        ("input_tokens_details", "cache_write_tokens"),
         ("prompt_tokens_details", "cache_creation_tokens"),
         ("", "cache_creation_input_tokens"),
         ("", "cache_write_tokens"),

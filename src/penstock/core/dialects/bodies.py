@@ -78,6 +78,15 @@ def decode_fields(body: bytes, once: Iterable[str]) -> tuple[JsonMembers, dict[s
         raise refused(f"the body is not valid JSON: {error}", code="invalid_json") from None
 
 
+def require_one_choice(choices: int) -> None:
+    """Reject a request for several choices, for a provider whose API answers with one."""
+    if choices > 1:
+        raise refused(
+            f"`n` is {choices}, and the provider's API answers with one choice; send several requests instead",
+            param="n",
+        )
+
+
 def refused(message: str, *, param: str | None = None, code: ErrorCode = "invalid_request") -> RequestError:
     """The error for a request that is rejected because of the client."""
     return RequestError(Failure(code=code, message=message, param=param, retryable=False))

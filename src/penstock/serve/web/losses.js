@@ -27,6 +27,10 @@ export const LOSSES = {
   "meaning": "The provider's API requires a limit on the output, and the client set none.",
   "lost": "Answers longer than the assumed limit end with the finish reason `length`."
  },
+ "max-tokens-raised": {
+  "meaning": "The limit on the output is below the least that the provider's API accepts.",
+  "lost": "The answer may be a few tokens longer."
+ },
  "option-refused-by-provider": {
   "meaning": "The provider is known to refuse a field that the client sent, so the field is removed.",
   "lost": "What the field asks for; usage that the client asked for is still reported by Penstock."

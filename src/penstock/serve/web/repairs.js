@@ -100,11 +100,11 @@ export const REPAIRS = {
   "done": "It is read as `[DONE]`."
  },
  "done-repeated": {
-  "wrong": "The marker of the end (`[DONE]`, `message_stop`) is sent more than once.",
+  "wrong": "The marker of the end (`[DONE]`, `message_stop`, `response.completed`) is sent more than once.",
   "done": "The first one is used."
  },
  "data-after-done": {
-  "wrong": "Events follow the marker of the end (`[DONE]`, `message_stop`).",
+  "wrong": "Events follow the marker of the end (`[DONE]`, `message_stop`, `response.completed`).",
   "done": "They are read like others, except an incomplete event at the end of the bytes."
  },
  "done-unexpected": {
@@ -208,35 +208,35 @@ export const REPAIRS = {
   "done": "The content is used, and the finish reason is sent at the end."
  },
  "message-start-missing": {
-  "wrong": "Content comes before `message_start`.",
+  "wrong": "Content comes before `message_start`, or before `response.created` of OpenAI Responses.",
   "done": "The message begins with it; the writer adds an id."
  },
  "message-start-repeated": {
-  "wrong": "`message_start` is sent again for the same message.",
+  "wrong": "`message_start` or `response.created` is sent again for the same answer.",
   "done": "The first one is used."
  },
  "message-appended": {
-  "wrong": "The whole message follows the stream that has it already.",
+  "wrong": "The whole answer, as without streaming, follows the stream that has it already.",
   "done": "The stream is used, the repetition is dropped."
  },
  "block-index-missing": {
-  "wrong": "An event of a content block has no valid index.",
-  "done": "It belongs to the open block; a start is that of the next block."
+  "wrong": "An event of a content block or of an output item has no valid index.",
+  "done": "It belongs to the item with its id, or to the open block; a start is that of the next block."
  },
  "block-start-missing": {
-  "wrong": "An event belongs to a content block that was not started.",
-  "done": "Text and thinking start a block of their own; anything else is ignored."
+  "wrong": "An event belongs to a content block, or to an output item, that was not started.",
+  "done": "Text, reasoning and whole items start a block of their own; anything else is ignored."
  },
  "block-restarted": {
-  "wrong": "A content block is started while one of the same index is open.",
-  "done": "The start ends the open block and begins another one."
+  "wrong": "A content block or output item is started with the index of an earlier one.",
+  "done": "The start ends the earlier one, if it is open, and begins another one."
  },
  "block-unclosed": {
-  "wrong": "A content block is not stopped before the next one, or the stop reason, comes.",
+  "wrong": "A content block is not stopped before the next one, or the end of the answer, comes.",
   "done": "It ends there."
  },
  "block-stop-repeated": {
-  "wrong": "A content block is stopped again.",
+  "wrong": "A content block or output item is stopped again.",
   "done": "The second stop is ignored."
  },
  "block-text-repeated": {
@@ -254,6 +254,38 @@ export const REPAIRS = {
  "event-unknown": {
   "wrong": "An event has a type that is not known.",
   "done": "It is forwarded to clients of the same API only."
+ },
+ "event-name-missing": {
+  "wrong": "An event has no name in the transport, or another one than the type in its JSON.",
+  "done": "The type in the JSON is used; it is reported once per stream."
+ },
+ "sequence-missing": {
+  "wrong": "An event of OpenAI Responses has no `sequence_number`.",
+  "done": "The writer numbers all events; it is reported once per stream."
+ },
+ "sequence-gap": {
+  "wrong": "The `sequence_number` of an event does not follow that of the event before it.",
+  "done": "The writer numbers all events; it is reported once per stream."
+ },
+ "item-id-changed": {
+  "wrong": "The id of an output item changes between its events.",
+  "done": "The first one is used; it is reported once per item."
+ },
+ "items-overlap": {
+  "wrong": "An output item starts before the one before it is done.",
+  "done": "They are read by their indexes. Text that follows of the earlier one is a part of its own."
+ },
+ "deltas-missing": {
+  "wrong": "A text, or the arguments of a call, are longer as a whole than their deltas together.",
+  "done": "What the deltas lack is emitted where the whole arrives."
+ },
+ "text-differs": {
+  "wrong": "A text, or the arguments of a call, do not begin as a whole with what their deltas had.",
+  "done": "The deltas are used."
+ },
+ "output-missing": {
+  "wrong": "The response at the end has an empty `output`, although items were sent.",
+  "done": "The items of the stream are used."
  },
  "signature-late": {
   "wrong": "The signature of a thinking block follows the end of the block.",
@@ -311,6 +343,10 @@ export const REPAIRS = {
   "wrong": "A usage report has only zeros.",
   "done": "It is ignored."
  },
+ "usage-incomplete": {
+  "wrong": "The usage lacks its total or its details, which OpenAI Responses always have.",
+  "done": "The total is the sum, and a missing detail is unknown; the writer adds them."
+ },
  "usage-mistyped": {
   "wrong": "A count in the usage is a string or a fraction.",
   "done": "It is converted if it is a whole number."
@@ -342,7 +378,7 @@ export const REPAIRS = {
 };
 
 // The repairs that are harmless deviations of providers.
-export const NOTICES = new Set(["block-stop-repeated", "bom", "created-changed", "delta-unknown", "done-repeated", "done-unexpected", "event-unknown", "finish-repeated", "object-missing-no-choices", "role-repeated"]);
+export const NOTICES = new Set(["block-stop-repeated", "bom", "created-changed", "delta-unknown", "done-repeated", "done-unexpected", "event-name-missing", "event-unknown", "finish-repeated", "items-overlap", "object-missing-no-choices", "role-repeated", "sequence-gap", "sequence-missing"]);
 
 /** @type {Record<string, { wrong: string, done: string }>} */
 export const FAULTS = {

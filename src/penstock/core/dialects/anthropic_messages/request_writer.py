@@ -33,7 +33,7 @@ from penstock.core.content import (
 )
 from penstock.core.dialects.anthropic_messages.reader import NAME, SEAL_SCHEME
 from penstock.core.dialects.anthropic_messages.request import Json
-from penstock.core.dialects.bodies import check_tool_choice, refused
+from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
 from penstock.core.losses import Loss
 from penstock.core.request import (
     Message,
@@ -87,11 +87,7 @@ def write_request(
     Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
     """
     check_tool_choice(request)
-    if request.choices > 1:
-        raise refused(
-            f"`n` is {request.choices}, and the provider's API answers with one choice; send several requests instead",
-            param="n",
-        )
+    require_one_choice(request.choices)
     writer = _ContentWriter(settings, issuer, losses, names)
     fields: Json = {"model": request.model, "messages": writer.messages(request.turns)}
     if request.system:

@@ -15,8 +15,10 @@ An answer is a list of output items. Reader and writer agree on how these are ev
   its `namespace`; then `Extra("tool", {"id": item id, …}, 0, call)`.
 - An `image_generation_call` with a result is `BlockStart(0, block, "media", item id, type, the item without its
   result)`, one `MediaDelta`, `BlockEnd`.
-- Any other item is opaque. Its events from `output_item.added` on are `Extra("event", fields)`. When it is whole, it is
+- Any other item is opaque. Its events from `output_item.added` on are `Extra("event", fields)`, without their
+  `sequence_number`, and with the number of the block as `output_index`. When it is whole, it is
   `BlockStart(0, block, "opaque", item id, type, the whole item)` and `BlockEnd`.
+- What is known of an item only at its end, such as an unusual `status`, is the `data` of its last `BlockEnd`.
 - Events of unknown types are `Extra("event", fields)`.
 - `completed` is `Finish(0, "stop" | "tool_calls")`, and `incomplete` is `Finish(0, "length" | "content_filter")` with
   the native reason. `failed` and `error` are a `Fault` with the error object.

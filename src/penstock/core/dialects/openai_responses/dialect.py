@@ -1,6 +1,10 @@
 """The OpenAI Responses dialect, as the rest of Penstock knows it."""
 
 from penstock.core.dialects.dialect import Dialect
+from penstock.core.dialects.openai_responses.detector import OpenAIResponsesDetector
+from penstock.core.dialects.openai_responses.places import PLACES
+from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
+from penstock.core.dialects.openai_responses.upstream import OpenAIResponsesUpstream
 from penstock.core.dialects.openai_responses.surface import OpenAIResponsesSurface
 from penstock.core.dialects.openai_responses.token_counting import ResponsesTokenCounting
 from penstock.core.dialects.openai_responses.vocabulary import NAME
@@ -8,6 +12,10 @@ from penstock.core.dialects.openai_responses.vocabulary import NAME
 OPENAI_RESPONSES = Dialect(
     name=NAME,
     title="OpenAI Responses",
+    upstream=OpenAIResponsesUpstream(),
     surface=OpenAIResponsesSurface(),
+    detector=OpenAIResponsesDetector(),
+    places=PLACES,
+    settings=ResponsesSettings,
     token_counting=ResponsesTokenCounting(),
 )

@@ -1,0 +1,100 @@
+"""The OpenAI Responses dialect, requests forwarded: what must be changed in the input of a client's own request.
+
+A request for a provider of the same dialect keeps its bytes, except:
+
+1. Reasoning. Clients get the encrypted content wrapped with its issuer (`core/seals.py`). It is unwrapped for the same
+   issuer; any other account refuses it, for the rest of the conversation, so that reasoning is left out. So is
+   reasoning without encrypted content: its id names what no provider has stored.
+2. Ids of items that another provider has made up: OpenAI refuses an id without the prefix of its type. No item needs
+   one, but for those that others refer to.
+3. Results of tools that are lists, where the provider's data says so (`result_parts`, llama.cpp).
+"""
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.dialects.openai_responses.items import Json
+from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME
+from penstock.core.losses import Loss
+from penstock.core.seals import PREFIX, unwrap
+
+_REASONING = re.compile(rb'"type"\s*:\s*"reasoning"')
+_RESULT_LIST = re.compile(rb'"output"\s*:\s*\[')
+# The prefixes of ids, by the type of the item; an item of another type keeps its id.
+_ID_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fc",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctc",
+    "reasoning": "rs",
+}
+_OTHER_ID = re.compile(rb'"id"\s*:\s*"(?!(?:msg|fc|ctc|rs))')
+
+
+def edit_input(written: Raw, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Raw | None:
+    """The input as the provider accepts it; None if it can stay as the client wrote it."""
+    data = bytes(written)
+    flatten = not settings.result_parts and _RESULT_LIST.search(data)
+    if not flatten and not _REASONING.search(data) and not _OTHER_ID.search(data):
+        return None
+    items = msgspec.json.decode(data)
+    if not isinstance(items, list):
+        return None
+    edited: list[object] = []
+    for item in items:
+        if not isinstance(item, dict):
+            edited.append(item)
+            continue
+        kept = _with_plain_id(item)
+        if kept.get("type") == "reasoning":
+            opened = _opened(kept, settings, issuer, losses)
+            edited += [opened] if opened is not None else []
+        elif flatten and isinstance(kept.get("output"), list):
+            edited += _flattened(kept, losses)
+        else:
+            edited.append(kept)
+    return Raw(msgspec.json.encode(edited)) if edited != items else None
+
+
+def _with_plain_id(item: Json) -> Json:
+    """The item without an id that its type cannot have."""
+    id = item.get("id")
+    prefix = _ID_PREFIXES.get(str(item.get("type", "message")))
+    if not isinstance(id, str) or prefix is None or id.startswith(prefix):
+        return item
+    return {name: value for name, value in item.items() if name != "id"}
+
+
+def _opened(item: Json, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Json | None:
+    """Reasoning as its provider knows it; None if it is another provider's."""
+    proof = item.get("encrypted_content")
+    if isinstance(proof, str) and proof and not proof.startswith(PREFIX):
+        return item  # the client got it elsewhere
+    seal = unwrap(proof) if isinstance(proof, str) else None
+    if seal is not None and seal[0].scheme == SEAL_SCHEME and seal[1] == issuer:
+        return item | {"encrypted_content": seal[0].value}
+    if settings.open_reasoning:
+        if proof:
+            losses.append(Loss("seal-dropped", seal[0].scheme if seal is not None else ""))
+        return {name: value for name, value in item.items() if name != "encrypted_content"}
+    losses.append(Loss("reasoning-dropped"))
+    return None
+
+
+def _flattened(item: Json, losses: list[Loss]) -> list[Json]:
+    """A result as text; its media follow in a message of the user."""
+    parts = item["output"]
+    assert isinstance(parts, list)
+    texts = [str(part.get("text", "")) for part in parts if isinstance(part, dict) and "text" in part]
+    media = [part for part in parts if isinstance(part, dict) and "text" not in part]
+    flat: list[Json] = [item | {"output": "\n".join(texts)}]
+    if media:
+        call = str(item.get("call_id", ""))
+        losses.append(Loss("result-media-moved", call))
+        said: Json = {"type": "input_text", "text": f"The result of {call} is attached."}
+        flat.append({"type": "message", "role": "user", "content": [said, *media]})
+    return flat

@@ -1,0 +1,366 @@
+"""The OpenAI Responses dialect, read: the JSON of an event → hub events.
+
+    response.created  response.in_progress                     Start, ChoiceStart; `in_progress` may be repeated
+    ( response.output_item.added … response.output_item.done )*     one output item after the other; some overlap
+    response.completed | response.incomplete | response.failed the end, with the whole response and its usage
+
+The reader reports what it read; `core/grammar.py` puts that into order. `items.py` has the rules for output items, and
+the package's docstring says which events an item becomes. Rules for this file:
+
+1. The type in the JSON says what an event is. The transport's event name counts only where the JSON has no type.
+2. Only the last event is an end. `[DONE]` proves nothing: simple servers append it to every stream.
+3. The whole response at the end is used for what the stream has not said: items without events, unfinished ones. The
+   ChatGPT backend always sends an empty `output` there.
+4. Events of unknown types are kept as extras of the place `event`.
+5. An unstreamed response is read as the stream that it stands for.
+"""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from penstock.core.dialects.openai_responses.items import Json, OutputItems, TextField, TextKey
+from penstock.core.dialects.openai_responses.usage import read_usage
+from penstock.core.error_shapes import error_of, is_heartbeat, read_error
+from penstock.core.events import ChoiceStart, Extra, Finish, Start, UsageReport
+from penstock.core.json_getters import integer_of, shown, text_of
+from penstock.core.sink import Sink
+from penstock.core.text import whole_json
+
+FINISH_REASONS: Mapping[str, str] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+"""Why a response is incomplete, in the hub's words."""
+_ENDS = {"response.completed": "completed", "response.incomplete": "incomplete", "response.failed": "failed"}
+_STARTS = frozenset(("response.created", "response.in_progress", "response.queued"))
+# Events that may come when the response is over: all others are data behind the end.
+_HARMLESS = frozenset((*_ENDS, *_STARTS, "error"))
+# Members of a response that have events of their own, or none.
+_RESPONSE_FIELDS = frozenset(
+    ("id", "object", "model", "created_at", "status", "output", "usage", "error", "incomplete_details")
+)
+_END_FIELDS = frozenset(("type", "response", "sequence_number"))
+# What is written as the name of an event again.
+_EVENT_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)
+# Tools of xAI that it executes itself, and reports as calls of custom tools.
+_HOSTED_AS_CUSTOM = frozenset(("x_search",))
+
+
+class _TextFormat(Struct, frozen=True):
+    """How a text is sent: the type of its items, its field, the member with its number, the member with the whole."""
+
+    item: str
+    field: TextField
+    number: str
+    whole: str
+
+
+_TEXTS = {
+    "response.output_text": _TextFormat("message", "text", "content_index", "text"),
+    "response.refusal": _TextFormat("message", "refusal", "content_index", "refusal"),
+    "response.reasoning_summary_text": _TextFormat("reasoning", "summary", "summary_index", "text"),
+    "response.reasoning_text": _TextFormat("reasoning", "reasoning", "content_index", "text"),
+    "response.function_call_arguments": _TextFormat("function_call", "arguments", "", "arguments"),
+    "response.custom_tool_call_input": _TextFormat("custom_tool_call", "arguments", "", "input"),
+}
+_PART_FIELDS: Mapping[str, tuple[str, TextField]] = {
+    "output_text": ("text", "text"),
+    "refusal": ("refusal", "refusal"),
+    "reasoning_text": ("text", "reasoning"),
+}
+
+
+class OpenAIResponsesReader:
+    """Reads the events of one stream, or one unstreamed response."""
+
+    sentinel = ""
+    marks_end = True
+    envelope: tuple[str, ...] = ("id", "model", "created")
+    done = False
+    unread = ""
+    _started = False
+    _id = ""
+    _unnamed = False  # whether an event without a name was met
+    _unnumbered = False  # whether an event without a number, or with an unexpected one, was met
+    _number: int | None = None  # of the next event
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._items = OutputItems(sink)
+        self._extras: Json = {}
+
+    def read(self, value: object, *, event: str = "", surrogates: bool = False) -> None:
+        """Take in the JSON of one event, and the name that the transport gave it."""
+        if surrogates:
+            self._items.surrogates = True
+            value = self._without_halves(value)
+        if not isinstance(value, dict):
+            self._read_other(value, event)
+            return
+        type = text_of(value.get("type")) or event
+        stem, _, verb = type.rpartition(".")
+        if type.startswith("response.") or "sequence_number" in value:
+            self._check_envelope(value, event, type)
+        if self.done and type and type not in _HARMLESS and not is_heartbeat(type):
+            self._sink.repair("data-after-done", type)
+        text = _TEXTS.get(stem)
+        if text is not None and verb in ("delta", "done"):
+            self._read_text(value, text, verb)
+        elif type in _STARTS:
+            self._read_start(value, type)
+        elif type in _ENDS:
+            self._read_end(_object(value.get("response")), _ENDS[type])
+            self._keep(_others(value, _END_FIELDS))
+        elif value.get("object") == "response" or (not type and isinstance(value.get("output"), list)):
+            self._read_body(value)
+        else:
+            self._read_item_event(value, type, event)
+
+    def read_undecodable(self, data: bytes, event: str) -> None:
+        """Take in the data of an event that is not JSON."""
+        text = data.decode(errors="replace").strip()
+        if text == "[DONE]":
+            self._sink.repair("done-unexpected")
+        elif event == "error":
+            self._sink.fault("provider-error", text[:500] or "an error event without data")
+        elif not text or is_heartbeat(event) or is_heartbeat(text.strip("[]")):
+            self._sink.repair("empty-event" if not text else "keepalive-event", event or text[:80])
+        elif self.done:
+            self._sink.repair("data-after-done", text[:80])
+        else:
+            self._sink.fault("bad-json", text[:500])
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    # The response.
+
+    def _check_envelope(self, value: Json, event: str, type: str) -> None:
+        """Check the name and the number of an event. What is missing is reported once."""
+        if event != type and not self._unnamed:
+            self._unnamed = True
+            self._sink.repair("event-name-missing", event)
+        number = value.get("sequence_number")
+        if number == self._number and number is not None:
+            self._number = number + 1
+            return
+        known = integer_of(number)
+        if (known is None or self._number is not None) and not self._unnumbered:
+            self._unnumbered = True
+            self._sink.repair("sequence-missing" if known is None else "sequence-gap", text_of(number))
+        if known is not None:
+            self._number = known + 1
+
+    def _read_start(self, value: Json, type: str) -> None:
+        response = _object(value.get("response"))
+        if not self._started:
+            if type == "response.in_progress":
+                self._sink.repair("message-start-missing")
+            self._start(response)
+            return
+        id = text_of(response.get("id"))
+        if type != "response.created":
+            return  # `in_progress`, which is also a heartbeat
+        if id and self._id and id != self._id:
+            self._sink.fault("bad-shape", "a second response starts in the same stream")
+        else:
+            self._sink.repair("message-start-repeated", id)
+
+    def _start(self, response: Json) -> None:
+        self._started = True
+        self._id = text_of(response.get("id"))
+        self._sink.events.append(_envelope(response))
+        self._extras = _others(response, _RESPONSE_FIELDS)
+        self._keep(self._extras)
+        self._sink.events.append(ChoiceStart(0, "assistant"))
+        tools = response.get("tools")
+        named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+        if any(tool.get("type") in _HOSTED_AS_CUSTOM for tool in named):
+            own = (text_of(tool.get("name")) for tool in named if tool.get("type") == "custom")
+            self._items.custom_tools = frozenset(own)
+
+    def _read_end(self, response: Json, status: str) -> None:
+        if self.done:
+            self._sink.repair("done-repeated")
+            return
+        if not self._started:
+            self._sink.repair("message-start-missing")
+            self._start(response)
+        self._finish(response, status)
+
+    def _read_body(self, response: Json) -> None:
+        """An unstreamed response; behind a stream it is a repetition of the whole answer."""
+        if self._started:
+            self._sink.repair("message-appended")
+            return
+        self._items.in_stream = False
+        self._start(response)
+        self._finish(response, text_of(response.get("status")) or "completed")
+
+    def _finish(self, response: Json, status: str) -> None:
+        """The end of the response. Where its own status says that it failed, or is incomplete, that counts."""
+        own = response.get("status")
+        status = own if own in ("incomplete", "failed", "cancelled") else status
+        self._sink.events.append(_envelope(response))
+        changed = {
+            name: value for name, value in _others(response, _RESPONSE_FIELDS).items() if self._is_new(name, value)
+        }
+        self._keep(changed)
+        usage = response.get("usage")
+        if isinstance(usage, dict) and usage:
+            self._sink.events.append(UsageReport(read_usage(usage, self._sink, tier=response.get("service_tier"))))
+        elif usage not in (None, {}):
+            self._sink.repair("usage-mistyped", shown(usage))
+        if status in ("failed", "cancelled"):
+            self.done = True
+            error = response.get("error")
+            words = (
+                error_of(error, {})
+                if error
+                else (f"the response was {status}" if status == "cancelled" else "the response failed", None)
+            )
+            self._sink.fault("provider-error", *words)
+            return
+        output = response.get("output")
+        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        self._items.settle(items, whole=status == "completed")
+        if status not in ("completed", "incomplete"):
+            return  # an unstreamed response that still runs
+        self.done = True
+        self._sink.events.append(self._finish_event(response, status))
+
+    def _is_new(self, name: str, value: object) -> bool:
+        return name not in self._extras or self._extras[name] != value
+
+    def _finish_event(self, response: Json, status: str) -> Finish:
+        if status == "completed":
+            return Finish(0, "tool_calls" if self._items.called else "stop", status)
+        details = _object(response.get("incomplete_details"))
+        native = text_of(details.get("reason")) or status
+        reason = FINISH_REASONS.get(native)
+        if reason is None:
+            self._sink.repair("finish-unknown", shown(native))
+        return Finish(0, reason or native, native, details=details if len(details) > 1 else None)
+
+    def _keep(self, fields: Json) -> None:
+        if fields:
+            self._sink.events.append(Extra("chunk", fields))
+
+    # Output items.
+
+    def _need_start(self) -> None:
+        if not self._started:
+            self._sink.repair("message-start-missing")
+            self._start({})
+
+    def _read_text(self, value: Json, text: _TextFormat, verb: str) -> None:
+        self._need_start()
+        if text.field == "arguments" and self._items.pass_on(value):
+            return
+        key = TextKey(text.field, (integer_of(value.get(text.number)) or 0) if text.number else 0)
+        member = "delta" if verb == "delta" else text.whole
+        given = value.get(member)
+        if given is not None and not isinstance(given, str):
+            self._sink.fault("bad-shape", f"{member} is not text: {shown(given)}")
+        elif verb == "done":
+            self._items.settle_text(value, text.item, key, given or "")
+        elif given:
+            if key.field == "text":
+                self._items.keep_logprobs(value)
+            self._items.add_text(value, text.item, key, given)
+
+    def _read_item_event(self, value: Json, type: str, event: str) -> None:
+        match type:
+            case "response.output_item.added" | "response.output_item.done":
+                self._read_item(value, type)
+            case "response.content_part.added":
+                self._need_start()
+                part = _object(value.get("part"))
+                member, field = _PART_FIELDS.get(text_of(part.get("type")), ("", "text"))
+                if member:
+                    key = TextKey(field, integer_of(value.get("content_index")) or 0)
+                    item = "reasoning" if field == "reasoning" else "message"
+                    self._items.add_part(value, item, key, text_of(part.get(member)))
+            case "response.content_part.done":
+                self._need_start()
+                part = _object(value.get("part"))
+                if part.get("type") != "reasoning_text":
+                    self._items.finish_part(value, part)
+            case "response.reasoning_summary_part.added":
+                self._need_start()
+                key = TextKey("summary", integer_of(value.get("summary_index")) or 0)
+                self._items.add_part(value, "reasoning", key, text_of(_object(value.get("part")).get("text")))
+            case "response.reasoning_summary_part.done":
+                self._need_start()
+                key = TextKey("summary", integer_of(value.get("summary_index")) or 0)
+                self._items.settle_text(value, "reasoning", key, text_of(_object(value.get("part")).get("text")))
+            case "response.output_text.annotation.added" | "response.output_text_annotation.added":
+                self._need_start()
+                self._items.annotate(value, value.get("annotation"))
+            case _:
+                self._read_unknown(value, type, event)
+
+    def _read_item(self, value: Json, type: str) -> None:
+        self._need_start()
+        item, index = value.get("item"), integer_of(value.get("output_index"))
+        if not isinstance(item, dict):
+            self._sink.fault("bad-shape", f"an output item is not an object: {shown(item)}")
+        elif type == "response.output_item.added":
+            self._items.add(index, item)
+        else:
+            self._items.finish(index, item)
+
+    # Everything else.
+
+    def _read_unknown(self, value: Json, type: str, event: str) -> None:
+        """An event of an item of another type, an error, a heartbeat, or an event that is not known."""
+        if self._items.pass_on(value):
+            return
+        error = read_error(value, "error" if type == "error" else event)
+        if error is not None:
+            self._sink.fault("provider-error", *error)
+        elif "choices" in value or type.startswith(("message_", "content_block_")) or "candidates" in value:
+            self._sink.fault("other-dialect", f"this is no event of the OpenAI Responses dialect: {shown(value)}")
+        elif is_heartbeat(type) or not value:
+            self._sink.repair("keepalive-event", type)
+        else:
+            self._sink.repair("event-unknown", type or shown(value))
+            if _EVENT_NAME.fullmatch(type):
+                kept = {name: member for name, member in value.items() if name != "sequence_number"}
+                self._sink.events.append(Extra("event", kept | {"type": type}))
+            if not self.unread:
+                self.unread = shown(value)
+
+    def _read_other(self, value: object, event: str) -> None:
+        """An event whose JSON is no object."""
+        if event == "error":
+            self._sink.fault("provider-error", f"{value or 'an error event without data'!s:.500}")
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            for item in value:
+                self.read(item, event=event)
+        elif isinstance(value, list) and value:
+            self._sink.fault("bad-shape", f"an event is a list: {shown(value)}")
+        else:
+            self._sink.repair("empty-event", shown(value))
+
+    def _without_halves(self, value: object) -> object:
+        """An event's JSON without halves of characters, but for a delta of which the next event may bring the rest."""
+        if not isinstance(value, dict) or not isinstance(delta := value.get("delta"), str):
+            return whole_json(value, self._sink)
+        clean = whole_json({**value, "delta": ""}, self._sink)
+        assert isinstance(clean, dict)
+        return clean | {"delta": delta}
+
+
+def _envelope(response: Json) -> Start:
+    return Start(text_of(response.get("id")), text_of(response.get("model")), integer_of(response.get("created_at")))
+
+
+def _others(fields: Json, known: frozenset[str]) -> Json:
+    return {name: value for name, value in fields.items() if name not in known}
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

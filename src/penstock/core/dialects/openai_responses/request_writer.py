@@ -1,0 +1,391 @@
+"""The OpenAI Responses dialect, requests written: `Request` → the fields of a body, and what is lost on the way.
+
+For requests that came in another dialect. (One that came as Responses is forwarded: see `forwarding.py`.) The API
+demands, or differs from chat completions in that:
+
+1. The input is a list of items. A message, a call, a result and a piece of reasoning are items of their own, in order.
+2. `store` is true unless the request says otherwise. Tenants share the account of a provider, so it is always false
+   here. Then reasoning comes back only if `include` asks for it, encrypted.
+3. Reasoning is accepted only with the encrypted content that the same account got. It is sent without an id: ids of
+   what was not stored are a 404. Reasoning of other providers is left out, unless the provider wants it as text
+   (`open_reasoning`).
+4. A function is strict unless it says otherwise.
+5. There are no stop sequences, seeds, penalties, or several choices.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.core.content import (
+    MediaPart,
+    OpaquePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+)
+from penstock.core.dialects.bodies import require_one_choice
+from penstock.core.dialects.openai_responses.items import Json
+from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME
+from penstock.core.losses import Loss
+from penstock.core.request import (
+    Message,
+    ReasoningSettings,
+    Request,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolChoice,
+    available_tools,
+    without_system_turns,
+)
+from penstock.core.seals import opened
+from penstock.core.tool_ids import portable
+
+_MAX_ID = 64
+_MAX_NAME = 64
+# OpenAI refuses a longer `user`.
+_MAX_USER = 64
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# The effort that a budget of so many tokens stands for, at most; above the last, it is high.
+_BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
+_TIERS = ("auto", "default", "flex", "priority", "scale")
+_SUMMARIES = ("auto", "concise", "detailed")
+_AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/wav": "wav"}
+_ENCRYPTED = "reasoning.encrypted_content"
+_LOGPROBS = "message.output_text.logprobs"
+
+
+class ResponsesSettings(Struct, frozen=True, kw_only=True):
+    """What a provider of this dialect accepts; capabilities that bytes cannot show."""
+
+    system_role: Literal["developer", "system"] = "developer"
+    """The role of messages with instructions."""
+    mid_system: bool = True
+    """Whether such messages may be in the middle of the conversation."""
+    efforts: tuple[Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"], ...] = ("low", "medium", "high")
+    """The values of `reasoning.effort` that the provider accepts; empty if its models do not reason."""
+    summaries: bool = True
+    """Whether the provider sends summaries of its reasoning, if the request asks for them."""
+    encrypted_reasoning: bool = True
+    """Whether the provider sends encrypted reasoning, and takes it back."""
+    open_reasoning: bool = False
+    """Whether earlier reasoning is accepted as text, without encrypted content (models with open weights)."""
+    sampling: bool = True
+    """Whether `temperature` and `top_p` may be set."""
+    least_output: int = 16
+    """The least value of `max_output_tokens`."""
+    result_parts: bool = True
+    """Whether the result of a tool may be a list of parts. Otherwise it is text, and media follow in a message."""
+    refused_fields: tuple[str, ...] = ()
+    """Fields that the provider rejects."""
+
+
+def write_request(request: Request, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Json:
+    """The fields of a body that asks the same; raises `RequestError` if it asks for several choices."""
+    require_one_choice(request.choices)
+    writer = _ItemWriter(settings, issuer, losses)
+    fields: Json = {"model": request.model, "input": writer.input(request), "store": False}
+    tools = writer.tools(available_tools(request))
+    user = request.user if len(request.user) <= _MAX_USER else ""
+    optional: Json = {
+        "stream": request.stream or None,
+        "tools": tools or None,
+        "tool_choice": _write_choice(request.tool_choice, request.tools) if tools else None,
+        "parallel_tool_calls": request.parallel_calls if tools else None,
+        "max_output_tokens": _write_limit(request.max_output, settings, losses),
+        "text": _write_format(request.format),
+        "reasoning": _write_reasoning(request.reasoning, settings, losses),
+        "service_tier": request.tier if request.tier in _TIERS else None,
+        "user": user or None,
+        "metadata": dict(request.metadata) or None,
+        "prompt_cache_key": request.cache_key or None,
+        **_write_sampling(request.sampling, settings, losses),
+    }
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    include = [_ENCRYPTED] if settings.encrypted_reasoning and (writer.sealed or "reasoning" in fields) else []
+    include += [_LOGPROBS] if request.sampling.logprobs else []
+    if include:
+        fields["include"] = include
+    _note_dropped(request, fields, losses)
+    return fields
+
+
+def _note_dropped(request: Request, fields: Json, losses: list[Loss]) -> None:
+    if request.stop:
+        losses.append(Loss("stop-dropped", f"{len(request.stop)} of {len(request.stop)}"))
+    dropped = [name for name, given in (("service_tier", request.tier), ("user", request.user)) if given]
+    losses.extend(Loss("field-dropped", name) for name in dropped if name not in fields)
+    losses.extend(Loss("field-dropped", name) for name in request.extras)
+    last = request.turns[-1] if request.turns else None
+    if last is not None and last.role == "assistant" and any(isinstance(part, TextPart) for part in last.parts):
+        losses.append(Loss("prefill-not-continued"))
+
+
+class _ItemWriter:
+    """Writes the items and tools of a request, and notes what is lost."""
+
+    sealed = False
+    """Whether earlier reasoning comes back to the provider that encrypted it."""
+
+    def __init__(self, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> None:
+        self._settings = settings
+        self._issuer = issuer
+        self._losses = losses
+        self._custom: set[str] = set()  # the ids of calls of custom tools
+
+    def input(self, request: Request) -> list[Json]:
+        turns: Sequence[Message] = request.turns
+        if not self._settings.mid_system and any(turn.role == "system" for turn in turns):
+            self._losses.extend(Loss("system-moved") for turn in turns if turn.role == "system")
+            turns = without_system_turns(turns)
+        written = self._message(self._settings.system_role, request.system)
+        for turn in turns:
+            others = [*turn.extras, *(["name"] if turn.name else [])]
+            self._losses.extend(Loss("field-dropped", f"messages.{name}") for name in others if name != "role")
+            role = self._settings.system_role if turn.role == "system" else turn.role
+            written += self._turn(role, turn.parts)
+        return written
+
+    def _turn(self, role: str, parts: Sequence[Part]) -> list[Json]:
+        """The items of a turn: what is not part of a message stands between messages."""
+        written: list[Json] = []
+        content: list[Part] = []
+        for part in parts:
+            items = self._item(part)
+            if items is None:
+                content.append(part)
+            else:
+                written += [*self._message(role, content), *items]
+                content = []
+        return written + self._message(role, content)
+
+    def _item(self, part: Part) -> list[Json] | None:
+        """The items that a part is by itself; None if it belongs into a message."""
+        match part:
+            case ToolCall():
+                return self._call(part)
+            case ToolResult():
+                return self._result(part)
+            case ReasoningPart():
+                return self._reasoning(part)
+            case OpaquePart(dialect, _, data) if dialect == NAME:
+                return [data]
+            case _:
+                return None
+
+    def _message(self, role: str, parts: Sequence[Part]) -> list[Json]:
+        content = [body for part in parts if (body := self._content(role, part)) is not None]
+        return [{"type": "message", "role": role, "content": content}] if content else []
+
+    def _content(self, role: str, part: Part) -> Json | None:
+        match part:
+            case TextPart(text):
+                self._note(part.cache, part.extras)
+                return {"type": "output_text" if role == "assistant" else "input_text", "text": text} if text else None
+            case RefusalPart(text):
+                return {"type": "refusal", "refusal": text} if text else None
+            case MediaPart():
+                self._note(part.cache, part.extras)
+                if role == "assistant":
+                    self._losses.append(Loss("content-dropped", part.kind))
+                    return None
+                return self._media(part)
+            case ToolChange():
+                return {"type": "input_text", "text": str(part)}
+            case OpaquePart(_, type, loss=loss):
+                self._losses.append(Loss(loss, type))
+            case ToolCall() | ToolResult() | ReasoningPart():
+                self._losses.append(Loss("content-dropped", "part of a result"))
+        return None
+
+    def _media(self, part: MediaPart) -> Json | None:
+        url = part.url or f"data:{part.mime};base64,{part.data}"
+        if part.file_id or part.kind == "video" or (part.kind == "audio" and not part.data):
+            self._losses.append(Loss("content-dropped", f"{part.kind} by file id" if part.file_id else part.kind))
+            return None
+        if part.kind == "image":
+            return {"type": "input_image", "image_url": url, "detail": "auto"}
+        if part.kind == "audio":
+            form = _AUDIO_FORMATS.get(part.mime, part.mime.partition("/")[2])
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": form}}
+        if part.url:
+            return {"type": "input_file", "file_url": url}
+        return {"type": "input_file", "filename": part.name or "file", "file_data": url}
+
+    def _call(self, call: ToolCall) -> list[Json]:
+        self._note(call.cache, {})
+        if call.server:
+            self._losses.append(Loss("content-dropped", call.name))
+            return []
+        id = call.id or call.name
+        body: Json = {"type": "function_call", "call_id": portable(id, _MAX_ID), "name": portable(call.name, _MAX_NAME)}
+        if call.namespace:
+            body["namespace"] = call.namespace
+        if call.kind == "custom":
+            self._custom.add(id)
+            return [body | {"type": "custom_tool_call", "input": call.arguments}]
+        return [body | {"arguments": call.arguments or "{}"}]
+
+    def _result(self, result: ToolResult) -> list[Json]:
+        self._note(result.cache, {})
+        id = result.call_id or result.name
+        parts, moved = list(result.parts), list[Part]()
+        if not self._settings.result_parts and any(isinstance(part, MediaPart) for part in parts):
+            self._losses.append(Loss("result-media-moved", result.call_id))
+            media = [part for part in parts if isinstance(part, MediaPart)]
+            moved = [TextPart(f"The result of {result.name or id} is attached."), *media]
+            parts = [part for part in parts if not isinstance(part, MediaPart)]
+        if result.is_error:
+            self._losses.append(Loss("error-flag-as-text", result.call_id))
+            first = parts[0] if parts else None
+            text = first.text if isinstance(first, TextPart) else ""
+            parts[: isinstance(first, TextPart)] = [TextPart(f"Error: {text}")]
+        content = [body for part in parts if (body := self._content("user", part)) is not None]
+        texts = [str(body["text"]) for body in content if body["type"] == "input_text"]
+        flat = len(texts) == len(content) and (len(texts) < 2 or not self._settings.result_parts)
+        kind = "custom_tool_call_output" if id in self._custom else "function_call_output"
+        output: Json = {"type": kind, "call_id": portable(id, _MAX_ID), "output": "\n".join(texts) if flat else content}
+        return [output, *self._message("user", moved)]
+
+    def _reasoning(self, part: ReasoningPart) -> list[Json]:
+        """An item of reasoning, if the provider can decrypt it, or wants it as text (rule 3)."""
+        seal = opened(part.seals, SEAL_SCHEME, self._issuer)
+        if seal is not None and self._settings.encrypted_reasoning:
+            self.sealed = True
+            summary = part.summary or ((part.text,) if part.text else ())
+            return [{"type": "reasoning", "summary": _texts("summary_text", summary), "encrypted_content": seal.value}]
+        text = part.text or "\n\n".join(part.summary)
+        if text and self._settings.open_reasoning:
+            self._losses.extend(Loss("seal-dropped", seal.scheme) for seal in part.seals)
+            return [{"type": "reasoning", "summary": [], "content": _texts("reasoning_text", (text,))}]
+        self._losses.append(Loss("reasoning-dropped"))
+        return []
+
+    def tools(self, tools: Sequence[Tool]) -> list[Json]:
+        """The tools; those of a namespace are listed in it."""
+        written: list[Json] = []
+        spaces: dict[str, list[Json]] = {}
+        for tool in tools:
+            body = self._tool(tool)
+            if body is None:
+                continue
+            if not tool.namespace:
+                written.append(body)
+                continue
+            if tool.namespace not in spaces:
+                inner = spaces[tool.namespace] = []
+                written.append({"type": "namespace", "name": tool.namespace, "description": "", "tools": inner})
+            spaces[tool.namespace].append(body)
+        return written
+
+    def _tool(self, tool: Tool) -> Json | None:
+        self._note(tool.cache, {})
+        if tool.kind == "server":
+            self._losses.append(Loss("server-tool-dropped", tool.type or tool.name))
+            return None
+        self._losses.extend(Loss("tool-option-dropped", option) for option in tool.extras)
+        body: Json = {"type": "function", "name": portable(tool.name, _MAX_NAME)}
+        if tool.description:
+            body["description"] = tool.description
+        if tool.kind == "custom":
+            return body | {"type": "custom"} | ({"format": tool.format} if tool.format else {})
+        body["parameters"] = tool.schema or {"type": "object", "properties": {}}
+        return body | {"strict": tool.strict is True}
+
+    def _note(self, cache: str, extras: Json) -> None:
+        if cache:
+            self._losses.append(Loss("cache-hint-dropped", cache))
+        self._losses.extend(Loss("field-dropped", f"content.{name}") for name in extras)
+
+
+def renamed_tools(tools: Sequence[Tool]) -> dict[str, str]:
+    """The names of tools that the provider knows by another name, by that name."""
+    names = {portable(tool.name, _MAX_NAME): tool.name for tool in tools if tool.kind != "server"}
+    return {written: name for written, name in names.items() if written != name}
+
+
+def _texts(type: str, texts: Sequence[str]) -> list[Json]:
+    return [{"type": type, "text": text} for text in texts]
+
+
+def _write_choice(choice: ToolChoice | None, tools: Sequence[Tool]) -> object:
+    if choice is None:
+        return None
+    custom = {tool.name for tool in tools if tool.kind == "custom"}
+    named: list[Json] = [
+        {"type": "custom" if name in custom else "function", "name": portable(name, _MAX_NAME)} for name in choice.names
+    ]
+    match choice.mode:
+        case "auto" | "none" | "required":
+            return choice.mode
+        case "tool":
+            return named[0] if named else "required"
+        case "allowed":
+            return {"type": "allowed_tools", "mode": "auto", "tools": named}
+
+
+def _write_limit(most: int | None, settings: ResponsesSettings, losses: list[Loss]) -> int | None:
+    if most is None or most >= settings.least_output:
+        return most
+    losses.append(Loss("max-tokens-raised", f"{most} as {settings.least_output}"))
+    return settings.least_output
+
+
+def _write_format(form: ResponseFormat | None) -> Json | None:
+    if form is None:
+        return None
+    if form.kind == "json":
+        return {"format": {"type": "json_object"}}
+    described: Json = {"type": "json_schema", "name": form.name or "answer", "schema": form.schema or {}}
+    optional: Json = {"strict": form.strict, "description": form.description or None}
+    return {"format": described | {name: value for name, value in optional.items() if value is not None}}
+
+
+def _write_reasoning(
+    reasoning: ReasoningSettings | None, settings: ResponsesSettings, losses: list[Loss]
+) -> Json | None:
+    """How much to reason, in the words that the provider accepts, and whether to summarise it."""
+    if reasoning is None:
+        return None
+    written: Json = {}
+    effort = _write_effort(reasoning, settings.efforts, losses)
+    if effort is not None:
+        written["effort"] = effort
+    shown = reasoning.enabled is True or reasoning.summary is not None
+    if settings.summaries and settings.efforts and shown and reasoning.summary != "none" and effort != "none":
+        written["summary"] = reasoning.summary if reasoning.summary in _SUMMARIES else "auto"
+    return written or None
+
+
+def _write_effort(reasoning: ReasoningSettings, accepted: Sequence[str], losses: list[Loss]) -> str | None:
+    budget = next((effort for most, effort in _BUDGETS if (reasoning.budget or 0) <= most), "high")
+    wanted = "none" if reasoning.enabled is False else reasoning.effort or (budget if reasoning.budget else None)
+    if wanted is None:
+        return None  # the model decides
+    if not accepted:
+        losses.append(Loss("field-dropped", "reasoning_effort"))
+        return None
+    if wanted in accepted and (reasoning.effort == wanted or reasoning.enabled is False):
+        return wanted
+    rank = _EFFORTS.index(wanted) if wanted in _EFFORTS else _EFFORTS.index("medium")
+    nearest = min(accepted, key=lambda effort: abs(_EFFORTS.index(effort) - rank))
+    losses.append(Loss("effort-approximated", f"{reasoning.budget or wanted} as {nearest}"))
+    return nearest
+
+
+def _write_sampling(sampling: Sampling, settings: ResponsesSettings, losses: list[Loss]) -> Json:
+    given: Json = {name: getattr(sampling, name) for name in Sampling.__struct_fields__}
+    accepted = ("temperature", "top_p", "top_logprobs") if settings.sampling else ("top_logprobs",)
+    unset: tuple[object, ...] = (None, 0, False, {})
+    losses.extend(
+        Loss("sampling-dropped", name)
+        for name, value in given.items()
+        if name not in (*accepted, "logprobs") and (value not in unset or (name == "temperature" and value == 0))
+    )
+    return {name: given[name] for name in accepted}

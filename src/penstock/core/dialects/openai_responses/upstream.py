@@ -1,0 +1,81 @@
+"""The OpenAI Responses dialect, as an API to call."""
+
+import msgspec
+from msgspec import Raw
+
+from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
+from penstock.core.dialects.openai_responses.forwarding import edit_input
+from penstock.core.dialects.openai_responses.reader import OpenAIResponsesReader
+from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings, renamed_tools, write_request
+from penstock.core.dialects.openai_responses.vocabulary import NAME
+from penstock.core.error_shapes import read_error
+from penstock.core.losses import Loss
+from penstock.core.request import ClientRequest
+from penstock.core.sink import Sink
+
+_DEFAULTS = ResponsesSettings()
+_NOT_STORED = Raw(b"false")
+# What a provider must not get: it would refer to, or leave, state in an account that tenants share.
+_STATE = ("previous_response_id", "conversation", "background")
+
+
+class OpenAIResponsesUpstream:
+    """Calls providers that offer Responses."""
+
+    path = "/responses"
+
+    def frame_reader(self, sink: Sink) -> OpenAIResponsesReader:
+        """Make the reader of one answer."""
+        return OpenAIResponsesReader(sink)
+
+    def write_request(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The request for a provider: the client's own bytes with edits, or a new body."""
+        if request.dialect == NAME:
+            return self._forwarded(request, destination)
+        losses: list[Loss] = []
+        neutral = request.read()
+        fields = write_request(neutral, _settings(destination), destination.issuer, losses)
+        fields |= {"model": destination.model, **destination.overrides, "store": False}
+        if destination.stream is not None:
+            fields["stream"] = destination.stream
+        names = renamed_tools(neutral.tools)
+        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tool_names=names)
+
+    def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
+        """The client's own bytes, with the edits that routing, the route and the provider's data demand.
+
+        Nothing is stored at the provider: tenants share its account.
+        """
+        settings, values = _settings(destination), request.members.values
+        changes: dict[str, Raw | None] = {**destination.members, "store": _NOT_STORED}
+        refused = [name for name in settings.refused_fields if name in values]
+        changes |= dict.fromkeys([*refused, *(name for name in _STATE if name in values)])
+        losses = [Loss("option-refused-by-provider", name) for name in refused]
+        if destination.stream is not None and destination.stream != request.stream:
+            changes["stream"] = Raw(b"true" if destination.stream else b"false")
+        if "input" in values:
+            edited = edit_input(values["input"], settings, destination.issuer, losses)
+            changes |= {"input": edited} if edited is not None else {}
+        return OutgoingRequest(request.members.edited(changes), dict(request.headers), tuple(losses))
+
+    def limits(self, request: ClientRequest, destination: Destination) -> RequestLimits:
+        """`max_output_tokens`, as it is written for the provider."""
+        asked = request.read() if request.dialect != NAME else None
+        most = asked.max_output if asked is not None else request.fields.get("max_output_tokens")
+        if asked is not None and most is not None:
+            most = max(asked.max_output or 0, _settings(destination).least_output)
+        most = destination.overrides.get("max_output_tokens", most)
+        tier = destination.overrides.get("service_tier", asked.tier if asked else request.fields.get("service_tier"))
+        return RequestLimits(most if isinstance(most, int) else None, tier.lower() if isinstance(tier, str) else "")
+
+    def read_error(self, body: bytes) -> ProviderError:
+        """What an error says: OpenAI's envelope, or one of the many shapes that compatible servers have."""
+        parsed = msgspec.json.decode(body)
+        if not isinstance(parsed, dict):
+            return ProviderError()
+        error = read_error(parsed, "error")
+        return ProviderError(error[0] if error else "", body if isinstance(parsed.get("error"), dict) else b"")
+
+
+def _settings(destination: Destination) -> ResponsesSettings:
+    return msgspec.convert(dict(destination.settings), ResponsesSettings) if destination.settings else _DEFAULTS
