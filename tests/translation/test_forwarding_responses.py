@@ -6,13 +6,12 @@ import pytest
 
 from penstock.core.content import ReasoningSeal
 from penstock.core.dialects.dialect import Destination
-from penstock.core.dialects.registry import upstream_dialect
-from penstock.core.json_members import JsonMembers
-from penstock.core.request import ClientRequest, Request
+from penstock.core.dialects.registry import surface_dialect, upstream_dialect
+from penstock.core.request import ClientRequest
 from penstock.core.seals import wrap
 from tests.translation.support import ISSUER, RESPONSES, Json
 
-UPSTREAM = upstream_dialect(RESPONSES)
+SURFACE, UPSTREAM = surface_dialect(RESPONSES), upstream_dialect(RESPONSES)
 BODY = b'{ "model" : "m", "input":[ {"role":"user","content":"\\u0048i"} ], "store" : true, "new":{"b":1, "a":2} }'
 USER: Json = {"role": "user", "content": "Hi"}
 CALL: Json = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}
@@ -20,17 +19,7 @@ CALL: Json = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name"
 
 def request_of(body: bytes | Json) -> ClientRequest:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    fields = json.loads(data)
-    return ClientRequest(
-        dialect=RESPONSES,
-        model=fields["model"],
-        stream=fields.get("stream") is True,
-        members=JsonMembers(data),
-        fields=fields,
-        headers={"openai-beta": "responses=v1"},
-        estimate=lambda: 0,
-        read=lambda: Request(dialect=RESPONSES, model="m"),
-    )
+    return SURFACE.read_request(data, {"openai-beta": "responses=v1"}, SURFACE.path)
 
 
 def forwarded(body: bytes | Json, *, stream: bool | None = None, **settings: object) -> tuple[bytes, list[str]]:
@@ -47,7 +36,7 @@ def test_only_the_name_of_the_model_and_storage_change() -> None:
 
 
 def test_nothing_is_stored_and_no_state_is_referred_to() -> None:
-    asked = {"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "c", "background": True}
+    asked = {"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "c"}
     body, _ = forwarded(asked)
     assert json.loads(body) == {"model": "target", "input": "Hi", "store": False}
 

@@ -4,9 +4,9 @@ from penstock.core.dialects.dialect import Dialect
 from penstock.core.dialects.openai_responses.detector import OpenAIResponsesDetector
 from penstock.core.dialects.openai_responses.places import PLACES
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
-from penstock.core.dialects.openai_responses.upstream import OpenAIResponsesUpstream
 from penstock.core.dialects.openai_responses.surface import OpenAIResponsesSurface
 from penstock.core.dialects.openai_responses.token_counting import ResponsesTokenCounting
+from penstock.core.dialects.openai_responses.upstream import OpenAIResponsesUpstream
 from penstock.core.dialects.openai_responses.vocabulary import NAME
 
 OPENAI_RESPONSES = Dialect(

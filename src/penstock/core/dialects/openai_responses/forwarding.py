@@ -15,9 +15,8 @@ import re
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.openai_responses.items import Json
 from penstock.core.dialects.openai_responses.request_writer import ResponsesSettings
-from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.losses import Loss
 from penstock.core.seals import PREFIX, unwrap
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME
+from penstock.core.dialects.openai_responses.vocabulary import SEAL_SCHEME, Json
 from penstock.core.events import (
     Annotation,
     BlockEnd,
@@ -35,13 +35,12 @@ from penstock.core.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from penstock.core.json_getters import integer_of, text_of
+from penstock.core.json_getters import integer_of, objects_of, text_of
 from penstock.core.running_text import RunningText
 from penstock.core.sink import Sink
 from penstock.core.text import SurrogateJoiner
 from penstock.core.wire.scan import JsonScan
 
-Json: TypeAlias = dict[str, object]
 TextField: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
 # Far above what a real answer has; they bound what one stream may hold in memory.
 _MAX_ITEMS = 10_000
@@ -400,7 +399,7 @@ class OutputItems:
         for key, text in list(item.heads.items()):
             self._settle(item, key, text)
         if item.type == "message":
-            for number, part in enumerate(_objects(whole.get("content"))):
+            for number, part in enumerate(objects_of(whole.get("content"))):
                 self._settle_part(item, number, part)
         else:
             for key, text in _texts_of(whole):
@@ -428,7 +427,7 @@ class OutputItems:
         if key not in item.texts:
             self._speak(item, key)
             item.texts[key] = RunningText()
-        annotations = _objects(part.get("annotations"))
+        annotations = objects_of(part.get("annotations"))
         for annotation in annotations[item.cited.get(number, 0) :]:
             self._cite(item, number, annotation)
 
@@ -525,13 +524,13 @@ def _texts_of(item: Json) -> Iterator[tuple[TextKey, str]]:
     """The texts of a whole message, or of whole reasoning."""
     match item.get("type"):
         case "message":
-            for number, part in enumerate(_objects(item.get("content"))):
+            for number, part in enumerate(objects_of(item.get("content"))):
                 known = _PARTS.get(text_of(part.get("type")))
                 if known is not None:
                     yield TextKey(known[0], number), text_of(part.get(known[1]))
         case "reasoning":
             for field, member in _REASONING_TEXTS:
-                for number, part in enumerate(_objects(item.get(member))):
+                for number, part in enumerate(objects_of(item.get(member))):
                     yield TextKey(field, number), text_of(part.get("text"))
         case _:
             pass
@@ -550,7 +549,3 @@ def _changed(item: _OutputItem, whole: Json) -> Json | None:
     if whole.get("status") not in _USUAL_STATUSES:
         changed["status"] = whole["status"]
     return changed or None
-
-
-def _objects(value: object) -> list[Json]:
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []

@@ -20,11 +20,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from penstock.core.dialects.openai_responses.items import Json, OutputItems, TextField, TextKey
+from penstock.core.dialects.openai_responses.items import OutputItems, TextField, TextKey
 from penstock.core.dialects.openai_responses.usage import read_usage
+from penstock.core.dialects.openai_responses.vocabulary import Json
 from penstock.core.error_shapes import error_of, is_heartbeat, read_error
 from penstock.core.events import ChoiceStart, Extra, Finish, Start, UsageReport
-from penstock.core.json_getters import integer_of, shown, text_of
+from penstock.core.json_getters import integer_of, object_of, objects_of, shown, text_of
 from penstock.core.sink import Sink
 from penstock.core.text import whole_json
 
@@ -108,7 +109,7 @@ class OpenAIResponsesReader:
         elif type in _STARTS:
             self._read_start(value, type)
         elif type in _ENDS:
-            self._read_end(_object(value.get("response")), _ENDS[type])
+            self._read_end(object_of(value.get("response")), _ENDS[type])
             self._keep(_others(value, _END_FIELDS))
         elif value.get("object") == "response" or (not type and isinstance(value.get("output"), list)):
             self._read_body(value)
@@ -154,7 +155,7 @@ class OpenAIResponsesReader:
             self._number = known + 1
 
     def _read_start(self, value: Json, type: str) -> None:
-        response = _object(value.get("response"))
+        response = object_of(value.get("response"))
         if not self._started:
             if type == "response.in_progress":
                 self._sink.repair("message-start-missing")
@@ -175,10 +176,9 @@ class OpenAIResponsesReader:
         self._extras = _others(response, _RESPONSE_FIELDS)
         self._keep(self._extras)
         self._sink.events.append(ChoiceStart(0, "assistant"))
-        tools = response.get("tools")
-        named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-        if any(tool.get("type") in _HOSTED_AS_CUSTOM for tool in named):
-            own = (text_of(tool.get("name")) for tool in named if tool.get("type") == "custom")
+        tools = objects_of(response.get("tools"))
+        if any(tool.get("type") in _HOSTED_AS_CUSTOM for tool in tools):
+            own = (text_of(tool.get("name")) for tool in tools if tool.get("type") == "custom")
             self._items.custom_tools = frozenset(own)
 
     def _read_end(self, response: Json, status: str) -> None:
@@ -223,9 +223,7 @@ class OpenAIResponsesReader:
             )
             self._sink.fault("provider-error", *words)
             return
-        output = response.get("output")
-        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-        self._items.settle(items, whole=status == "completed")
+        self._items.settle(objects_of(response.get("output")), whole=status == "completed")
         if status not in ("completed", "incomplete"):
             return  # an unstreamed response that still runs
         self.done = True
@@ -237,7 +235,7 @@ class OpenAIResponsesReader:
     def _finish_event(self, response: Json, status: str) -> Finish:
         if status == "completed":
             return Finish(0, "tool_calls" if self._items.called else "stop", status)
-        details = _object(response.get("incomplete_details"))
+        details = object_of(response.get("incomplete_details"))
         native = text_of(details.get("reason")) or status
         reason = FINISH_REASONS.get(native)
         if reason is None:
@@ -277,7 +275,7 @@ class OpenAIResponsesReader:
                 self._read_item(value, type)
             case "response.content_part.added":
                 self._need_start()
-                part = _object(value.get("part"))
+                part = object_of(value.get("part"))
                 member, field = _PART_FIELDS.get(text_of(part.get("type")), ("", "text"))
                 if member:
                     key = TextKey(field, integer_of(value.get("content_index")) or 0)
@@ -285,17 +283,17 @@ class OpenAIResponsesReader:
                     self._items.add_part(value, item, key, text_of(part.get(member)))
             case "response.content_part.done":
                 self._need_start()
-                part = _object(value.get("part"))
+                part = object_of(value.get("part"))
                 if part.get("type") != "reasoning_text":
                     self._items.finish_part(value, part)
             case "response.reasoning_summary_part.added":
                 self._need_start()
                 key = TextKey("summary", integer_of(value.get("summary_index")) or 0)
-                self._items.add_part(value, "reasoning", key, text_of(_object(value.get("part")).get("text")))
+                self._items.add_part(value, "reasoning", key, text_of(object_of(value.get("part")).get("text")))
             case "response.reasoning_summary_part.done":
                 self._need_start()
                 key = TextKey("summary", integer_of(value.get("summary_index")) or 0)
-                self._items.settle_text(value, "reasoning", key, text_of(_object(value.get("part")).get("text")))
+                self._items.settle_text(value, "reasoning", key, text_of(object_of(value.get("part")).get("text")))
             case "response.output_text.annotation.added" | "response.output_text_annotation.added":
                 self._need_start()
                 self._items.annotate(value, value.get("annotation"))
@@ -360,7 +358,3 @@ def _envelope(response: Json) -> Start:
 
 def _others(fields: Json, known: frozenset[str]) -> Json:
     return {name: value for name, value in fields.items() if name not in known}
-
-
-def _object(value: object) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -29,10 +29,10 @@ from penstock.core.content import (
     ToolChange,
     ToolResult,
 )
-from penstock.core.dialects.bodies import require_one_choice
-from penstock.core.dialects.openai_responses.items import Json
-from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME
+from penstock.core.dialects.bodies import check_tool_choice, require_one_choice
+from penstock.core.dialects.openai_responses.vocabulary import NAME, SEAL_SCHEME, Json
 from penstock.core.losses import Loss
+from penstock.core.media import AUDIO_TYPES
 from penstock.core.request import (
     Message,
     ReasoningSettings,
@@ -46,6 +46,7 @@ from penstock.core.request import (
 )
 from penstock.core.seals import opened
 from penstock.core.tool_ids import portable
+from penstock.core.tool_map import ClientTool
 
 _MAX_ID = 64
 _MAX_NAME = 64
@@ -56,7 +57,7 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = ((1_024, "minimal"), (4_096, "low"), (16_384, "medium"))
 _TIERS = ("auto", "default", "flex", "priority", "scale")
 _SUMMARIES = ("auto", "concise", "detailed")
-_AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/wav": "wav"}
+_AUDIO_FORMATS = {mime: form for form, mime in AUDIO_TYPES.items()}
 _ENCRYPTED = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -87,7 +88,11 @@ class ResponsesSettings(Struct, frozen=True, kw_only=True):
 
 
 def write_request(request: Request, settings: ResponsesSettings, issuer: str, losses: list[Loss]) -> Json:
-    """The fields of a body that asks the same; raises `RequestError` if it asks for several choices."""
+    """The fields of an equivalent body.
+
+    Raises `RequestError` if the client requests several choices, or demands a tool that the API lacks.
+    """
+    check_tool_choice(request)
     require_one_choice(request.choices)
     writer = _ItemWriter(settings, issuer, losses)
     fields: Json = {"model": request.model, "input": writer.input(request), "store": False}
@@ -304,10 +309,10 @@ class _ItemWriter:
         self._losses.extend(Loss("field-dropped", f"content.{name}") for name in extras)
 
 
-def renamed_tools(tools: Sequence[Tool]) -> dict[str, str]:
-    """The names of tools that the provider knows by another name, by that name."""
-    names = {portable(tool.name, _MAX_NAME): tool.name for tool in tools if tool.kind != "server"}
-    return {written: name for written, name in names.items() if written != name}
+def renamed_tools(tools: Sequence[Tool]) -> dict[str, ClientTool]:
+    """The client's tools that have another name in the request, by that name."""
+    functions = {portable(tool.name, _MAX_NAME): tool for tool in tools if tool.kind == "function"}
+    return {name: ClientTool(tool.name, tool.namespace) for name, tool in functions.items() if name != tool.name}
 
 
 def _texts(type: str, texts: Sequence[str]) -> list[Json]:
@@ -327,7 +332,7 @@ def _write_choice(choice: ToolChoice | None, tools: Sequence[Tool]) -> object:
         case "tool":
             return named[0] if named else "required"
         case "allowed":
-            return {"type": "allowed_tools", "mode": "auto", "tools": named}
+            return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": named}
 
 
 def _write_limit(most: int | None, settings: ResponsesSettings, losses: list[Loss]) -> int | None:

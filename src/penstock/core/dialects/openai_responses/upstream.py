@@ -16,7 +16,7 @@ from penstock.core.sink import Sink
 _DEFAULTS = ResponsesSettings()
 _NOT_STORED = Raw(b"false")
 # What a provider must not get: it would refer to, or leave, state in an account that tenants share.
-_STATE = ("previous_response_id", "conversation", "background")
+_STATE = ("previous_response_id", "conversation")
 
 
 class OpenAIResponsesUpstream:
@@ -39,7 +39,7 @@ class OpenAIResponsesUpstream:
         if destination.stream is not None:
             fields["stream"] = destination.stream
         names = renamed_tools(neutral.tools)
-        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tool_names=names)
+        return OutgoingRequest(msgspec.json.encode(fields), losses=tuple(losses), tools=names)
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
         """The client's own bytes, with the edits that routing, the route and the provider's data demand.
