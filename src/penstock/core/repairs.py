@@ -153,13 +153,13 @@ REPAIRS: dict[str, RepairRow] = {
         "The whole data is compared, never a part of it.",
     ),
     "done-repeated": RepairRow(
-        "The marker of the end (`[DONE]`, `message_stop`, `response.completed`) is sent more than once.",
+        "The marker of the end (`[DONE]`, `message_stop`) is sent more than once.",
         "The first one is used.",
         "The others add nothing.",
         "notice",
     ),
     "data-after-done": RepairRow(
-        "Events follow the marker of the end (`[DONE]`, `message_stop`, `response.completed`).",
+        "Events follow the marker of the end (`[DONE]`, `message_stop`).",
         "They are read like others, except an incomplete event at the end of the bytes.",
         "Some providers send usage there. The answer was complete at the marker.",
     ),

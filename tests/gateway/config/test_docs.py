@@ -103,6 +103,7 @@ def test_the_schema_knows_bounds_and_words() -> None:
     assert properties["providers"]["additionalProperties"]["properties"]["dialect"]["enum"] == [
         "anthropic_messages",
         "openai_chat",
+        "openai_responses",
     ]
     assert "name" not in properties["providers"]["additionalProperties"]["properties"]
 

@@ -100,11 +100,11 @@ export const REPAIRS = {
   "done": "It is read as `[DONE]`."
  },
  "done-repeated": {
-  "wrong": "The marker of the end (`[DONE]`, `message_stop`, `response.completed`) is sent more than once.",
+  "wrong": "The marker of the end (`[DONE]`, `message_stop`) is sent more than once.",
   "done": "The first one is used."
  },
  "data-after-done": {
-  "wrong": "Events follow the marker of the end (`[DONE]`, `message_stop`, `response.completed`).",
+  "wrong": "Events follow the marker of the end (`[DONE]`, `message_stop`).",
   "done": "They are read like others, except an incomplete event at the end of the bytes."
  },
  "done-unexpected": {
