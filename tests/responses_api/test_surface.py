@@ -187,6 +187,17 @@ def test_a_method_that_is_not_allowed(gateway: ResponsesGateway, path: str) -> N
     assert (error(response), response.headers["allow"]) == ((405, "method_not_allowed"), "POST")
 
 
+def test_a_websocket_is_refused_with_the_status_after_which_codex_uses_http(gateway: ResponsesGateway) -> None:
+    offer = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AA==",
+    }
+    response = gateway.send(get(PATH, offer))
+    assert (error(response), response.headers["upgrade"]) == ((426, "upgrade_not_supported"), "HTTP/1.1")
+
+
 # Streams that break.
 
 

@@ -54,6 +54,7 @@ from penstock.serve.workers.text_stream import TextStreams
 from penstock.upstream.local.model import LocalModel, RuntimeFolder, Settings
 from penstock.upstream.remote import Remote
 
+_WEBSOCKET_KEY = "sec-websocket-key"
 _DRAINING = Failure(
     code="gateway_draining",
     message="the gateway is restarting; try again",
@@ -390,7 +391,11 @@ class App:
     def _refuse(self, exchange: Exchange, request_id: str, head: RequestHead) -> None:
         """Refuse a call: because of its method, because of its headers, or because the gateway drains."""
         method, dialect = exchange.request.method, self._dialect(head.path, exchange.request)
-        if method != "POST":
+        if method == "GET" and _WEBSOCKET_KEY in exchange.request.headers:
+            # Codex uses HTTP at once after this status. After another one it first tries five times more.
+            failure = refused("WebSocket is not supported here; use POST", "upgrade_not_supported")
+            respond_failure(exchange, failure, request_id, {"upgrade": "HTTP/1.1"}, dialect)
+        elif method != "POST":
             failure = refused(f"{method} is not allowed here; use POST", "method_not_allowed")
             respond_failure(exchange, failure, request_id, {"allow": "POST"}, dialect)
         elif head.body_refusal is not None and not self.draining:

@@ -103,8 +103,8 @@ class _Output:
                 self._losses.append(Loss("server-activity-hidden", type))
             case MediaPart(kind="image", data=data) if data:
                 fields = part.extras if self._own else {}
-                form = fields.get("output_format") or part.mime.removeprefix("image/")
-                image = {"type": IMAGE_CALL, "status": "completed", **fields, "output_format": form, "result": data}
+                form = {} if self._own else {"output_format": part.mime.removeprefix("image/")}
+                image = {"type": IMAGE_CALL, "status": "completed", **form, **fields, "result": data}
                 self._put(image, fields.get("id"))
             case MediaPart(mime=mime):
                 self._losses.append(Loss("media-dropped", mime))

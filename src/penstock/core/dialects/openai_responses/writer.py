@@ -424,9 +424,9 @@ class OpenAIResponsesWriter:
             if not mime.startswith("image/"):
                 return  # a loss, at the end of its block
             fields = dict(start.data or {}) if start is not None and self._own else {}
-            body = {"type": IMAGE_CALL, **fields, "status": "in_progress", "result": None}
+            form = {} if self._own else {"output_format": mime.removeprefix("image/")}
+            body = {"type": IMAGE_CALL, **form, **fields, "status": "in_progress", "result": None}
             item = self._add(block, body, start.id if start is not None else None)
-            item.body["output_format"] = fields.get("output_format") or mime.removeprefix("image/")
         item.pieces.append(data)
 
     def _end_media(self, start: BlockStart, item: OpenItem | None) -> None:
