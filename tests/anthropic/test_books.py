@@ -16,11 +16,12 @@ from tests.anthropic.support import (
     answers,
     error,
     id_in,
+    message_body,
     start,
     streams,
     text,
 )
-from tests.faults.client import RawClient, body, post
+from tests.faults.client import RawClient, Response, body, post
 from tests.faults.upstream import Gate, Upstream, chunk, hang, head, last_chunk
 from tests.serve.collectors import Collector, attributes
 from tests.serve.support import AdminClient
@@ -181,15 +182,41 @@ def test_thinking_and_tool_calls_are_on_the_live_page(priced: MessagesGateway) -
         assert last == b"error"
 
 
-def test_the_playground_is_for_chat_and_reaches_every_provider(priced: MessagesGateway) -> None:
+def played(priced: MessagesGateway, request: bytes, query: str = "") -> Response:
+    """A call of the playground."""
     admin = AdminClient(priced)
-    model = priced.upstream.play(streams(ANSWER))
     headers = {"Host": admin.place, "Authorization": f"Bearer {admin.token}"}
     with RawClient(admin.port) as client:
-        client.send(post(body(f"claude/{model}", stream=True), headers, "/admin/playground"))
-        response = client.response()
+        client.send(post(request, headers, f"/admin/playground{query}"))
+        return client.response()
+
+
+def test_the_playground_reaches_every_provider(priced: MessagesGateway) -> None:
+    model = priced.upstream.play(streams(ANSWER))
+    response = played(priced, body(f"claude/{model}", stream=True))
     assert (response.status, response.text, response.done) == (200, TEXT, True)
     assert priced.book.entry(response.request_id).surface == "chat"
+
+
+def test_the_playground_speaks_messages(priced: MessagesGateway) -> None:
+    model = priced.upstream.play(streams(ANSWER))
+    response = played(priced, message_body(f"claude/{model}", stream=True), "?api=messages")
+    assert (response.status, ant.completion(response.body).text) == (200, TEXT)
+    entry = priced.book.entry(response.request_id)
+    assert (entry.surface, entry.tags) == ("messages", {"via": "playground"})
+    assert response.headers["request-id"] == response.request_id
+
+
+def test_an_unknown_api_of_the_playground_is_refused(priced: MessagesGateway) -> None:
+    for query, param in (("?api=telegraph", "api"), ("?apis=messages", "apis")):
+        refused = played(priced, b"{}", query)
+        assert (refused.status, refused.error["param"]) == (400, param)
+    assert played(priced, b"{}", "?api=telegraph").error["message"].startswith("api is one of chat, messages")
+
+
+def test_the_apis_are_listed(priced: MessagesGateway) -> None:
+    apis = AdminClient(priced).get("/admin/models")["apis"]
+    assert {"name": "messages", "title": "Anthropic Messages"} in apis
 
 
 def test_a_client_that_leaves_costs_what_was_sent(priced: MessagesGateway) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.scripts import ERROR_BODY, stream
 from tests.faults.upstream import JSON, chunk, head, rst, status
 from tests.promptness import in_time, prompt
-from tests.streams import DONE, begins, calls, finishes, piece, says, sse
+from tests.streams import DONE, begins, bill, calls, counts, delta, finishes, piece, says, sse
 from tests.web.conftest import Visitor
 from tests.web.site import Site
 from tests.web.traffic import endless, finite
@@ -238,6 +238,51 @@ def test_the_playground_shows_tool_calls_and_each_choice_by_itself(site: Site, v
     answer.get_by_text("a0 a1 a2").wait_for()
     answer.get_by_role("heading", name="Choice 2").wait_for()
     answer.get_by_text("b0 b1 b2").wait_for()
+
+
+APIS = {
+    "OpenAI chat completions": ("chat", "[DONE]"),
+    "Anthropic Messages": ("messages", '{"type":"message_stop"}'),
+    "OpenAI Responses": ("responses", '"type":"response.completed"'),
+}
+
+
+@pytest.mark.parametrize(("title", "name", "last"), [(title, *row) for title, row in APIS.items()])
+def test_the_playground_speaks_each_api(site: Site, visit: Visitor, title: str, name: str, last: str) -> None:
+    answer = sse(
+        *(begins(), delta({"reasoning_content": "Let me "}), delta({"reasoning_content": "think."}), says("I look.")),
+        *(calls(piece(0, "call_1", "look", '{"at":')), calls(piece(0, arguments="1}")), finishes("tool_calls")),
+        *(bill(**counts(12, 7)), DONE),
+    )
+    model = site.upstream.play(stream(answer))
+    page = visit(f"playground?model=main/{model}")
+    page.get_by_label("API", exact=True).select_option(title)
+    assert f"model=main%2F{model}" in page.url
+    assert f"api={name}" in page.url
+    page.get_by_label("System prompt").fill("Be brief")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("link", name="View call").wait_for()
+    shown = page.get_by_role("log", name="Answer")
+    for kind, text in (("reasoning", "Let me think."), ("text", "I look."), ("tool", 'look {"at":1}')):
+        assert shown.locator(f".{kind}").all_inner_texts() == [text]
+    assert last in page.get_by_role("region", name="Raw events").inner_text().splitlines()[-1]
+    assert "12 in, 7 out" in page.locator(".play footer").inner_text()
+    request = site.upstream.requests(model)[-1]
+    assert b"Be brief" in request
+    assert b"Say something" in request
+    (entry, *_) = site.ask("GET", f"/admin/entries?tag=via%3Dplayground&model=main/{model}")["entries"]
+    assert (entry["surface"], entry["outcome"]) == (name, "completed")
+
+
+@pytest.mark.parametrize("name", ["messages", "responses"])
+def test_the_playground_shows_an_error_in_the_stream_of_each_api(site: Site, visit: Visitor, name: str) -> None:
+    cut = site.upstream.play([head(), chunk(sse(begins(), says("Hello"))), rst()])
+    page = visit(f"playground?model=main/{cut}&api={name}")
+    page.get_by_label("Prompt", exact=True).fill("Say something")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("alert").get_by_text("reset").wait_for()
+    page.get_by_role("log", name="Answer").get_by_text("Hello").wait_for()
 
 
 def test_the_playground_offers_what_can_be_asked(visit: Visitor) -> None:

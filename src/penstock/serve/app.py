@@ -105,7 +105,11 @@ class App:
             if dialect.token_counting is not None:
                 self._surfaces[dialect.token_counting.path] = TokenCounts(name, dialect.token_counting)
         self._surfaces["/embeddings"] = Embeddings(self._calls, self._on_settled)
-        self._playground = Playground(DEFAULT_DIALECT, self._calls, self._on_settled)
+        self._playgrounds = {
+            dialect.surface.name: Playground(name, self._calls, self._on_settled)
+            for name, dialect in DIALECTS.items()
+            if dialect.surface is not None
+        }
         self._traces: Traces | None = None
         self.draining = False
         self._books = Bookkeeping(config, environment, log.warning) if config.ledger.enabled else None
@@ -320,13 +324,18 @@ class App:
             session.stop(_STOPPED)
         return session is not None
 
-    def handle_playground(self, exchange: Exchange, request_id: str) -> None:
-        """Handle a call of the page's playground."""
+    @property
+    def apis(self) -> dict[str, str]:
+        """The APIs that clients can speak: the title of each, by its name."""
+        return {surface.name: DIALECTS[surface.dialect].title for surface in self._playgrounds.values()}
+
+    def handle_playground(self, exchange: Exchange, request_id: str, api: str) -> None:
+        """Handle a call of the page's playground on an API."""
         head = _parse_head(exchange.request)
         if self.draining or not head.post_path:
             self._refuse(exchange, request_id, head)
         else:
-            self._playground.handle(exchange, self._gateway, request_id, None)
+            self._playgrounds[api].handle(exchange, self._gateway, request_id, None)
 
     def models(self) -> list[dict[str, object]]:
         """All models that are offered, each with whether it can answer now, as far as is known."""

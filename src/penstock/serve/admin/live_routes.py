@@ -8,13 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from penstock.core.dialects.registry import DEFAULT_DIALECT, surface_dialect
 from penstock.errors import KeyTermsError
 from penstock.gateway.keys.report import money
 from penstock.http.exchange import Exchange
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import Inspector
 from penstock.serve.admin.live_stream import TOO_MANY, LiveStreams, read_view
-from penstock.serve.admin.queries import Query
+from penstock.serve.admin.queries import Query, invalid_parameter
 from penstock.serve.admin.replies import HEADERS, AdminResponse, refusal, refuse_method
 from penstock.serve.admin.routes import AdminReply
 from penstock.serve.app import App
@@ -26,6 +27,8 @@ Handler: TypeAlias = Callable[[str, Exchange, AdminResponse], None]
 
 # The default path of Prometheus.
 METRICS = "/metrics"
+# The API of the playground, unless the request names another.
+_DEFAULT_API = surface_dialect(DEFAULT_DIALECT).name
 _NOT_RUNNING = refusal("call_not_found", "no call with this id is in progress")
 _NO_CONTENT = refusal("content_not_allowed", "content is shown only with content = true in [admin]")
 
@@ -64,7 +67,8 @@ class LiveRoutes:
         self._app.metrics.handle(exchange)
 
     def _get_models(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
-        answer(AdminReply(200, {"models": self._app.models()}))
+        apis = [{"name": name, "title": title} for name, title in self._app.apis.items()]
+        answer(AdminReply(200, {"models": self._app.models(), "apis": apis}))
 
     def _get_holds(self, _name: str, _exchange: Exchange, answer: AdminResponse) -> None:
         answer(AdminReply(200, {"holds": {key: money(amount) for key, amount in self._app.holds().items()}}))
@@ -114,8 +118,18 @@ class LiveRoutes:
     async def _inspect_in_task(self, data: bytes, answer: AdminResponse) -> None:
         answer(await self._inspector.inspect(data))
 
-    def _play(self, _name: str, exchange: Exchange, _answer: AdminResponse) -> None:
-        self._app.handle_playground(exchange, new_request_id())
+    def _play(self, _name: str, exchange: Exchange, answer: AdminResponse) -> None:
+        try:
+            query = Query.parse(exchange.request.query)
+            query.only(("api",))
+            api = query.one("api") or _DEFAULT_API
+        except KeyTermsError as error:
+            answer(error)
+            return
+        if api in self._app.apis:
+            self._app.handle_playground(exchange, new_request_id(), api)
+        else:
+            answer(invalid_parameter("api", f"api is one of {', '.join(self._app.apis)}"))
 
     def _start(self, work: Coroutine[Any, Any, None], answer: AdminResponse) -> None:
         """Run work in a task. If it fails, the error is the response."""

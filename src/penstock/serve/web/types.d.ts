@@ -184,6 +184,28 @@ export interface Inspection {
   fault?: { code: string; message?: string } | null;
 }
 
+/** An API that clients can speak. */
+export interface ApiName {
+  name: string;
+  title: string;
+}
+
+/** What the playground sends; `maxTokens` is 0 without a limit. */
+export interface Prompt {
+  model: string;
+  prompt: string;
+  system: string;
+  maxTokens: number;
+}
+
+/** What an event of a streamed answer says. */
+export interface StreamNews {
+  done: boolean;
+  error?: string;
+  usage?: { input: number; output: number };
+  deltas: OutputDelta[];
+}
+
 /** A piece of a model's output. `part` identifies a tool call. */
 export interface OutputDelta {
   text: string;

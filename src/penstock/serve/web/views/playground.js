@@ -3,11 +3,12 @@
 
 import { link, linkWith } from '../kit/address.js';
 import { alertBox, ApiError, errorBox, getJson, post, readEvents, toSentence } from '../kit/api.js';
+import { APIS } from '../kit/apis.js';
 import { announce, field, h, outcomeBadge, select } from '../kit/dom.js';
 import { cost, count, duration } from '../kit/format.js';
 import { createTranscript, keepAtEnd } from '../kit/transcript.js';
 
-/** @import { Address, Entry, OutputDelta } from '../types.js' */
+/** @import { Address, ApiName, Entry } from '../types.js' */
 
 export const title = 'Playground';
 
@@ -26,7 +27,7 @@ const input = { prompt: '', system: '', maxTokens: '256' };
  * @property {number} startedAt
  * @property {number | null} firstOutputMs
  * @property {number} events
- * @property {{ prompt_tokens: number, completion_tokens: number } | null} usage
+ * @property {{ input: number, output: number } | null} usage
  * @property {boolean} done
  * @property {string} id
  */
@@ -41,6 +42,8 @@ export function mount(root, first) {
   let running = null;
   /** @type {{ id: string, available: boolean }[] | null} */
   let models = null;
+  /** @type {ApiName[]} */
+  let apis = [];
   if (address.query.get('prompt') === 'hello' && !input.prompt) input.prompt = TEST_PROMPT;
 
   const prompt = h('textarea', {
@@ -64,10 +67,12 @@ export function mount(root, first) {
     oninput: () => void (input.maxTokens = maxTokens.value),
   });
   const modelField = h('div', { class: 'field wide' });
+  const apiField = h('div', { class: 'field medium' });
   const settings = h(
     'div',
     { class: 'settings' },
     modelField,
+    apiField,
     field('Max tokens', maxTokens),
     field('System prompt', system, { wide: true }),
   );
@@ -81,7 +86,8 @@ export function mount(root, first) {
   const transcript = createTranscript(answer);
   answer.append(hint('The answer appears here.'));
   rawEvents.append(hint('Each event appears here as it arrives, with the seconds since the request.'));
-  setModels([['', 'Loading…']], '');
+  setOptions(modelField, 'Model', 'model', [['', 'Loading…']], '');
+  setOptions(apiField, 'API', 'api', [['', 'Loading…']], '');
 
   const buttons = h('div', { class: 'row after' }, send, stop, h('span', { class: 'soft keys' }, 'Ctrl+Enter to send'));
   const label = h('label', { for: 'prompt', class: 'visually-hidden' }, 'Prompt');
@@ -114,7 +120,7 @@ export function mount(root, first) {
 
   async function loadModels() {
     try {
-      models = (await getJson('/admin/models')).models;
+      ({ models, apis } = await getJson('/admin/models'));
     } catch (error) {
       models = [];
       problem.replaceChildren(errorBox(error));
@@ -125,23 +131,29 @@ export function mount(root, first) {
   function showModels() {
     if (!models) return;
     const selected = address.query.get('model') ?? models.find(({ available }) => available)?.id ?? '';
-    setModels(
-      models.map(({ id, available }) => [id, available ? id : `${id} (unavailable)`]),
-      selected,
-    );
+    const options = models.map(({ id, available }) => [id, available ? id : `${id} (unavailable)`]);
+    setOptions(modelField, 'Model', 'model', options, selected);
+    const known = apis.filter(({ name }) => name in APIS).map(({ name, title }) => [name, title]);
+    setOptions(apiField, 'API', 'api', known, address.query.get('api') ?? 'chat');
     if (models.length || selected) return;
     const hint = 'Configure a provider with its API key, or run `penstock model pull` to fetch the local model.';
     if (!problem.firstChild) problem.replaceChildren(alertBox('No models are available.', hint));
   }
 
   /**
+   * Fills a field with a list. What is selected is put into the address, as `name`.
+   * @param {HTMLElement} element
+   * @param {string} label
+   * @param {string} name
    * @param {string[][]} options
    * @param {string} selected
    */
-  function setModels(options, selected) {
-    const onchange = (/** @type {string} */ value) =>
-      history.replaceState(null, '', linkWith(address, { model: value, prompt: '' }));
-    modelField.replaceChildren(...field('Model', select(options, selected, onchange)).childNodes);
+  function setOptions(element, label, name, options, selected) {
+    const onchange = (/** @type {string} */ value) => {
+      history.replaceState(null, '', linkWith(address, { [name]: value, prompt: '' }));
+      address.query.set(name, value);
+    };
+    element.replaceChildren(...field(label, select(options, selected, onchange)).childNodes);
   }
 
   async function sendPrompt() {
@@ -153,15 +165,18 @@ export function mount(root, first) {
       prompt.focus();
       return;
     }
+    const name = apiField.querySelector('select')?.value || 'chat';
+    const api = APIS[name];
     running = new AbortController();
     const { signal } = running;
     start();
     /** @type {Progress} */
     const progress = { startedAt: performance.now(), firstOutputMs: null, events: 0, usage: null, done: false, id: '' };
     try {
-      const response = await post('/admin/playground', requestBody(model), { signal });
+      const request = { model, prompt: prompt.value, system: system.value.trim(), maxTokens: Number(maxTokens.value) };
+      const response = await post(`/admin/playground?api=${name}`, api.request(request), { signal });
       progress.id = response.headers.get('x-request-id') ?? '';
-      for await (const { data } of readEvents(response)) receive(data, progress);
+      for await (const { data } of readEvents(response)) receive(data, progress, api);
       if (!progress.done && !problem.firstChild) {
         problem.replaceChildren(
           alertBox('The answer is incomplete: the stream broke off.', 'The call’s page says where.'),
@@ -174,18 +189,6 @@ export function mount(root, first) {
     running = null;
     finish(progress, signal.aborted);
     await showResult(progress, signal.aborted);
-  }
-
-  /** @param {string} model */
-  function requestBody(model) {
-    const systemMessages = system.value.trim() ? [{ role: 'system', content: system.value }] : [];
-    return {
-      model,
-      messages: [...systemMessages, { role: 'user', content: prompt.value }],
-      stream: true,
-      stream_options: { include_usage: true },
-      ...(Number(maxTokens.value) > 0 && { max_tokens: Number(maxTokens.value) }),
-    };
   }
 
   function start() {
@@ -219,8 +222,9 @@ export function mount(root, first) {
   /**
    * @param {string} data
    * @param {Progress} progress
+   * @param {import('../kit/apis.js').Api} api
    */
-  function receive(data, progress) {
+  function receive(data, progress, api) {
     const now = performance.now() - progress.startedAt;
     progress.events++;
     if (progress.events <= MAX_RAW_EVENTS) {
@@ -228,18 +232,12 @@ export function mount(root, first) {
       keepAtEnd(rawEvents, () => rawEvents.append(h('div', {}, time, data)));
     }
     eventCount.textContent = count(progress.events);
-    if (data.trim() === '[DONE]') {
-      progress.done = true;
-      return;
-    }
-    const chunk = parse(data);
-    if (chunk?.error) {
-      const message = toSentence(String(chunk.error.message));
-      problem.replaceChildren(alertBox(message, 'The call’s page shows each attempt.'));
-      return;
-    }
-    if (chunk?.usage) progress.usage = chunk.usage;
-    for (const delta of deltasOf(chunk)) {
+    const { done, error, usage, deltas } = api.read(parse(data), data);
+    progress.done ||= done;
+    progress.usage = usage ?? progress.usage;
+    if (error) problem.replaceChildren(alertBox(toSentence(String(error)), 'The call’s page shows each attempt.'));
+    for (const delta of deltas) {
+      if (!delta.text) continue;
       if (progress.firstOutputMs === null) result.textContent = 'Streaming';
       progress.firstOutputMs ??= now;
       transcript.add(delta);
@@ -308,27 +306,6 @@ function parse(data) {
 }
 
 /**
- * The output in a chunk of a chat completion.
- * @param {any} chunk
- * @returns {OutputDelta[]}
- */
-function deltasOf(chunk) {
-  /** @type {OutputDelta[]} */
-  const deltas = [];
-  for (const { index: choice = 0, delta = {} } of chunk?.choices ?? []) {
-    deltas.push(
-      { text: delta.reasoning_content ?? delta.reasoning, kind: 'reasoning', choice },
-      { text: delta.content, kind: 'text', choice },
-      { text: delta.refusal, kind: 'text', choice },
-    );
-    for (const { index = 0, function: { name = '', arguments: args = '' } = {} } of delta.tool_calls ?? []) {
-      deltas.push({ text: `${name && `${name} `}${args}`, kind: 'tool', choice, part: `tool-${index}` });
-    }
-  }
-  return deltas.filter(({ text }) => text);
-}
-
-/**
  * @param {Progress} progress
  * @param {boolean} stopped
  * @param {number} tookMs
@@ -336,7 +313,7 @@ function deltasOf(chunk) {
 function streamResult({ done, events, usage, firstOutputMs }, stopped, tookMs) {
   return [
     stopped ? 'stopped' : done ? 'completed' : events ? 'incomplete' : 'failed',
-    usage && `${count(usage.prompt_tokens)} in, ${count(usage.completion_tokens)} out`,
+    usage && `${count(usage.input)} in, ${count(usage.output)} out`,
     events > 0 && `first event ${duration(firstOutputMs)}`,
     `duration ${duration(tookMs)}`,
   ];
