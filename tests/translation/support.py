@@ -1,9 +1,10 @@
-"""What the tests of translations share: a client's request through the ports of two dialects."""
+"""What the tests of translations share: a client's request, and a provider's answer, from one dialect to another."""
 
 import json
 from typing import Any
 
-from penstock.core.dialects.dialect import Destination
+from penstock import StreamReader, StreamWriter
+from penstock.core.dialects.dialect import AnswerFacts, Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 
 CHAT = "openai_chat"
@@ -38,3 +39,25 @@ def chat_of(fields: Json, **settings: object) -> tuple[Json, Lost]:
 def messages_of(fields: Json, **settings: object) -> tuple[Json, Lost]:
     """What an Anthropic provider gets of a chat request."""
     return asked(CHAT, MESSAGES, fields, **settings)
+
+
+def facts(provider: str, client: str) -> AnswerFacts:
+    """What a writer for this client knows of an answer of this provider."""
+    return AnswerFacts(
+        call_id="req_1",
+        model="m",
+        created=1,
+        include_usage=True,
+        input_estimate=5,
+        same_dialect=provider == client,
+        issuer=ISSUER,
+    )
+
+
+def translated(provider: str, client: str, wire: bytes, *, pieces: int = 0) -> tuple[bytes, Lost]:
+    """What a client gets of a stream that arrives in pieces of so many bytes, and the losses."""
+    reader, writer = StreamReader(provider), StreamWriter.for_call(client, facts(provider, client))
+    size = pieces or len(wire)
+    reads = [wire[start : start + size] for start in range(0, len(wire), size)]
+    out = b"".join(writer.write(reader.feed(read)) for read in reads) + writer.write(reader.close())
+    return out, [(loss.code, loss.detail) for loss in writer.losses]

@@ -12,13 +12,12 @@ import pytest
 
 from penstock import Accumulator, Completion, StreamReader, StreamWriter
 from penstock.core.content import ReasoningPart, ReasoningSeal
-from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.losses import LOSSES
 from penstock.core.seals import unwrap
 from penstock.core.usage import Tokens
 from tests import messages as ant
 from tests import streams as chat
-from tests.translation.support import CHAT, ISSUER, MESSAGES, Json, Lost
+from tests.translation.support import CHAT, ISSUER, MESSAGES, Json, Lost, facts, translated
 
 USAGE: Json = {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
 TIDE = '{"port":"Brest"}'
@@ -278,27 +277,6 @@ def folded(dialect: str, wire: bytes) -> Completion:
     reader, answer = StreamReader(dialect), Accumulator(dialect)
     answer.extend([*reader.feed(wire), *reader.close()])
     return answer.completion
-
-
-def facts(provider: str, client: str) -> AnswerFacts:
-    return AnswerFacts(
-        call_id="req_1",
-        model="m",
-        created=1,
-        include_usage=True,
-        input_estimate=5,
-        same_dialect=provider == client,
-        issuer=ISSUER,
-    )
-
-
-def translated(provider: str, client: str, wire: bytes, *, pieces: int = 0) -> tuple[bytes, Lost]:
-    """What a client gets of a stream that arrives in pieces of so many bytes, and the losses."""
-    reader, writer = StreamReader(provider), StreamWriter.for_call(client, facts(provider, client))
-    size = pieces or len(wire)
-    reads = [wire[start : start + size] for start in range(0, len(wire), size)]
-    out = b"".join(writer.write(reader.feed(read)) for read in reads) + writer.write(reader.close())
-    return out, [(loss.code, loss.detail) for loss in writer.losses]
 
 
 def expected(scenario: Scenario, client: str) -> tuple[Seen, Lost]:
