@@ -69,6 +69,12 @@ dialect = "anthropic_messages"
 key_header = "x-api-key"
 api_key = "{key}"
 settings = {{ refused_fields = ["context_management"], mid_system = false }}
+[providers.vertex]
+base_url = "{url}/publishers/anthropic/models"
+path = "/{{model}}:streamRawPredict"
+dialect = "anthropic_messages"
+api_key = "{key}"
+settings = {{ body_version = "vertex-2023-10-16" }}
 """
 
 

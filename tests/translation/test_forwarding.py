@@ -7,7 +7,7 @@ import pytest
 from penstock.core.dialects.dialect import Destination
 from penstock.core.dialects.registry import surface_dialect, upstream_dialect
 from penstock.core.request import ClientRequest
-from tests.translation.support import CHAT, MESSAGES, Json
+from tests.translation.support import CHAT, MESSAGES, Json, messages_of
 
 SURFACE, UPSTREAM = surface_dialect(MESSAGES), upstream_dialect(MESSAGES)
 BODY = b'{ "model" : "m", "max_tokens":9,"messages":[ {"role":"user","content":"\\u0048i"} ], "new":{"b":1, "a":2} }'
@@ -148,6 +148,49 @@ def test_system_messages_where_the_provider_refuses_them() -> None:
         },
     ]
     assert lost == ["system-moved", "system-moved"]
+
+
+BILLING = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.325;"}
+PROMPT = {"type": "text", "text": "You are a coder.", "cache_control": {"type": "ephemeral"}}
+SYSTEMS: dict[str, tuple[object, object]] = {
+    "first": ([BILLING, PROMPT], [PROMPT]),
+    "alone": ([BILLING], None),
+    "a string": (BILLING["text"], None),
+}
+
+
+@pytest.mark.parametrize(("system", "kept"), SYSTEMS.values(), ids=SYSTEMS)
+def test_the_attribution_reaches_anthropic_only(system: object, kept: object) -> None:
+    asked = {"model": "m", "max_tokens": 9, "system": system, "messages": []}
+    body, _, lost = forwarded(asked)
+    expected = {**asked, "model": "target", "system": kept}
+    assert json.loads(body) == {name: value for name, value in expected.items() if value is not None}
+    assert lost == ["attribution-dropped attribution"]
+    data = json.dumps(asked).encode()
+    body, _, lost = forwarded(data, attribution=True)
+    assert (body, lost) == (data.replace(b'"m"', b'"target"'), [])
+
+
+def test_a_prompt_that_quotes_the_attribution_stays() -> None:
+    data = json.dumps({"model": "m", "max_tokens": 9, "system": f"Say {BILLING['text']}", "messages": []}).encode()
+    body, _, lost = forwarded(data)
+    assert (body, lost) == (data.replace(b'"m"', b'"target"'), [])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_vertex_wants_the_version_in_the_body_and_the_model_in_the_path(stream: bool) -> None:
+    version = "vertex-2023-10-16"
+    asked: Json = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    body, _, lost = forwarded(asked | {"model": "m", "stream": stream}, body_version=version)
+    assert json.loads(body) == asked | {"anthropic_version": version, "stream": True}
+    assert lost == []
+    translated, _ = messages_of(asked | {"stream": stream}, body_version=version)
+    assert translated == {
+        "anthropic_version": version,
+        "stream": True,
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+    }
 
 
 def test_sessions_of_claude_code_are_tags() -> None:

@@ -16,7 +16,7 @@ from penstock.providers.catalog import catalog
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-PAGES = PAGE + (ROOT / "docs" / "local.md").read_text(encoding="utf-8")
+PAGES = PAGE + "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("local.md", "anthropic.md"))
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```$", PAGES, re.MULTILINE | re.DOTALL)
 URL = "https://a.example"
 # The variables that a user who follows the page would have set.

@@ -7,6 +7,8 @@ A request for a provider of the same dialect keeps its bytes, except where the p
    Providers that want thinking without a signature (`unsigned_thinking`) get it all the same.
 2. `system` messages between other messages, where the provider's data says so (`mid_system`). Their text becomes a
    block of the user's message before or after them.
+3. The block of the system prompt that Claude Code addresses to Anthropic, where the provider is not Anthropic. Other
+   providers would take it for a part of the prompt, and versions of it that change with each request miss their caches.
 """
 
 import re
@@ -14,7 +16,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.anthropic_messages.request import Json
+from penstock.core.dialects.anthropic_messages.request import ATTRIBUTION, Json
 from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings
 from penstock.core.losses import Loss
 from penstock.core.seals import PREFIX
@@ -103,6 +105,23 @@ def _reminder(block: object) -> object:
     if not isinstance(block, dict) or not isinstance(block.get("text"), str):
         return block
     return block | {"text": f"<system-reminder>\n{block['text']}\n</system-reminder>"}
+
+
+def edit_system(written: Raw, settings: MessagesSettings, losses: list[Loss]) -> dict[str, Raw | None]:
+    """The change of the request's `system`, if it has a block for Anthropic and the provider is another one."""
+    if settings.attribution or ATTRIBUTION.encode() not in bytes(written):
+        return {}
+    system = msgspec.json.decode(written)
+    blocks = system if isinstance(system, list) else [{"type": "text", "text": system}]
+    kept = [block for block in blocks if not _is_attribution(block)]
+    losses.extend(Loss("attribution-dropped", "attribution") for _ in range(len(blocks) - len(kept)))
+    if len(kept) == len(blocks):
+        return {}
+    return {"system": Raw(msgspec.json.encode(kept)) if kept else None}
+
+
+def _is_attribution(block: object) -> bool:
+    return isinstance(block, dict) and isinstance(text := block.get("text"), str) and text.startswith(ATTRIBUTION)
 
 
 def betas_without(betas: str, refused: tuple[str, ...]) -> str:

@@ -77,6 +77,11 @@ class MessagesSettings(Struct, frozen=True, kw_only=True):
     """Whether `system` messages may be in the middle of the conversation."""
     refused_fields: tuple[str, ...] = ()
     """Fields that the provider rejects."""
+    attribution: bool = False
+    """Whether the provider is Anthropic itself, to whom Claude Code addresses a block of its system prompt."""
+    body_version: str = ""
+    """The version that the provider wants in the body (Vertex AI). Then the model is only in the path, and every
+    answer is streamed, because unstreamed ones have another path."""
 
 
 def write_request(

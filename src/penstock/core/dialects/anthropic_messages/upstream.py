@@ -3,7 +3,12 @@
 import msgspec
 from msgspec import Raw
 
-from penstock.core.dialects.anthropic_messages.forwarding import betas_without, edit_messages, without_tool_fields
+from penstock.core.dialects.anthropic_messages.forwarding import (
+    betas_without,
+    edit_messages,
+    edit_system,
+    without_tool_fields,
+)
 from penstock.core.dialects.anthropic_messages.reader import NAME, AnthropicMessagesReader
 from penstock.core.dialects.anthropic_messages.request_writer import MessagesSettings, write_request
 from penstock.core.dialects.dialect import Destination, OutgoingRequest, ProviderError, RequestLimits
@@ -39,6 +44,9 @@ class AnthropicMessagesUpstream:
         fields |= {"model": destination.model, **destination.overrides}
         if destination.stream is not None:
             fields["stream"] = destination.stream
+        if settings.body_version:
+            del fields["model"]
+            fields |= {"anthropic_version": settings.body_version, "stream": True}
         return OutgoingRequest(msgspec.json.encode(fields), _HEADERS, tuple(losses), names.changed())
 
     def _forwarded(self, request: ClientRequest, destination: Destination) -> OutgoingRequest:
@@ -54,6 +62,11 @@ class AnthropicMessagesUpstream:
         losses = [Loss("option-refused-by-provider", name) for name in refused]
         if destination.stream is not None and destination.stream != request.stream:
             changes["stream"] = Raw(b"true" if destination.stream else b"false")
+        if settings.body_version:
+            version = Raw(msgspec.json.encode(settings.body_version))
+            changes |= {"model": None, "anthropic_version": version, "stream": Raw(b"true")}
+        if "system" in values:
+            changes |= edit_system(values["system"], settings, losses)
         if (messages := edit_messages(values["messages"], settings, losses)) is not None:
             changes["messages"] = messages
         if "tools" in values and (tools := without_tool_fields(values["tools"], settings.refused_fields, losses)):
