@@ -81,6 +81,7 @@ class TickerReader:
 
     sentinel = ""
     marks_end = False
+    finish_is_last = False
     envelope: tuple[str, ...] = ("id", "model", "created")
     unread = ""
 

@@ -218,6 +218,7 @@ class StreamReader:
         cut = self._framer.cut
         if cut and self.done:
             self._out.repair("data-after-done", "the bytes stop in the middle of an event")
+        if self.done or (self._dialect.finish_is_last and self._grammar.whole):
             cut = False  # the answer is complete
         if not cut and not self.done and self._dialect.marks_end and self.framing == "sse" and self._grammar.whole:
             self._out.repair("no-done")

@@ -150,6 +150,10 @@ def test_bytes_that_stop_in_an_event_are_truncated_unless_all_was_sent_text() ->
     data = answer(*says_all("Hi"))
     assert completion(data[: data.index(b"end_turn")]).ending == "truncated"
     assert completion(data + b'event: ping\ndata: {"ty').ending == "completed"
+    end = data.index(b"event: message_stop")
+    for cut in (data[:end], data[: end + 10], data[: end + 30]):
+        assert completion(cut).ending == "completed"
+        assert codes(cut) == {"no-done": 1}
 
 
 def test_a_cut_call_is_not_closed() -> None:

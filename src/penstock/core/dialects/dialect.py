@@ -43,6 +43,8 @@ class FrameReader(Protocol):
     """The text that the dialect sends in place of JSON at the end, such as `[DONE]`; empty if it has none."""
     marks_end: bool
     """Whether every complete stream says that nothing more will come: by the sentinel, or by an event of its own."""
+    finish_is_last: bool
+    """Whether nothing of an answer follows its finish reason: then a stream that is cut off behind it is complete."""
     envelope: tuple[str, ...]
     """The fields of `Start` that every answer of the dialect has."""
 

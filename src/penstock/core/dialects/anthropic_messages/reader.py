@@ -117,6 +117,7 @@ class AnthropicMessagesReader:
 
     sentinel = ""
     marks_end = True
+    finish_is_last = True
     envelope: tuple[str, ...] = ("id", "model")
     done = False
     unread = ""

@@ -50,6 +50,7 @@ class OpenAIChatReader:
     sentinel = "[DONE]"
     sentinel_bytes = sentinel.encode()
     marks_end = True
+    finish_is_last = False  # the usage follows it, and at times text
     envelope: tuple[str, ...] = ("id", "model", "created")
     done = False
     unread = ""
