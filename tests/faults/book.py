@@ -12,11 +12,20 @@ from typing import Any
 from penstock.gateway.billing.book import Filter, Grouping
 from penstock.gateway.billing.entry import AttemptEntry, Entry
 from penstock.stores.book.sqlite import SqliteBook
+from tests.faults.dialects import PROVIDERS
 
 # What `settings` says that a token costs, in nanodollars.
 INPUT_COST = 1_000
 OUTPUT_COST = 2_000
-PRICED = ("main", "spare", "hasty", "heard", "briefly")
+# The providers of `settings`, and what sets each of them apart.
+ROLES: dict[str, tuple[str, ...]] = {
+    "main": (),
+    "spare": (),
+    "hasty": ("timeouts = { connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }",),
+    "heard": ('abort = "drain"', "drain_s = 30.0"),
+    "briefly": ('abort = "drain"', "drain_s = 0.6"),
+}
+_PRICED = {f"{role}{provider.suffix}" for role in ROLES for provider in PROVIDERS.values()}
 
 _BOOKED_S = 10.0
 _MANY = 1_000_000
@@ -49,8 +58,8 @@ class BookReader:
         """Skip everything that is booked so far."""
         self._after = self._last()
 
-    def check(self, lines: Sequence[Any]) -> None:
-        """The entries since the last check are exactly those of these lines of the log."""
+    def check(self, lines: Sequence[Any]) -> list[Entry]:
+        """The entries since the last check are exactly those of these lines of the log. Returns them."""
         deadline = time.monotonic() + _BOOKED_S
         while len(found := self._following(self._after)) < len(lines) and time.monotonic() < deadline:
             time.sleep(0.004)  # booking happens beside the calls
@@ -61,6 +70,7 @@ class BookReader:
             assert_same(entry, by_id[entry.id])
         self._after = max([self._after, *(place for place, _ in found)])
         assert not self.open_calls(), "the journal has calls that nobody has settled"
+        return [entry for _, entry in found]
 
     def check_sums(self) -> None:
         """However entries are grouped, their sums are those of the entries."""
@@ -127,7 +137,7 @@ def assert_fits(attempt: AttemptEntry) -> None:
         assert (tokens.input, tokens.output, attempt.cost, attempt.price) == (0, 0, 0, ""), attempt
     elif attempt.price == "replay":
         assert attempt.cost == 0
-    elif attempt.provider in PRICED:
+    elif attempt.provider in _PRICED:
         assert tokens.input + tokens.output > 0, attempt
         assert attempt.cost == tokens.input * INPUT_COST + tokens.output * OUTPUT_COST, attempt
         assert attempt.price

@@ -36,6 +36,10 @@ class Response:
         return self.headers["x-request-id"]
 
     @property
+    def streamed(self) -> bool:
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
     def json(self) -> Any:
         return json.loads(self.body)
 
@@ -60,7 +64,7 @@ class Response:
     @property
     def error(self) -> Any:
         """The error: of the body, or the last event of the stream; None if there is none."""
-        if self.headers.get("content-type", "").startswith("text/event-stream"):
+        if self.streamed:
             errors = [chunk["error"] for chunk in self.chunks if "error" in chunk]
             assert len(errors) <= 1
             assert not errors or "error" in self.chunks[-1], "something follows the error"
@@ -70,19 +74,25 @@ class Response:
     @property
     def text(self) -> str:
         """What the model said in choice 0: of a stream, or of a body."""
-        if self.headers.get("content-type", "").startswith("text/event-stream"):
+        if self.streamed:
             return "".join(choice["delta"].get("content") or "" for choice in self._choices)
         return self.json["choices"][0]["message"]["content"] or ""
 
     @property
     def finish(self) -> str | None:
         """The finish reason of choice 0."""
-        if self.headers.get("content-type", "").startswith("text/event-stream"):
+        if self.streamed:
             finishes = [choice["finish_reason"] for choice in self._choices if choice.get("finish_reason")]
             assert len(finishes) <= 1
             return finishes[0] if finishes else None
         reason = self.json["choices"][0]["finish_reason"]
         return reason if isinstance(reason, str) else None
+
+    @property
+    def usage(self) -> tuple[int, int] | None:
+        """The tokens of the input and of the output, if they are reported."""
+        found = (self.chunks[-1] if self.streamed else self.json).get("usage")
+        return (found["prompt_tokens"], found["completion_tokens"]) if found else None
 
     @property
     def _choices(self) -> list[Any]:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.faults.dialects import PROVIDERS
 from tests.faults.gateway import Gateway, Table, settings
 from tests.faults.upstream import Upstream
 
@@ -13,7 +14,7 @@ from tests.faults.upstream import Upstream
 @pytest.fixture(scope="session")
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Upstream() as upstream:
-        gateway = Gateway(tmp_path_factory.mktemp("gateway"), upstream, settings(upstream.url, 300))
+        gateway = Gateway(tmp_path_factory.mktemp("gateway"), upstream, settings(upstream.url, 330, PROVIDERS.values()))
         gateway.start()
         yield gateway
         assert gateway.stop() == 0
@@ -45,7 +46,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
         def start(*arguments: str, max_files: int | None = None, **tables: Table) -> Gateway:
             upstream = stack.enter_context(Upstream())
             folder = tmp_path_factory.mktemp(f"gateway-{next(numbers)}")
-            configuration = settings(upstream.url, 4, **tables)
+            configuration = settings(upstream.url, 4, PROVIDERS.values(), **tables)
             gateway = Gateway(folder, upstream, configuration, arguments=arguments, max_files=max_files)
             return stack.enter_context(gateway)
 

@@ -10,13 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from tests.faults.book import PRICED, BookReader
-from tests.faults.client import CLIENT_KEY, RawClient, Response, body, post
+from penstock.gateway.billing.entry import Entry
+from tests.faults.book import ROLES, BookReader
+from tests.faults.client import CLIENT_KEY, RawClient, Response
+from tests.faults.dialects import CHAT, CHAT_CLIENT, Client, Provider
 from tests.faults.upstream import Upstream
 
 # Our own keys, which must not appear in anything that the gateway writes, except its requests to the provider.
@@ -33,47 +36,32 @@ _STOP_S = 10.0
 Table = Mapping[str, object]
 
 
-def settings(url: str, pairs: int = 4, /, **tables: Table) -> str:
-    """A configuration with two providers that have long timeouts, two with short ones, and routes `pair-N` and
+def settings(url: str, pairs: int = 4, dialects: Iterable[Provider] = (CHAT,), /, **tables: Table) -> str:
+    """A configuration with two providers that have long timeouts, one with short ones, and routes `pair-N` and
     `hasty-pair-N` over them.
 
     Two more providers have `abort = "drain"`: `heard` for longer than any answer of a test takes, on however busy a
-    machine, and `briefly` for a short time. The models in `PRICED` have a price.
+    machine, and `briefly` for a short time. All have a price. Each of the `dialects` has as many providers and routes,
+    with its suffix; the second target of a route is always `spare`.
     """
     server: Table = {"log": "json", "keys": [CLIENT_KEY], "drain_s": 1.0} | dict(tables.pop("server", {}))
     retries: Table = {"budget": 1.0} | dict(tables.pop("retries", {}))
     lines = [*_table("server", server), *_table("retries", retries)]
     for name, table in tables.items():
         lines += _table(name, table)
-    lines += [
-        "[providers.main]",
-        f'base_url = "{url}"',
-        f'api_key = "{PROVIDER_KEY}"',
-        "[providers.spare]",
-        f'base_url = "{url}"',
-        f'api_key = "{SPARE_KEY}"',
-        "[providers.hasty]",
-        f'base_url = "{url}"',
-        f'api_key = "{PROVIDER_KEY}"',
-        "timeouts = { connect_s = 0.25, first_event_s = 0.25, answer_s = 0.25, gap_s = 0.25, total_s = 0.8 }",
-        "[providers.heard]",
-        f'base_url = "{url}"',
-        f'api_key = "{PROVIDER_KEY}"',
-        'abort = "drain"',
-        "drain_s = 30.0",
-        "[providers.briefly]",
-        f'base_url = "{url}"',
-        f'api_key = "{PROVIDER_KEY}"',
-        'abort = "drain"',
-        "drain_s = 0.6",
-    ]
-    for name in PRICED:
-        if f'prices."{name}/*"' in tables:
-            continue
-        lines += [f'[prices."{name}/*"]', "input = 1.0", "output = 2.0"]
-    for number in range(pairs):
-        lines += [f"[routes.pair-{number}]", f'targets = ["main/pair-{number}-a", "spare/pair-{number}-b"]']
-        lines += [f"[routes.hasty-pair-{number}]", f'targets = ["hasty/pair-{number}-a", "spare/pair-{number}-b"]']
+    for provider in dialects:
+        for role, more in ROLES.items():
+            name, key = f"{role}{provider.suffix}", SPARE_KEY if role == "spare" else PROVIDER_KEY
+            lines += [f"[providers.{name}]", f'base_url = "{url}"', f'api_key = "{key}"', *more]
+            if provider.suffix:
+                lines.append(f'dialect = "{provider.dialect}"')
+            if f'prices."{name}/*"' not in tables:
+                lines += [f'[prices."{name}/*"]', "input = 1.0", "output = 2.0"]
+        for number in [*map(str, range(pairs))] if not provider.suffix else ["*"]:
+            route = f"pair{provider.suffix}-{number}"
+            first, second = f"{provider.suffix}/{route}-a", f"spare/{route}-b"
+            lines += [f'[routes."{route}"]', f'targets = ["main{first}", "{second}"]']
+            lines += [f'[routes."hasty-{route}"]', f'targets = ["hasty{first}", "{second}"]']
     return "\n".join([*lines, ""])
 
 
@@ -116,7 +104,7 @@ class Gateway:
         self._folder = None if named else folder
         self._process: subprocess.Popen[str] | None = None
         self._condition = threading.Condition()
-        self._pairs = itertools.count()
+        self._pairs: dict[str, Iterator[int]] = defaultdict(itertools.count)
         self._reader: threading.Thread | None = None
         self.files_at_start = 0
         self._settled = 0
@@ -264,30 +252,40 @@ class Gateway:
 
     # Asking.
 
-    def pair(self, first: Any, second: Any, *, hasty: bool = False) -> str:
-        """A route of two targets that play these scripts; returns its name."""
-        number = next(self._pairs)  # a name for each case, so that no case affects the targets of another
-        self.upstream.play(first, f"pair-{number}-a")
-        self.upstream.play(second, f"pair-{number}-b")
-        return f"{'hasty-' if hasty else ''}pair-{number}"
+    def pair(self, first: Any, second: Any, *, hasty: bool = False, provider: Provider = CHAT) -> str:
+        """A route of two targets that play these scripts, the first in a provider's dialect; returns its name."""
+        number = next(self._pairs[provider.suffix])  # one for each case, so that no case affects another
+        route = f"pair{provider.suffix}-{number}"
+        self.upstream.play(first, f"{route}-a")
+        self.upstream.play(second, f"{route}-b")
+        return f"{'hasty-' if hasty else ''}{route}"
 
     def client(self, *, receive_buffer: int | None = None) -> RawClient:
         """A connection to it."""
         return RawClient(self.port, receive_buffer=receive_buffer)
 
-    def begin(self, model: str, *, stream: bool, receive_buffer: int | None = None, **fields: object) -> RawClient:
-        """Send a chat request; the caller reads the answer."""
-        client = self.client(receive_buffer=receive_buffer)
+    def begin(
+        self,
+        model: str,
+        client: Client = CHAT_CLIENT,
+        /,
+        *,
+        stream: bool,
+        receive_buffer: int | None = None,
+        **fields: object,
+    ) -> RawClient:
+        """Send a request as a client of some dialect; the caller reads the answer."""
+        connection = self.client(receive_buffer=receive_buffer)
         self.expected += 1
-        client.send(post(body(model, stream=stream, **fields)))
-        return client
+        connection.send(client.request(model, stream=stream, **fields))
+        return connection
 
-    def ask(self, model: str, *, stream: bool, **fields: object) -> Response:
-        """Send a chat request and read the answer."""
-        with self.client() as client:
+    def ask(self, model: str, client: Client = CHAT_CLIENT, /, *, stream: bool, **fields: object) -> Response:
+        """Send a request as a client of some dialect, and read the answer."""
+        with self.client() as connection:
             self.expected += 1
-            client.send(post(body(model, stream=stream, **fields)))
-            return self.keep(client.response())
+            connection.send(client.request(model, stream=stream, **fields))
+            return self.keep(client.read(connection.response()))
 
     def send(self, request: bytes, *, calls: int = 0) -> Response:
         """Send bytes and read one answer. `calls` is the number of calls that this makes."""
@@ -348,8 +346,11 @@ class Gateway:
                     found.append(int(folder.name))
         return found
 
-    def quiet(self) -> None:
-        """The gateway is idle: every call has its line, nothing is open, and no secret was disclosed."""
+    def quiet(self) -> list[Entry]:
+        """The gateway is idle: every call has its line, nothing is open, and no secret was disclosed.
+
+        Returns the entries of the calls.
+        """
         deadline = time.monotonic() + _SETTLE_S
         self.until(lambda: len(self.calls) >= self._settled + self.expected)
         assert len(self.calls) == self._settled + self.expected, self.calls[self._settled :]
@@ -358,7 +359,7 @@ class Gateway:
             assert not response.repeated, response.repeated
         calls = self.calls[self._settled :]
         assert all(line["ending"] is not None for line in calls), calls
-        self.book.check(calls)
+        entries = self.book.check(calls)
         self._settled += self.expected
         self.expected = 0
         sent_text = "".join(self.output) + "".join(f"{each.headers}{each.body!r}" for each in self.responses)
@@ -367,6 +368,7 @@ class Gateway:
         while (found := self._left()) and time.monotonic() < deadline:
             time.sleep(0.005)  # there is no notification that a process has closed a descriptor
         assert not found, found
+        return entries
 
     def keeps_secrets(self) -> None:
         """None of its keys is in anything that it stores."""

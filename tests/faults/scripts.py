@@ -1,43 +1,31 @@
-"""The scripts of most cases."""
+"""The scripts of most cases: those of a provider of chat completions. `dialects.py` has those of all dialects."""
 
 import json
 
-from tests.faults.upstream import JSON, Op, chunk, head, last_chunk, status
-from tests.streams import DONE, Json, begins, bill, counts, finishes, says, sse
+from tests.faults.dialects import CHAT, OVERLOADED, TEXT, stream
+from tests.faults.upstream import JSON, Op, status
+from tests.streams import Json
 
-HELLO = sse(begins(), says("Hello"))
-WORLD = sse(says(", world"))
-REST = sse(finishes(), bill(**counts(5, 3)), DONE)
-TEXT = "Hello, world"
+__all__ = ["ERROR", "ERROR_BODY", "HELLO", "REST", "SPARE_TEXT", "TEXT", "WORLD"]
+__all__ += ["plain", "spare", "stream", "unstreamed", "whole"]
 
-ERROR: Json = {
-    "error": {"message": "the engine is overloaded", "type": "server_error", "param": None, "code": "overloaded"}
-}
-ERROR_BODY = json.dumps(ERROR).encode()
-
-
-def stream(*data: bytes) -> list[Op]:
-    """A healthy stream: these bytes, each in its own chunk."""
-    return [head(), *map(chunk, data), last_chunk()]
+HELLO = CHAT.hello
+WORLD = CHAT.world
+REST = CHAT.rest
+ERROR_BODY = CHAT.error(OVERLOADED)
+ERROR: Json = json.loads(ERROR_BODY)
+SPARE_TEXT = "from the spare"
 
 
 def whole() -> list[Op]:
     """A whole answer."""
-    return stream(HELLO, WORLD, REST)
+    return CHAT.whole()
 
 
 def plain(text: str = TEXT, **fields: object) -> bytes:
     """The body of an unstreamed answer."""
-    message = {"role": "assistant", "content": text}
-    answer = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": "sluice-1",
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": counts(5, 3),
-    }
-    return json.dumps(answer | fields).encode()
+    body = CHAT.body(text)
+    return json.dumps(json.loads(body) | fields).encode() if fields else body
 
 
 def unstreamed(text: str = TEXT) -> list[Op]:
@@ -47,7 +35,4 @@ def unstreamed(text: str = TEXT) -> list[Op]:
 
 def spare() -> list[Op]:
     """What the second target of a pair answers."""
-    return stream(sse(begins(), says("from the spare")), REST)
-
-
-SPARE_TEXT = "from the spare"
+    return stream(CHAT.begin + CHAT.says(SPARE_TEXT), REST)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.client import RawClient, body, post
+from tests.faults.dialects import CHAT, CHAT_ONLY, PAIRS, Pair, Provider
 from tests.faults.gateway import Gateway
-from tests.faults.scripts import ERROR_BODY, HELLO, WORLD, spare
+from tests.faults.scripts import ERROR_BODY, HELLO, spare
 from tests.faults.upstream import JSON, Gate, Script, chunk, for_ever, hang, head, status
 from tests.promptness import in_time, prompt
-from tests.streams import begins, finishes, sse
 
 AT_ONCE_S = 0.05
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
@@ -22,27 +22,34 @@ WAYS: dict[str, Callable[[RawClient], None]] = {
 }
 every_way = pytest.mark.parametrize("leave", WAYS.values(), ids=WAYS)
 
-# What the upstream has done, and what a streaming client has received, when the client disconnects.
-STAGES: dict[str, tuple[Script, bytes]] = {
-    "C3 waiting for the head": ([hang()], b""),
-    "C3 waiting for the first event": ([head(), hang()], b""),
-    "C3 after the role": ([head(), chunk(sse(begins())), hang()], b""),
-    "C4 in the middle": ([head(), chunk(HELLO), hang()], b"Hello"),
-    "C4 in an event": ([head(), chunk(HELLO + WORLD[:40]), hang()], b"Hello"),
-    "C4 in full flow": ([head(), chunk(HELLO), for_ever(WORLD, 0.001)], b"world"),
-    "C6 just before the end": ([head(), chunk(HELLO + WORLD + sse(finishes())), hang()], b"world"),
-}
+
+def stages(each: Provider) -> dict[str, tuple[Script, bytes]]:
+    """What the upstream has done, and what a streaming client has received, when the client disconnects."""
+    return {
+        "C3 waiting for the head": ([hang()], b""),
+        "C3 waiting for the first event": ([head(), hang()], b""),
+        "C3 after the role": ([head(), chunk(each.begin), hang()], b""),
+        "C4 in the middle": ([head(), chunk(each.hello), hang()], b"Hello"),
+        "C4 in an event": ([head(), chunk(each.hello + each.world[:40]), hang()], b"Hello"),
+        "C4 in full flow": ([head(), chunk(each.hello), for_ever(each.world, 0.001)], b"world"),
+        "C6 just before the end": ([head(), chunk(each.hello + each.world + each.finish), hang()], b"world"),
+    }
 
 
-@every_way
+# Every way to leave is the same in every dialect.
+LEFT = {f"{way}, {pair}": (WAYS[way], pair) for pair in PAIRS for way in (WAYS if pair == CHAT_ONLY else ["C4 closes"])}
+
+
+@pytest.mark.parametrize(("leave", "pair"), LEFT.values(), ids=LEFT)
 @both
-@pytest.mark.parametrize(("script", "received"), STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize("stage", stages(CHAT))
 @prompt
 def test_the_upstream_is_left_at_once(
-    gateway: Gateway, script: Script, received: bytes, streamed: bool, leave: Callable[[RawClient], None]
+    gateway: Gateway, stage: str, streamed: bool, leave: Callable[[RawClient], None], pair: Pair
 ) -> None:
+    script, received = stages(pair.provider)[stage]
     model = gateway.upstream.play(script)
-    client = gateway.begin(f"main/{model}", stream=streamed)
+    client = gateway.begin(f"main{pair.provider.suffix}/{model}", pair.client, stream=streamed)
     connection = gateway.upstream.asked(model)
     if streamed and received:
         client.read_until(received)

@@ -1,4 +1,4 @@
-"""Requests that are refused (C13, C19 to C34, C40, C43): the right status, OpenAI's envelope, and no call."""
+"""Requests that are refused (C13, C19 to C34, C40, C43): the right status, the API's envelope, and no call."""
 
 import gzip
 import json
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.faults.client import AUTHORIZED, CLIENT_KEY, body, get, post
+from tests.faults.dialects import CHAT_CLIENT, CLIENTS, Client
 from tests.faults.gateway import PROVIDER_KEY, Gateway
 from tests.faults.scripts import TEXT, whole
 
@@ -250,68 +251,91 @@ class Refused:
     code: str | None = None
 
 
-def fields(**fields: object) -> bytes:
+def refused_of_all(client: Client) -> dict[str, Refused]:
+    """The bodies that are refused in every dialect."""
+    content = body("main/never-asked", stream=True, **client.fields)
+
+    def fields(**fields: object) -> bytes:
+        return json.dumps(json.loads(content) | fields).encode()
+
+    def without(name: str) -> bytes:
+        return json.dumps({key: value for key, value in json.loads(content).items() if key != name}).encode()
+
+    def raw(field: bytes) -> bytes:
+        return content[:-1] + b", " + field + b"}"
+
+    return {
+        "C25 no JSON": Refused(b"{secret-of-the-client", code="invalid_json"),
+        "C25 cut": Refused(content[:-1], code="invalid_json"),
+        "C25 more behind it": Refused(content + b"{}", code="invalid_json"),
+        "C25 empty": Refused(b"", code="invalid_json"),
+        "C25 a list": Refused(b"[]", code="invalid_json"),
+        "C25 null": Refused(b"null", code="invalid_json"),
+        "C26 nested 100,000 deep": Refused(raw(b'"x": ' + b"[" * 100_000 + b"]" * 100_000)),
+        "C26 nested 100,000 deep, objects": Refused(raw(b'"x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000)),
+        "C26 nested 100,000 deep, unclosed": Refused(raw(b'"x": ' + b"[" * 100_000)),
+        "C27 two models": Refused(raw(b'"model": "main/another"'), "model", "duplicate_key"),
+        "C27 two models, one escaped": Refused(raw(b'"mod\\u0065l": "main/another"'), "model", "duplicate_key"),
+        "C27 two streams": Refused(raw(b'"stream": false'), "stream", "duplicate_key"),
+        "C27 two lists of messages": Refused(raw(b'"messages": []'), "messages", "duplicate_key"),
+        "C29 a lone surrogate": Refused(raw(b'"user": "\\ud800"')),
+        "C29 a surrogate in raw bytes": Refused(raw(b'"user": "\xed\xa0\x80"')),
+        "C29 invalid UTF-8": Refused(raw(b'"user": "\xff"')),
+        "C29 NUL": Refused(raw(b'"user": "\x00"')),
+        "C29 NaN": Refused(raw(b'"temperature": NaN')),
+        "C29 Infinity": Refused(raw(b'"temperature": Infinity')),
+        "C29 beyond a double": Refused(raw(b'"temperature": 1e400')),
+        "C29 5,000 digits": Refused(raw(b'"seed": ' + b"9" * 5_000)),
+        "C30 no model": Refused(without("model"), "model"),
+        "C30 a model that is a number": Refused(fields(model=4), "model"),
+        "C30 an empty model": Refused(fields(model=""), "model"),
+        "C30 no messages": Refused(without("messages"), "messages"),
+        "C30 messages in a string": Refused(fields(messages="hello"), "messages"),
+        "C30 stream is a word": Refused(fields(stream="yes"), "stream"),
+        "C30 max_tokens = -1": Refused(fields(max_tokens=-1), "max_tokens"),
+        "C30 max_tokens = 2⁶³": Refused(fields(max_tokens=2**63), "max_tokens"),
+        "C30 10,000 tools": Refused(fields(tools=[{"name": "x", "type": "function"}] * 10_000), "tools"),
+        "C30 10,000 stops": Refused(fields(**{STOP[client.dialect]: ["x"] * 10_000}), STOP[client.dialect]),
+        "C30 100,000 stops": Refused(fields(**{STOP[client.dialect]: ["x"] * 100_000}), code="request_too_complex"),
+    }
+
+
+def changed(**fields: object) -> bytes:
     return json.dumps(json.loads(CONTENT) | fields).encode()
 
 
-def without(name: str) -> bytes:
-    return json.dumps({key: value for key, value in json.loads(CONTENT).items() if key != name}).encode()
-
-
-def raw(field: bytes) -> bytes:
-    return CONTENT[:-1] + b", " + field + b"}"
-
-
-REFUSED: dict[str, Refused] = {
-    "C25 no JSON": Refused(b"{secret-of-the-client", code="invalid_json"),
-    "C25 cut": Refused(CONTENT[:-1], code="invalid_json"),
-    "C25 more behind it": Refused(CONTENT + b"{}", code="invalid_json"),
-    "C25 empty": Refused(b"", code="invalid_json"),
-    "C25 a list": Refused(b"[]", code="invalid_json"),
-    "C25 null": Refused(b"null", code="invalid_json"),
-    "C26 nested 100,000 deep": Refused(raw(b'"x": ' + b"[" * 100_000 + b"]" * 100_000)),
-    "C26 nested 100,000 deep, objects": Refused(raw(b'"x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000)),
-    "C26 nested 100,000 deep, unclosed": Refused(raw(b'"x": ' + b"[" * 100_000)),
-    "C27 two models": Refused(raw(b'"model": "main/another"'), "model", "duplicate_key"),
-    "C27 two models, one escaped": Refused(raw(b'"mod\\u0065l": "main/another"'), "model", "duplicate_key"),
-    "C27 two streams": Refused(raw(b'"stream": false'), "stream", "duplicate_key"),
-    "C27 two lists of messages": Refused(raw(b'"messages": []'), "messages", "duplicate_key"),
-    "C29 a lone surrogate": Refused(raw(b'"user": "\\ud800"')),
-    "C29 a surrogate in raw bytes": Refused(raw(b'"user": "\xed\xa0\x80"')),
-    "C29 invalid UTF-8": Refused(raw(b'"user": "\xff"')),
-    "C29 NUL": Refused(raw(b'"user": "\x00"')),
-    "C29 NaN": Refused(raw(b'"temperature": NaN')),
-    "C29 Infinity": Refused(raw(b'"temperature": Infinity')),
-    "C29 beyond a double": Refused(raw(b'"temperature": 1e400')),
-    "C29 5,000 digits": Refused(raw(b'"seed": ' + b"9" * 5_000)),
-    "C30 no model": Refused(without("model"), "model"),
-    "C30 a model that is a number": Refused(json.dumps(json.loads(CONTENT) | {"model": 4}).encode(), "model"),
-    "C30 an empty model": Refused(json.dumps(json.loads(CONTENT) | {"model": ""}).encode(), "model"),
-    "C30 no messages": Refused(without("messages"), "messages"),
-    "C30 messages in a string": Refused(fields(messages="hello"), "messages"),
-    "C30 stream is a word": Refused(fields(stream="yes"), "stream"),
-    "C30 stream options in a list": Refused(fields(stream_options=[]), "stream_options"),
-    "C30 n = 10⁶": Refused(fields(n=10**6), "n"),
-    "C30 n = 0": Refused(fields(n=0), "n"),
-    "C30 n = true": Refused(fields(n=True), "n"),
-    "C30 n is a fraction": Refused(fields(n=1.5), "n"),
-    "C30 max_tokens = -1": Refused(fields(max_tokens=-1), "max_tokens"),
-    "C30 max_tokens = 2⁶³": Refused(fields(max_tokens=2**63), "max_tokens"),
-    "C30 max_completion_tokens = 10⁴⁰": Refused(fields(max_completion_tokens=10**40), "max_completion_tokens"),
-    "C30 max_completion_tokens in words": Refused(fields(max_completion_tokens="many"), "max_completion_tokens"),
-    "C30 10,000 tools": Refused(fields(tools=[{"type": "function"}] * 10_000), "tools"),
-    "C30 10,000 stops": Refused(fields(stop=["x"] * 10_000), "stop"),
-    "C30 100,000 stops": Refused(fields(stop=["x"] * 100_000), code="request_too_complex"),
+STOP = {"openai_chat": "stop", "anthropic_messages": "stop_sequences"}
+REFUSED: dict[str, dict[str, Refused]] = {dialect: refused_of_all(client) for dialect, client in CLIENTS.items()}
+REFUSED["openai_chat"] |= {
+    "C30 stream options in a list": Refused(changed(stream_options=[]), "stream_options"),
+    "C30 n = 10⁶": Refused(changed(n=10**6), "n"),
+    "C30 n = 0": Refused(changed(n=0), "n"),
+    "C30 n = true": Refused(changed(n=True), "n"),
+    "C30 n is a fraction": Refused(changed(n=1.5), "n"),
+    "C30 max_completion_tokens = 10⁴⁰": Refused(changed(max_completion_tokens=10**40), "max_completion_tokens"),
+    "C30 max_completion_tokens in words": Refused(changed(max_completion_tokens="many"), "max_completion_tokens"),
+}
+REFUSED["anthropic_messages"] |= {
+    "C27 two limits": Refused(changed(max_tokens=5)[:-1] + b', "max_tokens": 7}', "max_tokens", "duplicate_key"),
+    "C30 no max_tokens": Refused(CONTENT, "max_tokens"),
+    "C30 max_tokens = 0": Refused(changed(max_tokens=0), "max_tokens"),
+    "C30 max_tokens = true": Refused(changed(max_tokens=True), "max_tokens"),
+}
+ROWS = {
+    f"{dialect}-{name}": (CLIENTS[dialect], case) for dialect, rows in REFUSED.items() for name, case in rows.items()
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_body_that_cannot_be_taken_is_refused(gateway: Gateway, case: Refused) -> None:
-    response = gateway.send(post(case.body))
+@pytest.mark.parametrize(("client", "case"), ROWS.values(), ids=ROWS)
+def test_a_body_that_cannot_be_taken_is_refused(gateway: Gateway, client: Client, case: Refused) -> None:
+    response = client.read(gateway.send(post(case.body, path=client.path)))
     assert response.status == 400
     error = response.error
     assert error["type"] == "invalid_request_error"
-    assert error["param"] == case.param
+    if client == CHAT_CLIENT:
+        assert error["param"] == case.param
+    else:
+        assert (case.param or "") in error["message"]
     assert case.code is None or error["code"] == case.code
     assert "secret-of-the-client" not in response.body.decode()
     assert response.headers["x-should-retry"] == "false"

@@ -7,6 +7,7 @@ import pytest
 
 from tests.faults.client import RawClient, body, get, post
 from tests.faults.conftest import Starter
+from tests.faults.dialects import CHAT_CLIENT, MESSAGES_CLIENT, Client
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, plain, whole
 from tests.faults.upstream import JSON, chunk, for_ever, hang, head, last_chunk, status
@@ -99,11 +100,15 @@ def _has_ended(client: RawClient) -> bool:
     return True
 
 
-@pytest.mark.parametrize("reads", [False, True], ids=["C11 not at all", "C12 a few bytes now and then"])
-def test_who_does_not_read_pushes_back_and_is_cut_off(hurried: Gateway, reads: bool) -> None:
+@pytest.mark.parametrize(
+    ("reads", "client_api"),
+    [(False, CHAT_CLIENT), (True, CHAT_CLIENT), (False, MESSAGES_CLIENT)],
+    ids=["C11 not at all", "C12 a few bytes now and then", "C11 not at all, translated"],
+)
+def test_who_does_not_read_pushes_back_and_is_cut_off(hurried: Gateway, reads: bool, client_api: Client) -> None:
     model = hurried.upstream.play([head(), chunk(HELLO), for_ever(FLOOD)])
     before = hurried.memory()
-    with hurried.begin(f"main/{model}", stream=True, receive_buffer=4096) as client:
+    with hurried.begin(f"main/{model}", client_api, stream=True, receive_buffer=4096) as client:
         connection = hurried.upstream.asked(model)
         hurried.upstream.until(lambda: connection.blocked)
         deadline = time.monotonic() + 10.0

@@ -7,20 +7,21 @@ from contextlib import suppress
 import pytest
 
 from tests.faults.client import RawClient, get
+from tests.faults.dialects import CHAT_ONLY, PAIRS, Pair
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, whole
 from tests.faults.upstream import Gate, chunk, fin, for_ever, head, last_chunk, send
 from tests.promptness import in_time, prompt
-from tests.streams import begins, delta, says, sse
+from tests.streams import delta, says, sse
 
 _PIECE = 160_000
-SENT = {
-    "comments": b": hello\n",
-    "blank lines": b"\n",
-    "lines of no meaning": b"foo: bar\n",
-    "empty events": b"data:\n\n",
-    "events of nothing": b"data: {}\n\n",
-    "text": sse(says("x")),
+SENT: dict[str, tuple[Pair, bytes]] = {
+    "comments": (CHAT_ONLY, b": hello\n"),
+    "blank lines": (CHAT_ONLY, b"\n"),
+    "lines of no meaning": (CHAT_ONLY, b"foo: bar\n"),
+    "empty events": (CHAT_ONLY, b"data:\n\n"),
+    "events of nothing": (CHAT_ONLY, b"data: {}\n\n"),
+    **{f"text, {pair}": (pair, pair.provider.says("x")) for pair in PAIRS},
 }
 
 
@@ -30,12 +31,12 @@ def _read(client: RawClient) -> None:
             pass
 
 
-@pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
+@pytest.mark.parametrize(("pair", "sent"), SENT.values(), ids=SENT)
 @prompt
-def test_a_flood_holds_no_one_up(gateway: Gateway, sent: bytes) -> None:
+def test_a_flood_holds_no_one_up(gateway: Gateway, pair: Pair, sent: bytes) -> None:
     flood = chunk(sent * (_PIECE // len(sent)))
-    model = gateway.upstream.play([head(), chunk(HELLO), *[flood] * 400])
-    with gateway.begin(f"main/{model}", stream=True) as client:
+    model = gateway.upstream.play([head(), chunk(pair.provider.hello), *[flood] * 400])
+    with gateway.begin(f"main{pair.provider.suffix}/{model}", pair.client, stream=True) as client:
         reading = threading.Thread(target=_read, args=(client,))
         reading.start()
         connection = gateway.upstream.asked(model)
@@ -56,12 +57,14 @@ def test_a_flood_holds_no_one_up(gateway: Gateway, sent: bytes) -> None:
     in_time(connection.closed_at - left_at, 0.3)
 
 
-def test_what_comes_at_once_is_all_of_it(gateway: Gateway) -> None:
-    """Much more than is processed in one turn, in one write, with actions of the client in between."""
-    events = b"".join(sse(says(f"{number} ")) for number in range(3_000))
-    wire = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (sse(begins()), events, REST)) + b"0\r\n\r\n"
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_what_comes_at_once_is_all_of_it(gateway: Gateway, pair: Pair) -> None:
+    """Much more than is dealt with at a time, in one write, with what the client does to it in between."""
+    each = pair.provider
+    events = b"".join(each.says(f"{number} ") for number in range(3_000))
+    wire = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (each.begin, events, each.rest)) + b"0\r\n\r\n"
     model = gateway.upstream.play([head(), send(wire)])
-    response = gateway.ask(f"main/{model}", stream=True)
+    response = gateway.ask(f"main{each.suffix}/{model}", pair.client, stream=True)
     assert response.text == "".join(f"{number} " for number in range(3_000))
     assert response.done
     other = gateway.upstream.play(whole())

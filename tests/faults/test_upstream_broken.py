@@ -1,8 +1,9 @@
 """Upstreams that break (U9 to U54): the client gets the truth or, before the commit point, the next target's answer.
 
-Each row is played four times: alone and with a second target after it, streamed and unstreamed. When streamed, the text
-before the break has reached the client, so it gets one error frame and a clean end. In all other cases nothing has been
-sent: it gets the status of the error, or the answer of the second target.
+Each row is played alone and with a second target after it, streamed and unstreamed, for clients and providers of each
+dialect. When streamed, the text before the break has reached the client, so it gets one error frame and a clean end. In
+all other cases nothing has been sent: it gets the status of the error, or the answer of the second target. An attempt is
+booked as void or, if it generated text, as an estimate.
 """
 
 import base64
@@ -15,53 +16,70 @@ from urllib.parse import unquote
 import pytest
 
 from penstock.gateway.mask import MASK
-from tests.faults.broken import (
-    BROKEN,
-    GIANT_BODIES,
-    GIANTS,
-    REFUSALS,
-    Broken,
-    error,
-)
+from tests.faults.broken import BROKEN, GIANT_BODIES, GIANTS, MEASURES, REFUSALS, Broken, assert_measured, error
 from tests.faults.client import Response
+from tests.faults.dialects import CHAT, CHAT_ONLY, MESSAGES_ONLY, PAIRS, Pair
 from tests.faults.gateway import PROVIDER_KEY, Gateway
 from tests.faults.scripts import ERROR_BODY, SPARE_TEXT, spare
 from tests.faults.upstream import (
     EVENT_STREAM,
     JSON,
-    Script,
     status,
 )
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
-every_break = pytest.mark.parametrize("case", BROKEN.values(), ids=BROKEN)
+every_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
 
 
-@both
-@every_break
-def test_alone(gateway: Gateway, case: Broken, streamed: bool) -> None:
-    provider = "hasty" if case.hasty else "main"
-    response = gateway.ask(f"{provider}/{gateway.upstream.play(case.script)}", stream=streamed)
+def every_break(*pairs: Pair) -> pytest.MarkDecorator:
+    """Every row for each of the pairs, streamed and unstreamed.
+
+    A time-out takes its time, and is the same one unstreamed: that is played for chat completions only.
+    """
+    rows = {
+        f"{pair}-{name}-{'streamed' if streamed else 'unstreamed'}": (pair, name, streamed)
+        for pair in pairs
+        for name, case in BROKEN[pair.provider.dialect].items()
+        for streamed in (True, False)
+        if streamed or not case.hasty or pair == CHAT_ONLY
+    }
+    return pytest.mark.parametrize(("pair", "name", "streamed"), rows.values(), ids=rows)
+
+
+def test_every_row_is_in_the_table_of_what_is_booked() -> None:
+    rows = [*GIANTS, *GIANT_BODIES, *REFUSALS, *(name for rows in BROKEN.values() for name in rows)]
+    assert {row.split()[0] for row in rows} == MEASURES.keys()
+
+
+@every_break(*PAIRS)
+def test_alone(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
+    case = BROKEN[pair.provider.dialect][name]
+    target = f"{'hasty' if case.hasty else 'main'}{pair.provider.suffix}/{gateway.upstream.play(case.script)}"
+    response = gateway.ask(target, pair.client, stream=streamed)
     if streamed and case.sent_text:
         assert_reported_in_the_stream(gateway, response, case)
     else:
-        assert response.status == case.status
+        status = pair.client.statuses.get(case.upstream_status, case.status)
+        assert response.status == status
         assert response.complete
         assert response.error["code"] == case.code
         assert case.words in response.error["message"]
         assert response.error["request_id"] == response.request_id
         assert case.headers.items() <= response.headers.items()
         line = gateway.call(response)
-        assert (line["status"], line["code"], len(line["attempts"])) == (case.status, case.code, 1)
+        assert (line["status"], line["code"], len(line["attempts"])) == (status, case.code, 1)
         assert line["ending"] in ("failed", case.ending)
+    (entry,) = gateway.quiet()
+    assert_measured(entry, name, pair.provider, sent_text=bool(case.sent_text))
 
 
-@both
-@every_break
-def test_with_a_second_target(gateway: Gateway, case: Broken, streamed: bool) -> None:
-    route = gateway.pair(case.script, spare(), hasty=case.hasty)
+# The second target speaks chat completions: for clients of other dialects its answer is translated.
+@every_break(CHAT_ONLY, MESSAGES_ONLY)
+def test_with_a_second_target(gateway: Gateway, pair: Pair, name: str, streamed: bool) -> None:
+    case = BROKEN[pair.provider.dialect][name]
+    route = gateway.pair(case.script, spare(), hasty=case.hasty, provider=pair.provider)
     second = f"{route.removeprefix('hasty-')}-b"
-    response = gateway.ask(route, stream=streamed)
+    response = gateway.ask(route, pair.client, stream=streamed)
     if streamed and case.sent_text:
         assert_reported_in_the_stream(gateway, response, case)
         assert not gateway.upstream.requests(second)
@@ -79,7 +97,7 @@ def test_with_a_second_target(gateway: Gateway, case: Broken, streamed: bool) ->
 def assert_reported_in_the_stream(gateway: Gateway, response: Response, case: Broken) -> None:
     assert (response.status, response.text) == (200, case.sent_text)
     assert response.complete, "the body has no end"
-    assert not response.done, "[DONE] after an error"
+    assert not response.done, "the mark of the end after an error"
     assert response.finish is None, "a finish reason in an answer that is reported as broken"
     assert response.error is not None, "the client takes it for whole"
     assert response.error["code"] == case.code
@@ -89,19 +107,26 @@ def assert_reported_in_the_stream(gateway: Gateway, response: Response, case: Br
 
 
 @both
-@pytest.mark.parametrize("code", REFUSALS.values(), ids=REFUSALS)
+@every_pair
+@pytest.mark.parametrize("name", REFUSALS)
 def test_what_the_provider_refuses_is_passed_on_and_not_tried_elsewhere(
-    gateway: Gateway, code: int, streamed: bool
+    gateway: Gateway, pair: Pair, name: str, streamed: bool
 ) -> None:
-    sent_text = {
-        "error": {"message": "n must be positive", "type": "invalid_request_error", "param": "n", "code": None}
-    }
-    route = gateway.pair([status(code, JSON, json.dumps(sent_text).encode())], spare())
-    response = gateway.ask(route, stream=streamed)
-    assert (response.status, response.json) == (code, sent_text)
+    """With the provider's own bytes, if the client speaks its dialect."""
+    code, words = REFUSALS[name], "n must be positive"
+    sent_body = pair.provider.error(words)
+    route = gateway.pair([status(code, JSON, sent_body)], spare(), provider=pair.provider)
+    response = gateway.ask(route, pair.client, stream=streamed)
+    assert response.status == code
+    if pair.same:
+        assert response.body == sent_body
+    else:
+        assert response.error["message"].startswith(words)
+        assert response.error["code"] == "invalid_request"
     assert response.headers["x-should-retry"] == "false"
-    assert not gateway.upstream.requests(f"{route}-b")
-    assert gateway.call(response)["status"] == code
+    (entry,) = gateway.quiet()
+    assert entry.status == code
+    assert_measured(entry, name, pair.provider, sent_text=False)
 
 
 @both
@@ -301,15 +326,23 @@ def test_of_an_error_beyond_64_kb_the_beginning_is_reported_as_a_text(gateway: G
     assert response.error["message"].startswith('{"error": {"message": "bad input"')
 
 
-@pytest.mark.parametrize("script", GIANTS.values(), ids=GIANTS)
-def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, script: Script) -> None:
+@pytest.mark.parametrize("name", GIANTS)
+def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
+    """What was said before it has been generated, and is paid for."""
+    pair, script = GIANTS[name]
     before = gateway.memory()
-    response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=True)
+    model = f"main{pair.provider.suffix}/{gateway.upstream.play(script)}"
+    response = gateway.ask(model, pair.client, stream=True)
     assert_reported_in_the_stream(gateway, response, Broken(script, "upstream_event_too_large", sent_text="Hello"))
     assert gateway.memory() - before < 12_000_000
+    (entry,) = gateway.quiet()
+    assert_measured(entry, name, pair.provider, sent_text=True)
 
 
-@pytest.mark.parametrize("script", GIANT_BODIES.values(), ids=GIANT_BODIES)
-def test_a_body_beyond_the_limit_is_cut(gateway: Gateway, script: Script) -> None:
-    response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=False)
+@pytest.mark.parametrize("name", GIANT_BODIES)
+def test_a_body_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
+    """An answer was there, and is paid for, although nobody can use it."""
+    response = gateway.ask(f"main/{gateway.upstream.play(GIANT_BODIES[name])}", stream=False)
     assert (response.status, response.error["code"]) == (502, "upstream_event_too_large")
+    (entry,) = gateway.quiet()
+    assert_measured(entry, name, CHAT, sent_text=False)

@@ -1,15 +1,17 @@
 """Unusual or slightly wrong upstreams (U8, U17, U21, U30 to U34, U41 to U55): the answer is complete.
 
-Each is requested streamed and unstreamed, in whichever way the upstream answers.
+Each is requested streamed and unstreamed, in whichever way the upstream answers, for clients and providers of each
+dialect. The provider's usage is booked.
 """
 
 import json
 
 import pytest
 
+from tests.faults.dialects import CHAT_CLIENT, PAIRS, Pair
 from tests.faults.gateway import Gateway
 from tests.faults.scripts import HELLO, REST, TEXT, WORLD, stream, whole
-from tests.faults.tolerated import TOLERATED, WIRE, Tolerated
+from tests.faults.tolerated import TOLERATED, Tolerated
 from tests.faults.upstream import (
     JSON,
     Connection,
@@ -33,24 +35,28 @@ REFUSAL = json.dumps({"error": {"message": "too long", "type": "invalid_request_
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
 
 
+ROWS = {f"{pair}-{name}": (pair, case) for pair in PAIRS for name, case in TOLERATED[pair.provider.dialect].items()}
+
+
 @both
-@pytest.mark.parametrize("case", TOLERATED.values(), ids=TOLERATED)
-def test_is_whole(gateway: Gateway, case: Tolerated, streamed: bool) -> None:
-    options = {"stream_options": {"include_usage": True}} if streamed else {}
-    response = gateway.ask(f"main/{gateway.upstream.play(case.script)}", stream=streamed, **options)
+@pytest.mark.parametrize(("pair", "case"), ROWS.values(), ids=ROWS)
+def test_is_whole(gateway: Gateway, pair: Pair, case: Tolerated, streamed: bool) -> None:
+    options = {"stream_options": {"include_usage": True}} if streamed and pair.client == CHAT_CLIENT else {}
+    model = gateway.upstream.play(case.script)
+    response = gateway.ask(f"main{pair.provider.suffix}/{model}", pair.client, stream=streamed, **options)
     assert (response.status, response.text, response.finish) == (200, case.text, "stop")
     assert response.complete
+    assert response.usage == case.usage
     if streamed:
         assert response.done
         assert response.error is None
-        usage = response.chunks[-1].get("usage")
-    else:
-        usage = response.json.get("usage")
-    assert (usage and (usage["prompt_tokens"], usage["completion_tokens"])) == case.usage
     line = gateway.call(response)
     assert (line["status"], line["ending"], line["code"], len(line["attempts"])) == (200, "completed", None, 1)
     assert set(case.repairs) <= (line["repairs"] | line["notices"]).keys()
-    assert len(gateway.upstream.requests(line["attempts"][0]["target"].removeprefix("main/"))) == 1
+    assert len(gateway.upstream.requests(model)) == 1
+    ((attempt,),) = (entry.attempts for entry in gateway.quiet())
+    assert attempt.measure == ("reported" if case.usage else "estimated")
+    assert attempt.tokens.output == 3 if case.usage else attempt.tokens.output > 0
 
 
 @both
@@ -133,7 +139,7 @@ def test_u8_a_pooled_connection_that_dies_on_the_request_is_replaced_unseen(gate
 
 def test_u21_the_beginning_of_a_second_response_breaks_neither_answer(gateway: Gateway) -> None:
     """It arrives in one read with the end of the first answer. Its connection is not reused."""
-    model = gateway.upstream.play([head(), chunk(WIRE), send(b"0\r\n\r\nHTTP/1.")])
+    model = gateway.upstream.play([head(), chunk(HELLO + WORLD + REST), send(b"0\r\n\r\nHTTP/1.")])
     for _ in range(3):
         response = gateway.ask(f"main/{model}", stream=True)
         assert (response.status, response.text, response.done) == (200, TEXT, True)

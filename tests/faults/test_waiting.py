@@ -1,42 +1,56 @@
-"""Heartbeats for waiting clients: only comments, only between events, and never instead of an answer."""
+"""Heartbeats for waiting clients: those of the client's dialect, between events, and never instead of an answer."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from tests.faults.client import body, post
 from tests.faults.conftest import Starter
-from tests.faults.gateway import Gateway
+from tests.faults.dialects import CHAT, CHAT_CLIENT, PAIRS, PROVIDERS, Pair, Provider
+from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import HELLO, REST, SPARE_TEXT, TEXT, WORLD, plain, spare, unstreamed
-from tests.faults.upstream import JSON, Gate, Script, chunk, drip, hang, head, last_chunk, send, sleep
+from tests.faults.upstream import JSON, Gate, Script, Upstream, chunk, drip, hang, head, last_chunk, send, sleep
 
-BEAT = b": penstock\n\n"
-STAGES: dict[str, tuple[Script, Script]] = {
-    "before the head": ([], [head(), chunk(HELLO + WORLD + REST), last_chunk()]),
-    "before the first event": ([head()], [chunk(HELLO + WORLD + REST), last_chunk()]),
-    "between events": ([head(), chunk(HELLO)], [chunk(WORLD + REST), last_chunk()]),
-    "in an event": ([head(), chunk(HELLO + WORLD[:40])], [chunk(WORLD[40:] + REST), last_chunk()]),
-    "in a line end": ([head(), chunk(HELLO + WORLD[:-1])], [chunk(WORLD[-1:] + REST), last_chunk()]),
-}
+BEAT = CHAT_CLIENT.heartbeat
+every_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
 
 
-@pytest.fixture
-def beating(start: Starter) -> Gateway:
-    return start(server={"heartbeat_s": 0.1})
+def stages(each: Provider) -> dict[str, tuple[Script, Script]]:
+    """What a provider sends before the client has waited, and after it."""
+    hello, world, rest = each.hello, each.world, each.rest
+    return {
+        "before the head": ([], [head(), chunk(each.wire), last_chunk()]),
+        "before the first event": ([head()], [chunk(each.wire), last_chunk()]),
+        "between events": ([head(), chunk(hello)], [chunk(world + rest), last_chunk()]),
+        "in an event": ([head(), chunk(hello + world[:40])], [chunk(world[40:] + rest), last_chunk()]),
+        "in a line end": ([head(), chunk(hello + world[:-1])], [chunk(world[-1:] + rest), last_chunk()]),
+    }
 
 
-@pytest.mark.parametrize(("before", "after"), STAGES.values(), ids=STAGES)
-def test_u23_a_client_that_waits_gets_comments_between_events(beating: Gateway, before: Script, after: Script) -> None:
-    gate = Gate()
+@pytest.fixture(scope="module")
+def beating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Upstream() as upstream:
+        text = settings(upstream.url, 4, PROVIDERS.values(), server={"heartbeat_s": 0.1})
+        with Gateway(tmp_path_factory.mktemp("beating"), upstream, text) as gateway:
+            yield gateway
+
+
+@every_pair
+@pytest.mark.parametrize("stage", stages(CHAT))
+def test_u23_a_client_that_waits_gets_heartbeats_between_events(beating: Gateway, stage: str, pair: Pair) -> None:
+    gate, beat = Gate(), pair.client.heartbeat
+    before, after = stages(pair.provider)[stage]
     model = beating.upstream.play([*before, gate, *after])
-    with beating.begin(f"main/{model}", stream=True) as client:
-        client.read_until(BEAT)
-        client.read_until(BEAT + b"\r\n" + b"%x\r\n" % len(BEAT) + BEAT)  # and another one
+    with beating.begin(f"main{pair.provider.suffix}/{model}", pair.client, stream=True) as client:
+        client.read_until(beat)
+        client.read_until(beat + b"\r\n" + b"%x\r\n" % len(beat) + beat)  # and another one
         gate.open()
-        response = beating.keep(client.response())
+        response = beating.keep(pair.client.read(client.response()))
     assert (response.text, response.finish, response.done) == (TEXT, "stop", True)
-    assert response.body.count(b": penstock") >= 2
-    assert all(b": penstock" not in event for event in response.body.split(b"\n\n") if not event.startswith(b":"))
+    assert response.body.count(beat) >= 2
+    response.body = response.body.replace(beat, b"")
+    assert (response.text, response.done) == (TEXT, True)
     beating.quiet()
 
 
@@ -52,18 +66,20 @@ def test_an_unstreamed_client_gets_no_comments(beating: Gateway) -> None:
     beating.quiet()
 
 
-def test_u23_after_a_heartbeat_the_next_target_may_still_answer(beating: Gateway) -> None:
-    route = beating.pair([head(), hang()], spare(), hasty=True)
-    response = beating.ask(route, stream=True)
+@every_pair
+def test_u23_after_a_heartbeat_the_next_target_may_still_answer(beating: Gateway, pair: Pair) -> None:
+    route = beating.pair([head(), hang()], spare(), hasty=True, provider=pair.provider)
+    response = beating.ask(route, pair.client, stream=True)
     assert (response.status, response.text, response.done) == (200, SPARE_TEXT, True)
-    assert response.body.startswith(BEAT)
+    assert response.body.startswith(pair.client.heartbeat)
     assert [attempt["code"] for attempt in beating.call(response)["attempts"]] == ["upstream_timeout_idle", ""]
     beating.quiet()
 
 
-def test_u23_after_a_heartbeat_a_failure_is_a_frame(beating: Gateway) -> None:
+@every_pair
+def test_u23_after_a_heartbeat_a_failure_is_a_frame(beating: Gateway, pair: Pair) -> None:
     model = beating.upstream.play([head(), hang()])
-    response = beating.ask(f"hasty/{model}", stream=True)
+    response = beating.ask(f"hasty{pair.provider.suffix}/{model}", pair.client, stream=True)
     assert (response.status, response.error["code"], response.done) == (200, "upstream_timeout_idle", False)
     assert response.complete
     line = beating.call(response)
@@ -84,7 +100,7 @@ def test_a_regular_stream_has_no_heartbeats(beating: Gateway) -> None:
     model = beating.upstream.play([head(), drip(HELLO + WORLD + REST, 0.001, 40), last_chunk()])
     response = beating.ask(f"main/{model}", stream=True)
     assert response.text == TEXT
-    assert response.body.count(b": penstock") <= 1
+    assert response.body.count(BEAT) <= 1
     beating.quiet()
 
 

@@ -1,10 +1,13 @@
 """Upstreams with defects that can be repaired: the script of each, and what the client gets."""
 
+import functools
 import gzip
+import re
 import zlib
 from dataclasses import dataclass
 
-from tests.faults.scripts import HELLO, REST, TEXT, WORLD, plain, stream, unstreamed, whole
+from tests import messages
+from tests.faults.dialects import CHAT, MESSAGES, PROVIDERS, TEXT, Provider, stream
 from tests.faults.upstream import (
     EVENT_STREAM,
     JSON,
@@ -19,9 +22,7 @@ from tests.faults.upstream import (
     send,
     status,
 )
-from tests.streams import DONE, bill, bytewise, counts, finishes, says, sse
-
-WIRE = HELLO + WORLD + REST
+from tests.streams import bill, bytewise, counts, sse
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,6 @@ class Tolerated:
     usage: tuple[int, int] | None = (5, 3)
 
 
-def framed(old: bytes, new: bytes) -> Script:
-    return stream(WIRE.replace(old, new))
-
-
 def encoded(data: bytes, coding: str, size: int = 7) -> Script:
     pieces = [chunk(data[i : i + size]) for i in range(0, len(data), size)]
     return [head(headers=EVENT_STREAM | {"content-encoding": coding}), *pieces, last_chunk()]
@@ -48,72 +45,130 @@ def members(*data: bytes) -> bytes:
 
 
 RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-TOLERATED: dict[str, Tolerated] = {
-    "as it should be": Tolerated(whole()),
-    "until the connection closes": Tolerated([head(framing=""), send(WIRE), fin()]),
-    "HTTP/1.0": Tolerated([send(b"HTTP/1.0 200 OK\r\n\r\n" + WIRE), fin()]),
-    "U17 no [DONE]": Tolerated(stream(WIRE.replace(sse(DONE), b"")), ("no-done",)),
-    "U17 no [DONE], and cut": Tolerated([head(), chunk(WIRE.replace(sse(DONE), b"")), fin()], ("no-done",)),
-    "U15 cut after [DONE]": Tolerated([head(), chunk(WIRE), fin()]),
-    "U19 reset after [DONE]": Tolerated([head(), chunk(WIRE), rst()]),
-    "U22 hangs after [DONE]": Tolerated([head(), chunk(WIRE), hang()]),
-    "half closed after [DONE]": Tolerated([head(), chunk(WIRE), half_close(), hang()]),
-    "U21 longer than its length": Tolerated(
-        [head(framing=f"content-length: {len(WIRE)}"), send(WIRE + b"and then some"), hang()]
-    ),
-    "U21 a second response behind it": Tolerated(
-        [head(framing=f"content-length: {len(WIRE)}"), send(WIRE + RESPONSE % (len(plain("x")), plain("x"))), hang()]
-    ),
-    "U21 a second response behind the last chunk": Tolerated(
-        [head(), chunk(WIRE), send(b"0\r\n\r\n" + RESPONSE % (len(plain("x")), plain("x"))), hang()]
-    ),
-    "U30 all in one": Tolerated(stream(WIRE)),
-    "U30 byte by byte": Tolerated(stream(*bytewise(WIRE))),
-    "U31 CRLF": Tolerated(framed(b"\n", b"\r\n")),
-    "U31 CR": Tolerated(framed(b"\n", b"\r")),
-    "U31 a byte order mark": Tolerated(stream(b"\xef\xbb\xbf" + WIRE), ("bom",)),
-    "U31 no space": Tolerated(framed(b"data: ", b"data:")),
-    "U31 several lines in an event": Tolerated(framed(b',"choices"', b',\ndata: "choices"')),
-    "U31 comments, ids and retries": Tolerated(framed(b"data: ", b": hi\nid: 7\nretry: 10\ndata: ")),
-    "U32 no blank line at the end": Tolerated(stream(WIRE.removesuffix(b"\n")), ("no-final-blank-line",)),
-    "U33 invalid UTF-8": Tolerated(stream(WIRE.replace(b", world", b", \xff\xfe")), ("invalid-utf8",), "Hello, ��"),
-    "U34 a character in two pieces": Tolerated(
-        stream(HELLO, *bytewise(sse(says(" 👩‍👩‍👧"))), REST), text="Hello 👩‍👩‍👧"
-    ),
-    "U36 choices are null in one": Tolerated(
-        stream(HELLO, sse({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": None}), WORLD, REST),
-        ("choices-missing",),
-    ),
-    "U41 another content type": Tolerated([status(200, {"content-type": "text/plain"}, WIRE)]),
-    "U41 no content type": Tolerated([status(200, {}, WIRE)]),
-    "U42 an unstreamed answer": Tolerated(unstreamed()),
-    "U42 an unstreamed answer, labelled as a stream": Tolerated([status(200, EVENT_STREAM, plain())]),
-    "U42 an unstreamed answer in pieces": Tolerated([head(headers=JSON), *map(chunk, bytewise(plain())), last_chunk()]),
-    "U43 gzip": Tolerated(encoded(gzip.compress(WIRE), "gzip")),
-    "U43 gzip, at once": Tolerated(encoded(gzip.compress(WIRE), "gzip", 1 << 20)),
-    "U43 gzip of two members": Tolerated(encoded(members(HELLO, WORLD + REST), "gzip")),
-    "U43 deflate": Tolerated(encoded(zlib.compress(WIRE), "deflate")),
-    "U43 gzip in capitals": Tolerated(encoded(gzip.compress(WIRE), "GZIP")),
-    "U43 gzip of an unstreamed answer": Tolerated(
-        [status(200, JSON | {"content-encoding": "gzip"}, gzip.compress(plain()))]
-    ),
-    "U45 finished twice": Tolerated(stream(HELLO, WORLD, sse(finishes(), finishes()), REST), ("finish-repeated",)),
-    "U45 content after the finish": Tolerated(
-        stream(HELLO, sse(finishes()), WORLD, REST), ("content-after-finish", "finish-repeated")
-    ),
-    "U46 usage twice": Tolerated(stream(HELLO, WORLD, sse(bill(**counts(5, 1))), REST)),
-    "U47 no usage": Tolerated(stream(HELLO, WORLD, sse(finishes(), DONE)), usage=None),
-    "U52 forerunners": Tolerated(
-        [
-            send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>; rel=preload\r\n\r\n"),
-            *whole(),
-        ]
-    ),
-    "more than one header of a name": Tolerated(
-        [head(framing="x-a: 1\r\nx-a: 2\r\ntransfer-encoding: chunked"), *whole()[1:]]
-    ),
-    "U53 a head of 40 KB": Tolerated(
-        [head(headers=EVENT_STREAM | {f"x-{n}": "y" * 1000 for n in range(40)}), *whole()[1:]]
-    ),
-    "a trailer": Tolerated([head(), chunk(WIRE), send(b"0\r\nx-checksum: 1\r\n\r\n")]),
+
+
+def _tolerated(each: Provider) -> dict[str, Tolerated]:
+    """What every dialect tolerates, of a provider that speaks this one."""
+    wire = each.wire
+
+    def framed(old: bytes, new: bytes) -> Script:
+        return stream(wire.replace(old, new))
+
+    return {
+        "as it should be": Tolerated(each.whole()),
+        "until the connection closes": Tolerated([head(framing=""), send(wire), fin()]),
+        "HTTP/1.0": Tolerated([send(b"HTTP/1.0 200 OK\r\n\r\n" + wire), fin()]),
+        "U17 no end mark": Tolerated(stream(wire.removesuffix(each.end)), ("no-done",)),
+        "U17 no end mark, and cut": Tolerated([head(), chunk(wire.removesuffix(each.end)), fin()], ("no-done",)),
+        "U15 cut after end mark": Tolerated([head(), chunk(wire), fin()]),
+        "U19 reset after end mark": Tolerated([head(), chunk(wire), rst()]),
+        "U22 hangs after end mark": Tolerated([head(), chunk(wire), hang()]),
+        "half closed after end mark": Tolerated([head(), chunk(wire), half_close(), hang()]),
+        **{
+            name: Tolerated(script, ("no-done",), sent_text)
+            for name, (script, sent_text) in each.cut_behind_the_finish().items()
+            if each.finish_is_last
+        },
+        "U21 longer than its length": Tolerated(
+            [head(framing=f"content-length: {len(wire)}"), send(wire + b"and then some"), hang()]
+        ),
+        "U21 a second response behind it": Tolerated(
+            [
+                head(framing=f"content-length: {len(wire)}"),
+                send(wire + RESPONSE % (len(each.body("x")), each.body("x"))),
+                hang(),
+            ]
+        ),
+        "U21 a second response behind the last chunk": Tolerated(
+            [head(), chunk(wire), send(b"0\r\n\r\n" + RESPONSE % (len(each.body("x")), each.body("x"))), hang()]
+        ),
+        "U30 all in one": Tolerated(stream(wire)),
+        "U30 byte by byte": Tolerated(stream(*bytewise(wire))),
+        "U31 CRLF": Tolerated(framed(b"\n", b"\r\n")),
+        "U31 CR": Tolerated(framed(b"\n", b"\r")),
+        "U31 a byte order mark": Tolerated(stream(b"\xef\xbb\xbf" + wire), ("bom",)),
+        "U31 no space": Tolerated(framed(b"data: ", b"data:")),
+        "U31 comments, ids and retries": Tolerated(framed(b"data: ", b": hi\nid: 7\nretry: 10\ndata: ")),
+        "U32 no blank line at the end": Tolerated(stream(wire.removesuffix(b"\n")), ("no-final-blank-line",)),
+        "U33 invalid UTF-8": Tolerated(stream(wire.replace(b", world", b", \xff\xfe")), ("invalid-utf8",), "Hello, ��"),
+        "U34 a character in two pieces": Tolerated(
+            stream(each.hello, *bytewise(each.says(" 👩‍👩‍👧")), each.rest), text="Hello 👩‍👩‍👧"
+        ),
+        "U41 another content type": Tolerated([status(200, {"content-type": "text/plain"}, wire)]),
+        "U41 no content type": Tolerated([status(200, {}, wire)]),
+        "U42 an unstreamed answer": Tolerated(each.unstreamed()),
+        "U42 an unstreamed answer, labelled as a stream": Tolerated([status(200, EVENT_STREAM, each.body(TEXT))]),
+        "U42 an unstreamed answer in pieces": Tolerated(
+            [head(headers=JSON), *map(chunk, bytewise(each.body(TEXT))), last_chunk()]
+        ),
+        "U43 gzip": Tolerated(encoded(gzip.compress(wire), "gzip")),
+        "U43 gzip, at once": Tolerated(encoded(gzip.compress(wire), "gzip", 1 << 20)),
+        "U43 gzip of two members": Tolerated(encoded(members(each.hello, each.world + each.rest), "gzip")),
+        "U43 deflate": Tolerated(encoded(zlib.compress(wire), "deflate")),
+        "U43 gzip in capitals": Tolerated(encoded(gzip.compress(wire), "GZIP")),
+        "U43 gzip of an unstreamed answer": Tolerated(
+            [status(200, JSON | {"content-encoding": "gzip"}, gzip.compress(each.body(TEXT)))]
+        ),
+        "U52 forerunners": Tolerated(
+            [
+                send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>; rel=preload\r\n\r\n"),
+                *each.whole(),
+            ]
+        ),
+        "more than one header of a name": Tolerated(
+            [head(framing="x-a: 1\r\nx-a: 2\r\ntransfer-encoding: chunked"), *each.whole()[1:]]
+        ),
+        "U53 a head of 40 KB": Tolerated(
+            [head(headers=EVENT_STREAM | {f"x-{n}": "y" * 1000 for n in range(40)}), *each.whole()[1:]]
+        ),
+        "a trailer": Tolerated([head(), chunk(wire), send(b"0\r\nx-checksum: 1\r\n\r\n")]),
+    }
+
+
+_USAGE_FIRST = sse(bill(**counts(5, 1)))
+_NULL_CHOICES = sse({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": None})
+_ONE_TOKEN = messages.wire(messages.finishes(None, {"output_tokens": 1}))
+_NO_USAGE = (b',"usage":{"output_tokens":3}', b',"usage":{"input_tokens":5,"output_tokens":1}')
+# What only one dialect tolerates.
+_OF_DIALECTS: dict[str, dict[str, Tolerated]] = {
+    CHAT.dialect: {
+        "U31 several lines in an event": Tolerated(stream(CHAT.wire.replace(b',"choices"', b',\ndata: "choices"'))),
+        "U36 choices are null in one": Tolerated(
+            stream(CHAT.hello, _NULL_CHOICES, CHAT.world, CHAT.rest), ("choices-missing",)
+        ),
+        "U45 finished twice": Tolerated(
+            stream(CHAT.hello, CHAT.world, CHAT.finish + CHAT.finish, CHAT.rest), ("finish-repeated",)
+        ),
+        "U45 content after the finish": Tolerated(
+            stream(CHAT.hello, CHAT.finish, CHAT.world, CHAT.rest), ("content-after-finish", "finish-repeated")
+        ),
+        "U46 usage twice": Tolerated(stream(CHAT.hello, CHAT.world, _USAGE_FIRST, CHAT.rest)),
+        "U47 no usage": Tolerated(stream(CHAT.hello, CHAT.world, CHAT.finish + CHAT.end), usage=None),
+    },
+    MESSAGES.dialect: {
+        "U31 several lines in an event": Tolerated(stream(MESSAGES.wire.replace(b',"delta"', b',\ndata: "delta"'))),
+        "U31 no names of events": Tolerated(stream(re.sub(rb"event: \w+\n", b"", MESSAGES.wire))),
+        "U36 a ping between events": Tolerated(
+            stream(MESSAGES.hello, messages.wire(messages.PING), MESSAGES.world, MESSAGES.rest)
+        ),
+        "U36 a delta without its block": Tolerated(
+            stream(MESSAGES.wire.replace(messages.wire(messages.opens()), b"")), ("block-start-missing",)
+        ),
+        "U36 a block without its stop": Tolerated(
+            stream(MESSAGES.wire.replace(messages.wire(messages.closes()), b"")), ("block-unclosed",)
+        ),
+        "U45 finished twice": Tolerated(
+            stream(MESSAGES.hello, MESSAGES.world, MESSAGES.finish, MESSAGES.rest), ("finish-repeated",)
+        ),
+        "U45 content after the finish": Tolerated(
+            stream(MESSAGES.hello, MESSAGES.finish, MESSAGES.world, MESSAGES.rest), ("content-after-finish",)
+        ),
+        "U46 usage twice": Tolerated(stream(MESSAGES.hello, MESSAGES.world, _ONE_TOKEN, MESSAGES.rest)),
+        "U47 no usage": Tolerated(
+            stream(functools.reduce(lambda wire, usage: wire.replace(usage, b""), _NO_USAGE, MESSAGES.wire)), usage=None
+        ),
+    },
+}
+TOLERATED: dict[str, dict[str, Tolerated]] = {
+    dialect: _tolerated(provider) | _OF_DIALECTS[dialect] for dialect, provider in PROVIDERS.items()
 }

@@ -4,8 +4,9 @@
     estimated   something was generated, or may have been: our own counts, marked as such
     reported    the provider's counts
 
-The faults are those of the fault tests. Clients that disconnect are in `test_aborted.py`, budgets in `test_budget.py`,
-and gateways that are killed in `test_kill.py`.
+The faults are those of the fault tests. For upstreams that break or have defects, `tests/faults/test_upstream_broken.py`
+and `test_upstream_tolerated.py` check the ledger too. Clients that disconnect are in `test_aborted.py`, budgets in
+`test_budget.py`, and gateways that are killed in `test_kill.py`.
 """
 
 import signal
@@ -16,60 +17,16 @@ from msgspec import structs
 from openai import DefaultHttpxClient, InternalServerError, OpenAI
 
 from penstock.gateway.billing.entry import Entry, Measure
-from tests.faults.broken import BROKEN, GIANT_BODIES, GIANTS, REFUSALS
 from tests.faults.client import CLIENT_KEY, Response, body, post
 from tests.faults.conftest import Starter
 from tests.faults.gateway import Gateway, settings
 from tests.faults.scripts import ERROR_BODY, HELLO, REST, WORLD, spare, stream, whole
-from tests.faults.tolerated import TOLERATED, Tolerated
 from tests.faults.unreachable import UNREACHABLE, Unreachable, World, started_world
 from tests.faults.upstream import JSON, Connection, Gate, Script, Upstream, chunk, fin, hang, head, last_chunk, status
 from tests.ledger.support import make_key, put_key, request
 from tests.streams import DONE, bill, counts, delta, finishes, says, sse
 
 both = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
-# Without text, and with text.
-VOID: tuple[Measure, Measure] = ("void", "void")
-BROKE_OFF: tuple[Measure, Measure] = ("void", "estimated")
-ANSWERED: tuple[Measure, Measure] = ("estimated", "estimated")
-# By the numbers of the catalogue. U17, U30 to U34, U41, U42, U45, U46, U49, U52 and U55 are tolerated: reported.
-LEDGER: dict[str, tuple[Measure, Measure]] = {
-    "U9": VOID,
-    "U10": VOID,
-    "U11": VOID,
-    "U12": VOID,
-    "U13": VOID,
-    "U14": VOID,
-    "U15": BROKE_OFF,
-    "U16": BROKE_OFF,
-    "U18": BROKE_OFF,
-    "U19": BROKE_OFF,
-    "U20": BROKE_OFF,
-    "U21": BROKE_OFF,
-    "U22": VOID,
-    "U23": VOID,
-    "U24": BROKE_OFF,
-    "U25": BROKE_OFF,
-    "U26": BROKE_OFF,
-    "U27": BROKE_OFF,
-    "U28": ANSWERED,
-    "U33": BROKE_OFF,
-    "U35": BROKE_OFF,
-    "U36": BROKE_OFF,
-    "U37": BROKE_OFF,
-    "U38": VOID,
-    "U39": VOID,
-    "U40": VOID,
-    "U43": BROKE_OFF,
-    "U44": ANSWERED,
-    "U50": BROKE_OFF,
-    "U51": VOID,
-    "U52": VOID,
-    "U53": VOID,
-    "U54": VOID,
-}
-# Here the provider's usage follows after the break. It counts if it had arrived when the break was noticed.
-BILLED = ("U35 an event", "U36")
 
 
 @pytest.fixture(scope="module")
@@ -113,54 +70,11 @@ def assert_measured(entry: Entry, expected: Measure, *, sent_text: bool = False)
         assert (attempt.tokens.output > 0) == sent_text
 
 
-def test_every_row_is_in_the_table() -> None:
-    rows = [*BROKEN, *GIANTS, *GIANT_BODIES, *REFUSALS]
-    assert {row.split()[0] for row in rows} == LEDGER.keys()
-
-
-# A timeout is the same timeout unstreamed.
-BREAKS = [(name, streamed) for name in BROKEN for streamed in (True, False) if streamed or not BROKEN[name].hasty]
-
-
-@pytest.mark.parametrize(("name", "streamed"), BREAKS, ids=[f"{name}-{streamed}" for name, streamed in BREAKS])
-def test_what_breaks(gateway: Gateway, name: str, streamed: bool) -> None:
-    case = BROKEN[name]
-    provider = "hasty" if case.hasty else "main"
-    response = gateway.ask(f"{provider}/{gateway.upstream.play(case.script)}", stream=streamed)
-    entry = booked(gateway, response)
-    silent, spoken = LEDGER[name.split()[0]]
-    if name.startswith(BILLED) and entry.measure == "reported":
-        assert_measured(entry, "reported")
-    else:
-        assert_measured(entry, spoken if case.sent_text else silent, sent_text=bool(case.sent_text))
-
-
-@pytest.mark.parametrize(("name", "script"), (GIANTS | GIANT_BODIES).items(), ids=GIANTS | GIANT_BODIES)
-def test_what_is_too_large(gateway: Gateway, name: str, script: Script) -> None:
-    """An answer was generated, and is billed, although the client cannot use it."""
-    response = gateway.ask(f"main/{gateway.upstream.play(script)}", stream=name in GIANTS)
-    assert_measured(booked(gateway, response), LEDGER[name.split()[0]][1], sent_text=name in GIANTS)
-
-
-@pytest.mark.parametrize(("name", "code"), REFUSALS.items(), ids=REFUSALS)
-def test_what_the_provider_refuses(gateway: Gateway, name: str, code: int) -> None:
-    response = gateway.ask(f"main/{gateway.upstream.play([status(code, JSON, ERROR_BODY)])}", stream=True)
-    assert_measured(booked(gateway, response), LEDGER[name.split()[0]][0])
-
-
 @both
 @pytest.mark.parametrize("case", UNREACHABLE.values(), ids=UNREACHABLE)
 def test_providers_that_cannot_be_reached(world: World, case: Unreachable, streamed: bool) -> None:
     response = world.gateway.ask(f"{case.name}/ledger-{streamed}", stream=streamed)
     assert_measured(booked(world.gateway, response), "void")
-
-
-@both
-@pytest.mark.parametrize(("name", "case"), TOLERATED.items(), ids=TOLERATED)
-def test_what_is_tolerated(gateway: Gateway, name: str, case: Tolerated, streamed: bool) -> None:
-    response = gateway.ask(f"main/{gateway.upstream.play(case.script)}", stream=streamed)
-    expected: Measure = "estimated" if name.startswith("U47") else "reported"
-    assert_measured(booked(gateway, response), expected, sent_text=True)
 
 
 ABSURD = {

@@ -25,6 +25,7 @@ _NANOSECONDS_PER_MB = 8_000_000
 _MOST_MEMBERS = 1_000
 _MAX_MODEL = 256
 _NO_MODEL = f"`model` must name a model, in at most {_MAX_MODEL} characters"
+_MOST_ITEMS = 1_024
 _TOO_COMPLEX = "the body holds more values than a request of its size may have; send less structure, or longer texts"
 
 
@@ -85,6 +86,14 @@ def require_one_choice(choices: int) -> None:
             f"`n` is {choices}, and the provider's API answers with one choice; send several requests instead",
             param="n",
         )
+
+
+def check_lengths(fields: Mapping[str, object], names: Iterable[str]) -> None:
+    """Check lists that would take long to translate; raises `RequestError`."""
+    for name in names:
+        items = fields.get(name)
+        if isinstance(items, list) and len(items) > _MOST_ITEMS:
+            raise refused(f"`{name}` has more than {_MOST_ITEMS} items", param=name)
 
 
 def refused(message: str, *, param: str | None = None, code: ErrorCode = "invalid_request") -> RequestError:

@@ -621,7 +621,9 @@ class Relay:
         failure = redacted(failure, self._attempt.secrets)
         self._attempt.code = failure.code
         self._attempt.answered = self._is_answered(failure, ending)
-        if self._attempt.output_chars and (usage := self._reported_usage()) is not None:
+        # What a provider reports before it fails of its own accord is not its bill, unless it has generated something.
+        counts = self._attempt.output_chars or ending != "failed"
+        if counts and (usage := self._reported_usage()) is not None:
             self._attempt.usage = usage
             self._attempt.report_tier(usage.tier)
         self._finish(ending)

@@ -12,7 +12,7 @@ from penstock.core.dialects.anthropic_messages.failures import write_error
 from penstock.core.dialects.anthropic_messages.reader import NAME
 from penstock.core.dialects.anthropic_messages.request import read_request
 from penstock.core.dialects.anthropic_messages.writer import AnthropicMessagesWriter
-from penstock.core.dialects.bodies import decode_fields, refused
+from penstock.core.dialects.bodies import check_lengths, decode_fields, refused
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.failure import Failure
 from penstock.core.input_estimate import estimate_request
@@ -20,6 +20,7 @@ from penstock.core.losses import Loss
 from penstock.core.request import ClientRequest, ReadOnce
 
 _ONCE = ("model", "stream", "messages", "max_tokens")
+_LISTS = ("tools", "stop_sequences")
 _MAX_TOKENS = 2**63 - 1
 _MAX_MODEL = 256
 _OVERLOADED = 529
@@ -72,6 +73,7 @@ def read_client_request(body: bytes, headers: Mapping[str, str]) -> ClientReques
         raise refused("stream: must be true or false", param="stream")
     if not isinstance(messages, list):
         raise refused("messages: must be a list of messages", param="messages")
+    check_lengths(fields, _LISTS)
     metadata, tier = fields.get("metadata"), fields.get("service_tier")
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     read = ReadOnce(read_request, fields)  # estimates, limits and each target need it

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from penstock.core.completion import Completion
-from penstock.core.dialects.bodies import account, decode_fields, model_of, refused, stream_of
+from penstock.core.dialects.bodies import account, check_lengths, decode_fields, model_of, refused, stream_of
 from penstock.core.dialects.dialect import AnswerFacts
 from penstock.core.dialects.openai_chat.body import write_body
 from penstock.core.dialects.openai_chat.estimate import estimate_input
@@ -24,9 +24,9 @@ _ONCE = ("model", "stream", "messages", "n")
 _MAX_CHOICES = 128
 # The largest signed 64-bit integer, which some clients send for "no limit".
 _MAX_TOKENS = 2**63 - 1
-_MAX_ITEMS = {"tools": 1_024, "stop": 1_024, "functions": 1_024}
+_LISTS = ("tools", "stop", "functions")
 _CAPS = ("max_completion_tokens", "max_tokens")
-_FIGURES = frozenset(("n", *_CAPS, *_MAX_ITEMS))
+_FIGURES = frozenset(("n", *_CAPS, *_LISTS))
 # The fields, other than the messages, that the accounting uses.
 _ACCOUNTED = frozenset(("metadata", "user", "service_tier"))
 
@@ -90,7 +90,4 @@ def _check_figures(fields: dict[str, object]) -> None:
             not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_TOKENS
         ):
             raise refused(f"`{name}` must be a positive integer below 2^63", param=name)
-    for name, most in _MAX_ITEMS.items():
-        items = fields.get(name)
-        if isinstance(items, list) and len(items) > most:
-            raise refused(f"`{name}` has more than {most} items", param=name)
+    check_lengths(fields, _LISTS)

@@ -1,0 +1,293 @@
+"""What the fault tests need of a dialect: what its providers send (`PROVIDERS`), and how its clients ask (`CLIENTS`).
+
+A fault of the transport is the same in every dialect; only the bytes around it differ. So the tables of faults
+(`broken.py`, `tolerated.py`) are functions of a `Provider`, and the tests read answers in common terms. Another dialect
+is one more row in each of the two tables, and its rows of faults that only it has.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests import messages, streams
+from tests.faults.client import Response, body, post
+from tests.faults.upstream import EVENT_STREAM, JSON, Op, Script, chunk, fin, head, last_chunk, send, status
+
+TEXT = "Hello, world"
+OVERLOADED = "the engine is overloaded"
+
+
+@dataclass(frozen=True)
+class Provider:
+    """The pieces of an answer with five tokens in and three out, and what else a provider may send."""
+
+    dialect: str
+    begin: bytes
+    """Everything before the first text."""
+    says: Callable[..., bytes]
+    """One event with this text, and with further members."""
+    finish: bytes
+    """The finish reason."""
+    bill: bytes
+    """The usage, where an event of its own has it."""
+    end: bytes
+    """The event that marks the end."""
+    fails: Callable[[str], bytes]
+    """An error as an event, with this message."""
+    error: Callable[[str], bytes]
+    """An error as a body."""
+    body: Callable[[str], bytes]
+    """A whole answer that is not streamed."""
+    busy: bytes
+    """An error event that stands for a 429."""
+    suffix: str = ""
+    """How the names of its providers end."""
+    reports_input_first: bool = False
+    """Whether the tokens of the input are reported before the first text."""
+    finish_is_last: bool = False
+    """Whether an answer is whole, with its usage, once its finish has come."""
+
+    @property
+    def hello(self) -> bytes:
+        """The beginning and the first word."""
+        return self.begin + self.says("Hello")
+
+    @property
+    def world(self) -> bytes:
+        """The rest of the text."""
+        return self.says(", world")
+
+    @property
+    def rest(self) -> bytes:
+        """What follows the text."""
+        return self.finish + self.bill + self.end
+
+    @property
+    def wire(self) -> bytes:
+        """A whole answer."""
+        return self.hello + self.world + self.rest
+
+    @property
+    def behind_the_finish(self) -> bytes:
+        """The finish, and a part of the event that follows it: a body that ends here ends as HTTP wants it."""
+        return self.finish + (self.bill or self.end)[:40]
+
+    def cut_behind_the_finish(self) -> dict[str, tuple[Script, str]]:
+        """Streams that end in the event behind the finish, and the text of each."""
+        cut = self.hello + self.behind_the_finish
+        gzipped = EVENT_STREAM | {"content-encoding": "gzip"}
+        return {
+            "U16 ends in an event behind the finish": (stream(self.hello, self.behind_the_finish), "Hello"),
+            "U16 ends there, until the connection closes": ([head(framing=""), send(cut), fin()], "Hello"),
+            "U16 ends there, in HTTP/1.0": (
+                [send(b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + cut), fin()],
+                "Hello",
+            ),
+            "U16 ends there, of known length": ([status(200, EVENT_STREAM, cut)], "Hello"),
+            "U16 ends there, of a length that is too short": (
+                [head(framing=f"content-length: {len(cut)}"), send(self.hello + self.rest), fin()],
+                "Hello",
+            ),
+            "U16 ends there, steady before": (
+                stream(self.hello, *[self.says(".") for _ in range(9)], self.behind_the_finish),
+                "Hello" + "." * 9,
+            ),
+            "U16 ends there, with a comment before": (
+                stream(self.hello, b": a comment\n\n" + self.behind_the_finish),
+                "Hello",
+            ),
+            "U43 gzip, cut behind the finish": ([status(200, gzipped, cut_gzip(cut))], "Hello"),
+            "U43 gzip that ends there": ([status(200, gzipped, gzip.compress(cut))], "Hello"),
+        }
+
+    def whole(self) -> list[Op]:
+        """A whole answer, in a few chunks."""
+        return stream(self.hello, self.world, self.rest)
+
+    def unstreamed(self) -> list[Op]:
+        """A whole answer in one body."""
+        return [status(200, JSON, self.body(TEXT))]
+
+
+def stream(*data: bytes) -> list[Op]:
+    """A stream as it should be: these bytes, each in a chunk of its own."""
+    return [head(), *map(chunk, data), last_chunk()]
+
+
+def cut_gzip(data: bytes) -> bytes:
+    """Data at the beginning of a gzip stream that has no end."""
+    compressor = zlib.compressobj(wbits=31)
+    return compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH)
+
+
+def _chat_body(text: str) -> bytes:
+    message = {"role": "assistant", "content": text}
+    answer = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": "sluice-1",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": streams.counts(5, 3),
+    }
+    return json.dumps(answer).encode()
+
+
+def _chat_error(message: str) -> bytes:
+    error = {"message": message, "type": "server_error", "param": None, "code": "overloaded"}
+    return json.dumps({"error": error}).encode()
+
+
+CHAT = Provider(
+    dialect="openai_chat",
+    begin=streams.sse(streams.begins()),
+    says=lambda text, **fields: streams.sse(streams.says(text, **fields)),
+    finish=streams.sse(streams.finishes()),
+    bill=streams.sse(streams.bill(**streams.counts(5, 3))),
+    end=streams.sse(streams.DONE),
+    fails=lambda message: b"data: " + _chat_error(message) + b"\n\n",
+    error=_chat_error,
+    body=_chat_body,
+    busy=streams.sse({"error": {"message": "slow down", "code": 429}}),
+)
+
+
+def _message(text: str) -> bytes:
+    message = messages.begins(usage={"input_tokens": 5, "output_tokens": 3})["message"]
+    content = [{"type": "text", "text": text}]
+    return json.dumps(message | {"content": content, "stop_reason": "end_turn"}).encode()
+
+
+MESSAGES = Provider(
+    dialect="anthropic_messages",
+    begin=messages.wire(messages.begins(usage={"input_tokens": 5, "output_tokens": 1}), messages.opens()),
+    says=lambda text, **fields: messages.wire(messages.says(text) | fields),
+    finish=messages.wire(messages.closes(), messages.finishes(usage={"output_tokens": 3})),
+    bill=b"",
+    end=messages.wire(messages.STOPS),
+    fails=lambda message: messages.wire(messages.error(message, "api_error")),
+    error=lambda message: json.dumps(messages.error(message, "api_error")).encode(),
+    body=_message,
+    busy=messages.wire(messages.error("slow down", "rate_limit_error")),
+    suffix="-messages",
+    reports_input_first=True,
+    finish_is_last=True,
+)
+PROVIDERS = {provider.dialect: provider for provider in (CHAT, MESSAGES)}
+
+
+@dataclass
+class MessagesResponse(Response):
+    """An answer to a client of Messages, in the terms of `Response`."""
+
+    @property
+    def events(self) -> list[Any]:
+        """The data of each event; each has its name, and the framing is flawless."""
+        assert self.body == b"" or self.body.endswith(b"\n\n"), f"the last event has no end: {self.body[-80:]!r}"
+        found = []
+        for block in self.body.decode().split("\n\n")[:-1]:
+            name, data = block.split("\n")
+            found.append(json.loads(data.removeprefix("data: ")))
+            assert name == f"event: {found[-1]['type']}"
+        return found
+
+    @property
+    def done(self) -> bool:
+        return bool(self.events[-1]["type"] == "message_stop")
+
+    @property
+    def error(self) -> Any:
+        """The error, in the members of a chat error: Penstock's code is at the end of the message."""
+        if self.streamed:
+            errors = [event for event in self.events if event["type"] == "error"]
+            assert errors in ([], self.events[-1:]), "something follows the error"
+        else:
+            errors = [self.json] if self.json["type"] == "error" else []
+        if not errors:
+            return None
+        assert set(errors[0]) == {"type", "error", "request_id"}
+        code = re.search(r"\((\w+)\)$", errors[0]["error"]["message"])
+        return {"code": code and code[1], "request_id": errors[0]["request_id"], **errors[0]["error"]}
+
+    @property
+    def text(self) -> str:
+        if self.streamed:
+            return "".join(event["delta"].get("text", "") for event in self._of("content_block_delta"))
+        return "".join(block["text"] for block in self.json["content"])
+
+    @property
+    def finish(self) -> str | None:
+        """The finish reason of chat that the stop reason corresponds to."""
+        found = [event["delta"] for event in self._of("message_delta")] if self.streamed else [self.json]
+        assert len(found) <= 1
+        return {"end_turn": "stop"}[found[0]["stop_reason"]] if found else None
+
+    @property
+    def usage(self) -> tuple[int, int] | None:
+        if self.streamed:
+            reports = [self._of("message_start")[0]["message"]["usage"], self._of("message_delta")[0]["usage"]]
+        else:
+            reports = [self.json["usage"]]
+        merged = {name: count for report in reports for name, count in report.items()}
+        return (merged["input_tokens"], merged["output_tokens"]) if merged["output_tokens"] else None
+
+    def _of(self, type: str) -> list[Any]:
+        return [event for event in self.events if event["type"] == type]
+
+
+@dataclass(frozen=True)
+class Client:
+    """How a client of one dialect asks, and how it reads what it gets."""
+
+    dialect: str
+    path: str
+    heartbeat: bytes
+    response: type[Response]
+    fields: Mapping[str, object] = field(default_factory=dict)
+    """What every request has besides the model, `stream` and `messages`."""
+    statuses: Mapping[int, int] = field(default_factory=dict)
+    """By the status of a provider: what this client gets instead of what chat clients get."""
+
+    def request(self, model: str, *, stream: bool, **fields: object) -> bytes:
+        """A whole request."""
+        return post(body(model, stream=stream, **{**self.fields, **fields}), path=self.path)
+
+    def read(self, response: Response) -> Response:
+        """The same answer, read as one of this dialect."""
+        return self.response(**vars(response))
+
+
+CHAT_CLIENT = Client("openai_chat", "/v1/chat/completions", b": penstock\n\n", Response)
+MESSAGES_CLIENT = Client(
+    "anthropic_messages",
+    "/v1/messages",
+    b'event: ping\ndata: {"type":"ping"}\n\n',
+    MessagesResponse,
+    fields={"max_tokens": 100},
+    statuses={529: 529},
+)
+CLIENTS = {client.dialect: client for client in (CHAT_CLIENT, MESSAGES_CLIENT)}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A client of one dialect and a provider of the same or another one."""
+
+    client: Client
+    provider: Provider
+
+    @property
+    def same(self) -> bool:
+        """Whether both speak one dialect."""
+        return self.client.dialect == self.provider.dialect
+
+    def __str__(self) -> str:
+        return f"{self.client.dialect} client, {self.provider.dialect} provider"
+
+
+PAIRS = [Pair(client, provider) for client in CLIENTS.values() for provider in PROVIDERS.values()]
+CHAT_ONLY, MESSAGES_ONLY = Pair(CHAT_CLIENT, CHAT), Pair(MESSAGES_CLIENT, MESSAGES)
