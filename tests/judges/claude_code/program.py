@@ -3,8 +3,9 @@
 import json
 import subprocess
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -46,6 +47,12 @@ class ClaudeCode:
             "CLAUDE_CODE_MAX_RETRIES": "2",
             "DISABLE_AUTOUPDATER": "1",
         }
+
+    def at(self, base_url: str) -> Self:
+        """The same program, with another gateway."""
+        other = copy(self)
+        other._environment = {**self._environment, "ANTHROPIC_BASE_URL": base_url}
+        return other
 
     def ask(self, prompt: str, model: str = "", environment: Mapping[str, str] | None = None) -> Outcome:
         """Ask a question; it may read files."""

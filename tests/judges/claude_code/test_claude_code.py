@@ -7,14 +7,17 @@ request that a provider got, with the tokens of that request.
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.gateway.billing.entry import Entry
-from tests.faults.client import post
+from tests.corpus import CORPUS, captures
+from tests.faults.gateway import Gateway
 from tests.faults.upstream import (
     EVENT_STREAM,
     JSON,
@@ -22,6 +25,7 @@ from tests.faults.upstream import (
     Op,
     Script,
     Turns,
+    Upstream,
     chunk,
     fin,
     head,
@@ -30,10 +34,12 @@ from tests.faults.upstream import (
     status,
 )
 from tests.judges.answers import ANSWERS, CLAUDE_BEGINS, PIXEL, chat, claude, streamed
+from tests.judges.cases import ROOT
 from tests.judges.claude_code.program import ClaudeCode
 from tests.judges.messages.bench import PROVIDERS, Bench, opened
 from tests.judges.packages import claude_code
-from tests.messages import Json, calls_all, error, opens, says, says_all, wire
+from tests.messages import HEALTHY, Json, calls_all, completion, error, opens, says, says_all, wire
+from tests.replay.support import keep
 from tests.streams import begins as chat_begins
 from tests.streams import by_event, calls, piece, sse
 from tests.streams import says as chat_says
@@ -41,10 +47,26 @@ from tests.streams import says as chat_says
 TEXT = "Hello, wörld 🌞"
 SECRET = "The harbour opens at BLUE-HERON o'clock."
 TOKENS = (12, 5, 8)
+RECORDED = {name.replace(" ", "-"): HEALTHY[name] for name in ("padded text", "thinking")}
 HELLO = {"main": sse(chat_begins(), chat_says("Hello")), "claude": wire(CLAUDE_BEGINS, opens(), says("Hello"))}
 FAILURES = {"main": sse({"error": {"message": "Overloaded", "code": "overloaded"}}), "claude": wire(error())}
 HEARTBEAT_S = 0.1
 SILENCE_S = 0.8
+# How long a provider is silent before it answers, which is longer than Claude Code is told to wait for a response.
+LONG_SILENCE_S = 3.0
+WAITS = {"API_TIMEOUT_MS": "1500"}
+# How many answers of the corpus are played; the first of those that have no tool calls.
+SAMPLE = 3
+
+
+def recordings() -> dict[str, bytes]:
+    """Answers of Anthropic, as they were recorded: text and thinking only, because it would run any tool."""
+    paths = [CORPUS / capture.file for capture in captures("anthropic") if capture.status == 200]
+    data = {path.name: path.read_bytes() for path in paths[:: max(1, len(paths) // 60)]}
+    plain = [
+        name for name, sent in data.items() if b'"end_turn"' in sent and b"text_delta" in sent and b"tool" not in sent
+    ]
+    return {name: data[name] for name in plain[:SAMPLE]}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +77,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         'routes."claude-*"': {"targets": ["main/*"]},
     }
     claude_code()  # nothing is started where it is not installed
+    folder = tmp_path_factory.mktemp("captures")
+    for name, data in (RECORDED | recordings()).items():
+        keep(folder / f"{name}.capture", *by_event(data), model=name, gap_s=0.001)
+    tables["providers.recorded"] = {"replay": str(folder), "dialect": "anthropic_messages"}
     with opened(tmp_path_factory.mktemp("gateway"), **tables) as bench:
         yield bench
         bench.is_at_rest()
@@ -85,6 +111,18 @@ def test_thinking(bench: Bench, program: ClaudeCode) -> None:
     assert (outcome.result, outcome.failed) == ("42", False)
     thoughts = [block for step in outcome.steps for block in content_of(step) if block["type"] == "thinking"]
     assert [block["thinking"] for block in thoughts] == ["Let me see."]
+
+
+def test_captures_are_answers(program: ClaudeCode) -> None:
+    """Those of the tests, and some of the corpus, where that is at hand."""
+    for name, data in (RECORDED | recordings()).items():
+        outcome = program.ask("Say something.", f"recorded/{name}")
+        meant = completion(data)
+        assert (outcome.failed, outcome.result.strip()) == (False, meant.text.strip()), name
+        thoughts = [block["thinking"] for step in outcome.steps for block in content_of(step) if "thinking" in block]
+        assert "".join(thoughts) == meant.choices[0].reasoning, name
+        assert meant.usage is not None
+        assert outcome.tokens[1] == meant.usage.output, name
 
 
 def test_every_model_name_reaches_a_chat_provider_by_one_pattern(bench: Bench, program: ClaudeCode) -> None:
@@ -235,19 +273,41 @@ def test_after_a_fault_in_the_stream_it_asks_once_more_and_both_are_booked(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_silent_provider_is_covered_by_heartbeats(bench: Bench, program: ClaudeCode, provider: str) -> None:
+def test_a_provider_that_is_silent_for_longer_than_it_waits_is_covered_by_heartbeats(
+    bench: Bench, program: ClaudeCode, provider: str
+) -> None:
     events = [event for event in by_event(ANSWERS["text"].wire(provider)) if event]
     slow: list[Op] = [head(200, EVENT_STREAM), chunk(b"".join(events[:3])), sleep(SILENCE_S)]
-    model = bench.play(provider, [sleep(SILENCE_S), *slow, *map(chunk, events[3:]), last_chunk()])
-    outcome = program.ask("Say hello.", model)
+    model = bench.play(provider, [sleep(LONG_SILENCE_S), *slow, *map(chunk, events[3:]), last_chunk()])
+    outcome = program.ask("Say hello.", model, WAITS)
     assert (outcome.result, outcome.failed, outcome.tokens) == (TEXT, False, TOKENS)
     assert len(bench.requests(model)) == 1
-    with bench.gateway.client() as client:
-        question = {"model": model, "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
-        client.send(post(json.dumps(question).encode(), path="/v1/messages"))
-        before, _, after = client.response().body.partition(b"Hello")
-    assert before.count(b"event: ping\n") >= 3
-    assert after.count(b"event: ping\n") >= 3
+
+
+def test_without_heartbeats_it_gives_up(tmp_path: Path, program: ClaudeCode) -> None:
+    """Which shows that the test above has it wait for longer than it does."""
+    with opened(tmp_path, server={"heartbeat_s": 60.0}) as bench:
+        patient = program.at(bench.base_url)
+        model = bench.play("main", [sleep(LONG_SILENCE_S), *streamed(ANSWERS["text"].chat)])
+        outcome = patient.ask("Say hello.", model, {**WAITS, "CLAUDE_CODE_MAX_RETRIES": "0"})
+        assert outcome.failed
+        assert "timed out" in outcome.result
+        bench.gateway.until(lambda: bench.gateway.calls)
+        assert [line["ending"] for line in bench.gateway.calls] == ["cancelled"]
+
+
+def test_the_page_works_as_it_is_written(tmp_path: Path, program: ClaudeCode) -> None:
+    """With its configuration, its token, and whichever model it selects itself."""
+    page = (ROOT / "docs/anthropic.md").read_text()
+    configuration, *_ = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (token,) = re.findall(r"ANTHROPIC_AUTH_TOKEN=(\w+) claude$", page, re.MULTILINE)
+    (model,) = re.findall(r'^targets = \["groq/(.*?)"\]$', configuration, re.MULTILINE)
+    with Upstream() as upstream:
+        text = f'[server]\nlog = "json"\n[providers.groq]\nbase_url = "{upstream.url}"\n{configuration}'
+        with Gateway(tmp_path, upstream, text, environment={"GROQ_API_KEY": "a-key-of-the-page"}) as gateway:
+            upstream.play(streamed(ANSWERS["text"].chat), model)
+            outcome = program.at(f"http://127.0.0.1:{gateway.port}").ask("Hi", "", {"ANTHROPIC_AUTH_TOKEN": token})
+    assert (outcome.result, outcome.failed) == (TEXT, False)
 
 
 def content_of(step: Any) -> list[Any]:
