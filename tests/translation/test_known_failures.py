@@ -70,6 +70,8 @@ def assert_legal(events: list[Json]) -> None:
                 assert opened is not None
                 assert opened[0] == stopped
                 opened = None
+            case _:
+                pass
     assert opened is None
 
 
