@@ -193,16 +193,6 @@ def test_vertex_has_the_model_in_its_path_and_always_streams(gateway: MessagesGa
     assert json.loads(body) == asked
 
 
-def test_a_prompt_that_is_too_long_for_a_chat_provider_gets_anthropic_s_words(gateway: MessagesGateway) -> None:
-    words = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
-    body = json.dumps({"error": {"message": words, "code": "context_length_exceeded"}}).encode()
-    response = gateway.message(f"main/{gateway.upstream.play(answers(body, 400))}")
-    status, type, message = error(response)
-    assert (status, type) == (400, "invalid_request_error")
-    assert message == f"prompt is too long: 9000 tokens > 8192 maximum: {words} (context_length_exceeded)"
-    assert gateway.call(response)["code"] == "context_length_exceeded"
-
-
 def test_a_provider_s_4xx_is_the_client_s_as_it_is(gateway: MessagesGateway) -> None:
     """Claude Code adapts its requests by the wording."""
     body = provider_error(

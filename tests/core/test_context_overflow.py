@@ -18,6 +18,22 @@ WORDS: dict[str, tuple[str, ContextOverflow | None]] = {
         "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4900 in the messages)",
         ContextOverflow(5_000, 4_096),
     ),
+    "vLLM, later": (
+        "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.",
+        ContextOverflow(9_000, 8_192),
+    ),
+    "OpenAI, later": (
+        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens.",
+        ContextOverflow(300_000, 272_000),
+    ),
+    "OpenRouter": (
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 200000 tokens.",
+        ContextOverflow(200_000, 131_072),
+    ),
+    "Cerebras": (
+        "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192",
+        ContextOverflow(9_000, 8_192),
+    ),
     "xAI": (
         "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
         ContextOverflow(537_812, 131_072),

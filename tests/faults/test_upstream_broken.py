@@ -2,8 +2,8 @@
 
 Each row is played alone and with a second target after it, streamed and unstreamed, for clients and providers of each
 dialect. When streamed, the text before the break has reached the client, so it gets one error frame and a clean end. In
-all other cases nothing has been sent: it gets the status of the error, or the answer of the second target. An attempt is
-booked as void or, if it generated text, as an estimate.
+all other cases nothing has been sent: it gets the status of the error, or the answer of the second target. An attempt
+is booked as void or, if it generated text, as an estimate.
 """
 
 import base64

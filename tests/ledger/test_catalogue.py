@@ -4,9 +4,9 @@
     estimated   something was generated, or may have been: our own counts, marked as such
     reported    the provider's counts
 
-The faults are those of the fault tests. For upstreams that break or have defects, `tests/faults/test_upstream_broken.py`
-and `test_upstream_tolerated.py` check the ledger too. Clients that disconnect are in `test_aborted.py`, budgets in
-`test_budget.py`, and gateways that are killed in `test_kill.py`.
+The faults are those of the fault tests. For upstreams that break or have defects, those tests check the ledger too
+(`tests/faults/test_upstream_broken.py` and `test_upstream_tolerated.py`). Clients that disconnect are in
+`test_aborted.py`, budgets in `test_budget.py`, and gateways that are killed in `test_kill.py`.
 """
 
 import signal

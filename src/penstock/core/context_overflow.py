@@ -17,7 +17,9 @@ _WORDS = [
     for pattern in (
         r"prompt is too long(?:: N# tokens > M# maximum)?",  # Anthropic
         r"exceed context limit: N# \+",  # Anthropic, with `max_tokens`
-        r"maximum (?:context|prompt) length is M#.{0,80}?(?:resulted in|requested|contains?) N#",  # OpenAI, xAI
+        r"maximum (?:context|prompt) length is M#.{0,80}?(?:resulted in|requested(?: about)?|contains?|has) N#",  # OpenAI, xAI, vLLM
+        r"exceed the configured limit of M# tokens.{0,80}?resulted in N#",  # OpenAI
+        r"current length is N# while limit is M#",  # Cerebras
         r"maximum context length is M#",
         r"input token count \(?N#\)? exceeds the maximum number of tokens allowed \(?M#",  # Gemini
         r"prompt contains N# tokens.{0,80}?M# maximum context length",  # Mistral
