@@ -63,7 +63,7 @@ BASE = PAIRS[0]
 
 
 class Client(asyncio.Protocol):
-    """One call after another on one connection, until it is told to stop."""
+    """One call after another on one connection, until it is stopped."""
 
     def __init__(self, pair: Pair) -> None:
         self._request = pair.client.request(f"{pair.provider.name}/bench")

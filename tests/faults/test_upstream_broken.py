@@ -328,7 +328,7 @@ def test_of_an_error_beyond_64_kb_the_beginning_is_reported_as_a_text(gateway: G
 
 @pytest.mark.parametrize("name", GIANTS)
 def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
-    """What was said before it has been generated, and is paid for."""
+    """The text before it was generated, and is billed."""
     pair, script = GIANTS[name]
     before = gateway.memory()
     model = f"main{pair.provider.suffix}/{gateway.upstream.play(script)}"
@@ -341,7 +341,7 @@ def test_an_event_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
 
 @pytest.mark.parametrize("name", GIANT_BODIES)
 def test_a_body_beyond_the_limit_is_cut(gateway: Gateway, name: str) -> None:
-    """An answer was there, and is paid for, although nobody can use it."""
+    """An answer was generated, and is billed, although the client cannot use it."""
     response = gateway.ask(f"main/{gateway.upstream.play(GIANT_BODIES[name])}", stream=False)
     assert (response.status, response.error["code"]) == (502, "upstream_event_too_large")
     (entry,) = gateway.quiet()

@@ -17,7 +17,8 @@ _WORDS = [
     for pattern in (
         r"prompt is too long(?:: N# tokens > M# maximum)?",  # Anthropic
         r"exceed context limit: N# \+",  # Anthropic, with `max_tokens`
-        r"maximum (?:context|prompt) length is M#.{0,80}?(?:resulted in|requested(?: about)?|contains?|has) N#",  # OpenAI, xAI, vLLM
+        # OpenAI, xAI, vLLM
+        r"maximum (?:context|prompt) length is M#.{0,80}?(?:resulted in|requested(?: about)?|contains?|has) N#",
         r"exceed the configured limit of M# tokens.{0,80}?resulted in N#",  # OpenAI
         r"current length is N# while limit is M#",  # Cerebras
         r"maximum context length is M#",

@@ -52,7 +52,7 @@ HELLO = {"main": sse(chat_begins(), chat_says("Hello")), "claude": wire(CLAUDE_B
 FAILURES = {"main": sse({"error": {"message": "Overloaded", "code": "overloaded"}}), "claude": wire(error())}
 HEARTBEAT_S = 0.1
 SILENCE_S = 0.8
-# How long a provider is silent before it answers, which is longer than Claude Code is told to wait for a response.
+# How long a provider is silent before it answers: longer than Claude Code waits for a response with this setting.
 LONG_SILENCE_S = 3.0
 WAITS = {"API_TIMEOUT_MS": "1500"}
 # How many answers of the corpus are played; the first of those that have no tool calls.
