@@ -75,6 +75,7 @@ class OpenAIResponsesReader:
 
     sentinel = ""
     marks_end = True
+    finish_is_last = True  # it is in the last event
     envelope: tuple[str, ...] = ("id", "model", "created")
     done = False
     unread = ""
