@@ -4,7 +4,6 @@
 |---|---|
 | `endpoint.py` | the listening socket and the admin token; both exist before any worker is forked |
 | `listener.py` | `Admin`: connections, authentication, routing |
-| `book_worker.py` | the thread that queries the book, so that the event loop never waits for the database |
 | `routes.py` | the routes that query the book |
 | `live_routes.py` | the routes that query the gateway itself |
 | `live_stream.py` | event streams of live calls and of a call's text; the data is from `serve/workers` |

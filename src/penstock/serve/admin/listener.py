@@ -5,7 +5,7 @@
 2. Without token or session, every path under `/admin` gets the same 401, so that routes cannot be probed, and no large
    body is accepted. A client's key is not an admin token, and the admin token is not a client's key.
 3. With a session, a request that changes something must prove that our own page sent it (CSRF, `access.py`).
-4. The book is queried in the thread of `BookWorker`; the event loop never waits for the database.
+4. The book is queried in a `QueryThread`; the event loop never waits for the database.
 """
 
 import asyncio
@@ -24,7 +24,6 @@ from penstock.http.exchange import Exchange, HttpRequest
 from penstock.http.limits import FrontLimits
 from penstock.http.server import ServerConnection
 from penstock.serve.admin.access import Access, is_own, proves_page
-from penstock.serve.admin.book_worker import BookWorker
 from penstock.serve.admin.endpoint import AdminEndpoint
 from penstock.serve.admin.inspection import MAX_BYTES
 from penstock.serve.admin.live_routes import METRICS, Handler, LiveRoutes
@@ -36,6 +35,7 @@ from penstock.serve.app import App
 from penstock.serve.hosts import AllowedHosts
 from penstock.serve.responses import error_page, new_request_id
 from penstock.stores.book.open import open_book
+from penstock.stores.query_thread import QueryThread
 
 # No key needs a larger body, and few programs manage keys at the same time.
 _LIMITS = FrontLimits(max_body=65_536, max_head=32_768, max_connections=256)
@@ -57,7 +57,7 @@ class Admin:
         self._live_routes = LiveRoutes(endpoint, app)
         self._connections: set[ServerConnection] = set()
         self._server: asyncio.Server | None = None
-        self._book_worker = BookWorker(partial(open_book, config.ledger, environment))
+        self._book_thread = QueryThread(partial(open_book, config.ledger, environment), "penstock-admin")
         self._any_address = ipaddress.ip_address(endpoint.address.host).is_unspecified
         self.use(config)
 
@@ -86,7 +86,7 @@ class Admin:
         await asyncio.sleep(0)
         for connection in list(self._connections):
             connection.abort()
-        await asyncio.get_running_loop().run_in_executor(None, self._book_worker.close)
+        await asyncio.get_running_loop().run_in_executor(None, self._book_thread.close)
 
     def handle(self, exchange: Exchange) -> None:
         """Check a request's host, origin and credentials, and route it."""
@@ -142,7 +142,7 @@ class Admin:
     def _query_book(self, work: Work, name: str, exchange: Exchange, answer: AdminResponse) -> None:
         """Run a route in the book worker's thread."""
         job = partial(_work, work, name, exchange.request.query, exchange.body)
-        if not self._book_worker.submit(job, answer):
+        if not self._book_thread.submit(job, answer):
             answer(_BUSY)
 
     def _is_authorized(self, headers: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The routes of the admin API that query the book. They run in the thread of `BookWorker`."""
+"""The routes of the admin API that query the book. They run in a `QueryThread`."""
 
 import re
 from collections.abc import Callable

@@ -31,7 +31,7 @@ from penstock.stores.book.sql_book import SqlBook
 
 SCHEMA = "penstock"
 # An arbitrary number, the same in every version of Penstock.
-_WRITER_LOCK = f"SELECT pg_advisory_xact_lock({0x70656E73746F636B})"
+_LEDGER_LOCK = 0x70656E73746F636B
 _READ_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _TRIES = 3
 # Hosts with their ports, and the name of a database: an address that cannot hold a part of a password.
@@ -44,7 +44,9 @@ class PostgresDialect:
 
     serial = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
     clustered = ""
-    tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
+
+    def __init__(self, schema: str) -> None:
+        self.tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'"
 
     def protect(self, table: str, *, unless: str) -> tuple[str, ...]:
         """Two triggers, and the function that both call."""
@@ -90,12 +92,25 @@ class PostgresDialect:
 
 
 class PostgresDatabase:
-    """A database with one connection at a time, opened when it is needed."""
+    """A database with one connection at a time, opened when it is needed. Its tables are in one schema.
 
-    def __init__(self, url: Secret, *, readonly: bool = False, timeout_s: float = 15.0) -> None:
+    `lock` is the number of the advisory lock that serialises the writers of this schema.
+    """
+
+    def __init__(
+        self,
+        url: Secret,
+        *,
+        readonly: bool = False,
+        timeout_s: float = 15.0,
+        schema: str = SCHEMA,
+        lock: int = _LEDGER_LOCK,
+    ) -> None:
         self.name, self._passwords = _describe(url.reveal())
-        self.dialect: SqlDialect = PostgresDialect()
+        self.dialect: SqlDialect = PostgresDialect(schema)
         self.readonly = readonly
+        self.schema = schema
+        self._writer_lock = f"SELECT pg_advisory_xact_lock({lock})"
         self._url = url
         self._timeout_s = timeout_s
         self._driver = _driver()
@@ -124,7 +139,16 @@ class PostgresDatabase:
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run work in a transaction."""
-        return self._use(lambda connection: self._transact(connection, work, "BEGIN", _WRITER_LOCK))
+        return self._use(lambda connection: self._transact(connection, work, "BEGIN", self._writer_lock))
+
+    def make_schema(self) -> None:
+        """Create the schema if it is missing: a user with rights on the schema may have no right to create one."""
+
+        def make(transaction: Transaction) -> None:
+            if transaction.fetch(f"SELECT to_regnamespace('{self.schema}')::text") == [(None,)]:
+                transaction.fetch(f"CREATE SCHEMA {self.schema}")
+
+        self.write(make)
 
     def close(self) -> None:
         """Close the connection and the event loop."""
@@ -179,7 +203,7 @@ class PostgresDatabase:
             self._url.reveal(), timeout=self._timeout_s, command_timeout=self._timeout_s + 1
         )
         try:
-            await connection.execute(f"SET search_path TO {SCHEMA}")
+            await connection.execute(f"SET search_path TO {self.schema}")
             await connection.execute(f"SET statement_timeout TO {round(self._timeout_s * 1000)}")
             # A commit returns only when it is durable on the server.
             await connection.execute("SET synchronous_commit TO on")
@@ -323,18 +347,12 @@ class PostgresBook(SqlBook):
         database = PostgresDatabase(url, readonly=readonly, timeout_s=timeout_s)
         try:
             if not readonly:
-                database.write(_make_schema)
+                database.make_schema()
             migrate(database, migrations)
         except BaseException:
             database.close()
             raise
         return cls(database)
-
-
-def _make_schema(transaction: Transaction) -> None:
-    """Create the schema if it is missing: a user with rights on the schema may have no right to create one."""
-    if transaction.fetch(f"SELECT to_regnamespace('{SCHEMA}')::text") == [(None,)]:
-        transaction.fetch(f"CREATE SCHEMA {SCHEMA}")
 
 
 def _driver() -> Any:

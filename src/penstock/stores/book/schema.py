@@ -265,15 +265,19 @@ def _seventh(_dialect: SqlDialect) -> Sequence[str]:
 MIGRATIONS: tuple[Migration, ...] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 
 
-def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Migrate a database to the current version; raises `BookUnusableError` if that is not possible."""
-    current = _version(database, database)
+def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS, *, table: str = "calls") -> None:
+    """Migrate a database to the current version; raises `BookUnusableError` if that is not possible.
+
+    `table` is a table of the first version, besides `meta`. A database that has other tables but not this one belongs
+    to another program.
+    """
+    current = _version(database, database, table)
     while current < len(migrations):
         if database.readonly and not current:
             raise BookUnusableError(f"{database.name} is empty: no gateway has kept a ledger here yet")
         if database.readonly:
             raise BookUnusableError(f"{database.name} was made by an earlier version: let the gateway run on it once")
-        current = database.write(lambda transaction: _step(transaction, database, migrations))
+        current = database.write(lambda transaction: _step(transaction, database, migrations, table))
     if current > len(migrations):
         raise BookUnusableError(
             f"{database.name} was made by a newer version of Penstock (its schema is {current}, this one knows "
@@ -281,9 +285,9 @@ def migrate(database: Database, migrations: Sequence[Migration] = MIGRATIONS) ->
         )
 
 
-def _step(transaction: Transaction, database: Database, migrations: Sequence[Migration]) -> int:
+def _step(transaction: Transaction, database: Database, migrations: Sequence[Migration], table: str) -> int:
     """Run the next migration, unless another process just did; returns the version."""
-    current = _version(transaction, database)
+    current = _version(transaction, database, table)
     if current >= len(migrations):
         return current
     for statement in migrations[current](database.dialect):
@@ -292,12 +296,12 @@ def _step(transaction: Transaction, database: Database, migrations: Sequence[Mig
     return current + 1
 
 
-def _version(reader: Queryable, database: Database) -> int:
+def _version(reader: Queryable, database: Database, table: str) -> int:
     """The schema version; 0 for an empty database."""
     tables = {name for (name,) in reader.fetch(database.dialect.tables)}
     if not tables:
         return 0
-    rows = reader.fetch("SELECT value FROM meta WHERE name = 'schema'") if {"meta", "calls"} <= tables else []
+    rows = reader.fetch("SELECT value FROM meta WHERE name = 'schema'") if {"meta", table} <= tables else []
     if not rows:
         raise BookUnusableError(f"{database.name} holds something else: choose another place for the ledger")
     return cast(int, rows[0][0])

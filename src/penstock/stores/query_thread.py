@@ -1,4 +1,4 @@
-"""BookWorker: a thread that queries the book for the admin API, with its own connection. The event loop never waits.
+"""QueryThread: a thread that queries a database, with its own connection, so that the event loop never waits for it.
 
 The queue is bounded. A request that does not fit is refused with 503.
 """
@@ -7,30 +7,39 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import BookError
-from penstock.gateway.billing.book import Book
 
 T = TypeVar("T")
-# A query takes milliseconds, or seconds over very many entries.
-_MAX_QUEUED = 32
+# A query takes milliseconds, or seconds over very many entries of the ledger.
+MAX_QUEUED = 32
 _IDLE_S = 2.0
 _CLOSE_S = 1.0
 
 
-class BookWorker:
+class Closable(Protocol):
+    """An open database: the book, or the store of kept content."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+Store = TypeVar("Store", bound=Closable)
+
+
+class QueryThread(Generic[Store]):
     """Runs queries in its thread, and passes the results to the event loop that created it."""
 
-    def __init__(self, open_book: Callable[[], Book]) -> None:
+    def __init__(self, open_store: Callable[[], Store], name: str, max_queued: int = MAX_QUEUED) -> None:
         self._loop = asyncio.get_running_loop()
-        self._open_book = open_book
-        self._book: Book | None = None
-        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_MAX_QUEUED)
-        self._thread = threading.Thread(target=self._run, daemon=True, name="penstock-admin")
+        self._open_store = open_store
+        self._store: Store | None = None
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(max_queued)
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
         self._thread.start()
 
-    def submit(self, work: Callable[[Book], T], then: Callable[[T | Exception], None]) -> bool:
+    def submit(self, work: Callable[[Store], T], then: Callable[[T | Exception], None]) -> bool:
         """Run `work` in the thread, then call `then` in the event loop with its result or error.
 
         Returns False if the queue is full.
@@ -39,12 +48,12 @@ class BookWorker:
         def job() -> None:
             result: T | Exception
             try:
-                if self._book is None:
-                    self._book = self._open_book()
-                result = work(self._book)
+                if self._store is None:
+                    self._store = self._open_store()
+                result = work(self._store)
             except BookError as error:
                 result = error
-                self._close_book()  # its file may have been moved; the next query opens it again
+                self._close_store()  # its file may have been moved; the next query opens it again
             except Exception as error:  # noqa: BLE001 - it is the result
                 result = error
             try:
@@ -69,19 +78,19 @@ class BookWorker:
     def _run(self) -> None:
         while True:
             try:
-                job = self._queue.get(timeout=None if self._book is None else _IDLE_S)
+                job = self._queue.get(timeout=None if self._store is None else _IDLE_S)
             except queue.Empty:
-                self._close_book()  # so that its file can be moved while it is not in use
+                self._close_store()  # so that its file can be moved while it is not in use
                 continue
             if job is None:
-                self._close_book()
+                self._close_store()
                 return
             job()
 
-    def _close_book(self) -> None:
-        book, self._book = self._book, None
-        if book is not None:
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
             try:
-                book.close()
+                store.close()
             except BookError:
                 return  # it is not used any more

@@ -1,0 +1,79 @@
+"""ContentStore: the port of the database for kept content. It is apart from the ledger, which holds no content.
+
+A record belongs to one *owner*, a client's key, and no query crosses owners. A record may continue another one (its
+`parent`), and then has only what is new. So a conversation takes space in proportion to its length, however many
+records it has. All records that continue one another are a *thread*: they are deleted together, some time after the
+last of them was added, so that no record outlives what it continues.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class KeptRecord(Struct, frozen=True, kw_only=True):
+    """Something that is kept. `parts` are texts by name; `kind` tells different uses of the store apart."""
+
+    id: str
+    kind: str
+    owner: str
+    at_ms: int
+    """When it was added, in milliseconds since 1970."""
+    until_ms: int
+    """When it may be deleted. Its whole thread is kept until the latest of these times."""
+    parent: str = ""
+    """The id of the record that it continues; empty if it starts a thread."""
+    parts: Mapping[str, str]
+
+
+class History(Struct, frozen=True):
+    """A record and those before it in its thread, the oldest first; `records` is empty if it does not exist.
+
+    `records` is also empty if one before it was deleted (`complete` is False), and if there are more records or bytes
+    than the caller allows (`fits` is False).
+    """
+
+    records: tuple[KeptRecord, ...] = ()
+    complete: bool = True
+    fits: bool = True
+
+
+class HistoryLimits(Struct, frozen=True):
+    """What is read of a thread: the names of parts, and at most so many records, and bytes of these parts."""
+
+    parts: tuple[str, ...]
+    records: int
+    size: int
+
+
+class ContentStore(Protocol):
+    """An open database of kept content. It blocks, so only threads use it. Failures raise `BookError`."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether its file is no longer at its path, so that it must be opened again."""
+
+    def secret(self, name: str) -> bytes:
+        """A random secret that all users of the database share. It is made when it is first asked for."""
+
+    def put(self, records: Sequence[KeptRecord]) -> None:
+        """Add records, durably, all or none. A record whose id exists is not changed."""
+
+    def record(self, kind: str, owner: str, id: str) -> KeptRecord | None:
+        """A record of this owner. Expired records do not exist."""
+
+    def history(self, kind: str, owner: str, id: str, limits: HistoryLimits) -> History:
+        """A record of this owner with those before it, with only the parts that `limits` names."""
+
+    def delete(self, kind: str, owner: str, id: str) -> bool:
+        """Delete a record of this owner; returns whether it existed."""
+
+    def prune(self, kind: str, max_total: int, most: int) -> int:
+        """Delete expired threads, then the oldest ones beyond so many bytes in total.
+
+        Deletes at most `most` records, and returns how many it deleted.
+        """
+
+    def close(self) -> None:
+        """Close the database."""

@@ -1,0 +1,1 @@
+"""The database of kept content: SQLite and PostgreSQL."""

@@ -1,0 +1,49 @@
+"""Schema: the tables of kept content. The rules for migrations are those of the ledger (`stores/book/schema.py`).
+
+threads   when the records of a thread may be deleted
+records   one row per record: its owner, its parent, its size
+parts     the texts of records. They are apart, because a change of a row copies the whole row.
+secrets   random keys that all users of the database share
+meta      numbers: the version of the `schema`; the bytes of each kind of record
+"""
+
+from collections.abc import Sequence
+
+from penstock.stores.book.database import SqlDialect
+from penstock.stores.book.schema import Migration
+
+
+def _first(_dialect: SqlDialect) -> Sequence[str]:
+    return (
+        "CREATE TABLE meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
+        "INSERT INTO meta (name, value) VALUES ('schema', 0)",
+        "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        "CREATE TABLE threads (id TEXT PRIMARY KEY, kind TEXT NOT NULL, until_ms BIGINT NOT NULL)",
+        "CREATE INDEX threads_by_time ON threads (kind, until_ms)",
+        """
+        CREATE TABLE records (
+            id TEXT PRIMARY KEY,
+            kind TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            parent TEXT NOT NULL,
+            thread TEXT NOT NULL,
+            at_ms BIGINT NOT NULL,
+            until_ms BIGINT NOT NULL,
+            size BIGINT NOT NULL
+        )
+        """,
+        "CREATE INDEX records_by_thread ON records (thread)",
+        """
+        CREATE TABLE parts (
+            record TEXT NOT NULL REFERENCES records (id) ON DELETE CASCADE,
+            name TEXT NOT NULL,
+            size BIGINT NOT NULL,
+            body TEXT NOT NULL,
+            PRIMARY KEY (record, name)
+        )
+        """,
+    )
+
+
+# The n-th migration leads to version n.
+CONTENT_MIGRATIONS: tuple[Migration, ...] = (_first,)

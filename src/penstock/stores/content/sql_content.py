@@ -1,0 +1,213 @@
+"""SqlContent: kept content in an SQL database."""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from penstock.gateway.content.store import History, HistoryLimits, KeptRecord
+from penstock.stores.book.database import Database, Queryable, Row, Transaction, Value, insertion
+from penstock.stores.book.selection import marks
+
+# What a record takes besides its texts: its rows and their index entries. Many small records are counted, too.
+_OVERHEAD = 512
+_SECRET_BYTES = 32
+_RECORD = ("id", "kind", "owner", "parent", "thread", "at_ms", "until_ms", "size")
+_NEW_RECORD = f"{insertion('records', _RECORD)} RETURNING id"
+_NEW_PART = "INSERT INTO parts (record, name, size, body) VALUES (?, ?, ?, ?)"
+# A thread is kept until the latest time of its records.
+_EXTEND = """
+INSERT INTO threads (id, kind, until_ms) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET until_ms = excluded.until_ms WHERE excluded.until_ms > threads.until_ms
+"""
+_COUNT = """
+INSERT INTO meta (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = meta.value + excluded.value
+"""
+# A record, then its parent, and so on. Each of them has the same owner: a parent is checked again.
+_CHAIN = """
+WITH RECURSIVE chain (id, parent, at_ms, until_ms, depth) AS (
+    SELECT r.id, r.parent, r.at_ms, r.until_ms, 1
+    FROM records r JOIN threads t ON t.id = r.thread
+    WHERE r.id = ? AND r.kind = ? AND r.owner = ? AND t.until_ms > ?
+    UNION ALL
+    SELECT r.id, r.parent, r.at_ms, r.until_ms, chain.depth + 1
+    FROM chain JOIN records r ON r.id = chain.parent AND r.kind = ? AND r.owner = ?
+    WHERE chain.depth < ?
+)
+"""
+_CHAIN_ROWS = f"{_CHAIN} SELECT id, parent, at_ms, until_ms FROM chain ORDER BY depth DESC"
+_EXPIRED = """
+SELECT r.id, r.size FROM threads t JOIN records r ON r.thread = t.id
+WHERE t.kind = ? AND t.until_ms <= ? ORDER BY t.until_ms LIMIT ?
+"""
+_OLDEST = """
+SELECT t.id, SUM(r.size) FROM threads t JOIN records r ON r.thread = t.id
+WHERE t.id IN (SELECT id FROM threads WHERE kind = ? ORDER BY until_ms LIMIT ?)
+GROUP BY t.id, t.until_ms ORDER BY t.until_ms
+"""
+
+
+class SqlContent:
+    """A `ContentStore` over a database whose schema is up to date. `is_moved` tells whether its file was moved."""
+
+    def __init__(self, database: Database, is_moved: Callable[[], bool] = lambda: False) -> None:
+        self.database = database
+        self._is_moved = is_moved
+
+    @property
+    def moved(self) -> bool:
+        """Whether its file is no longer at its path, so that it must be opened again."""
+        return self._is_moved()
+
+    def secret(self, name: str) -> bytes:
+        """A random secret that all users of the database share."""
+        query = "SELECT value FROM secrets WHERE name = ?"
+
+        def make(transaction: Transaction) -> list[Row]:
+            new = secrets.token_hex(_SECRET_BYTES)
+            transaction.fetch("INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, new))
+            return transaction.fetch(query, (name,))
+
+        rows = self.database.fetch(query, (name,)) or self.database.write(make)
+        return bytes.fromhex(cast(str, rows[0][0]))
+
+    def put(self, records: Sequence[KeptRecord]) -> None:
+        """Add records, durably, all or none."""
+        if records:
+            self.database.write(lambda transaction: _put(transaction, records))
+
+    def record(self, kind: str, owner: str, id: str) -> KeptRecord | None:
+        """A record of this owner."""
+        parameters = (id, kind, owner, _now_ms(), kind, owner, 1)
+
+        def read(reader: Queryable) -> KeptRecord | None:
+            rows = reader.fetch(_CHAIN_ROWS, parameters)
+            parts = reader.fetch("SELECT name, body FROM parts WHERE record = ?", (id,)) if rows else []
+            return _record(kind, owner, rows[0], parts) if rows else None
+
+        return self.database.read(read)
+
+    def history(self, kind: str, owner: str, id: str, limits: HistoryLimits) -> History:
+        """A record of this owner with those before it, with only the parts that `limits` names."""
+        chain: Sequence[Value] = (id, kind, owner, _now_ms(), kind, owner, limits.records + 1)
+        named = f"p.name IN {marks(limits.parts)}"
+
+        def read(reader: Queryable) -> History:
+            rows = reader.fetch(_CHAIN_ROWS, chain)
+            if len(rows) > limits.records:
+                return History(fits=False)
+            if rows and rows[0][1] != "":
+                return History(complete=False)
+            joined = f"FROM chain JOIN parts p ON p.record = chain.id WHERE {named}"
+            parameters = (*chain, *limits.parts)
+            ((size,),) = reader.fetch(f"{_CHAIN} SELECT COALESCE(SUM(p.size), 0) {joined}", parameters)
+            if cast(int, size) > limits.size:
+                return History(fits=False)
+            parts: dict[Value, list[Row]] = {}
+            for record, *part in reader.fetch(f"{_CHAIN} SELECT p.record, p.name, p.body {joined}", parameters):
+                parts.setdefault(record, []).append(tuple(part))
+            return History(tuple(_record(kind, owner, row, parts.get(row[0], [])) for row in rows))
+
+        return self.database.read(read)
+
+    def delete(self, kind: str, owner: str, id: str) -> bool:
+        """Delete a record of this owner."""
+        now = _now_ms()
+
+        def delete(transaction: Transaction) -> bool:
+            rows = transaction.fetch(
+                "SELECT r.id, r.size FROM records r JOIN threads t ON t.id = r.thread "
+                "WHERE r.id = ? AND r.kind = ? AND r.owner = ? AND t.until_ms > ?",
+                (id, kind, owner, now),
+            )
+            _delete(transaction, kind, rows)
+            return bool(rows)
+
+        return self.database.write(delete)
+
+    def prune(self, kind: str, max_total: int, most: int) -> int:
+        """Delete expired threads, then the oldest ones beyond so many bytes in total."""
+        now = _now_ms()
+
+        def prune(transaction: Transaction) -> int:
+            rows = transaction.fetch(_EXPIRED, (kind, now, most))
+            if not rows and _expire_excess(transaction, kind, max_total, most):
+                rows = transaction.fetch(_EXPIRED, (kind, now, most))
+            _delete(transaction, kind, rows)
+            return len(rows)
+
+        return self.database.write(prune)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+
+def _put(transaction: Transaction, records: Sequence[KeptRecord]) -> None:
+    """Insert records with their parts. Putting a record twice adds nothing."""
+    for record in records:
+        parts = [(record.id, name, len(text.encode()), text) for name, text in record.parts.items()]
+        size = _OVERHEAD + sum(part[2] for part in parts)
+        thread = _thread(transaction, record)
+        row = (record.id, record.kind, record.owner, record.parent, thread, record.at_ms, record.until_ms, size)
+        if transaction.fetch(_NEW_RECORD, row):
+            transaction.execute_each(_NEW_PART, parts)
+            transaction.fetch(_EXTEND, (thread, record.kind, record.until_ms))
+            transaction.fetch(_COUNT, (_size_name(record.kind), size))
+
+
+def _thread(transaction: Transaction, record: KeptRecord) -> str:
+    """The thread of a new record: that of its parent, named after its first record."""
+    rows = transaction.fetch("SELECT thread FROM records WHERE id = ?", (record.parent,)) if record.parent else []
+    return cast(str, rows[0][0]) if rows else record.id
+
+
+def _record(kind: str, owner: str, row: Row, parts: Sequence[Row]) -> KeptRecord:
+    id, parent, at_ms, until_ms = row
+    return KeptRecord(
+        id=cast(str, id),
+        kind=kind,
+        owner=owner,
+        at_ms=cast(int, at_ms),
+        until_ms=cast(int, until_ms),
+        parent=cast(str, parent),
+        parts={cast(str, name): cast(str, body) for name, body in parts},
+    )
+
+
+def _expire_excess(transaction: Transaction, kind: str, max_total: int, most: int) -> bool:
+    """Let the oldest threads expire, as many as it takes to have at most so many bytes. Returns whether any do."""
+    rows = transaction.fetch("SELECT value FROM meta WHERE name = ?", (_size_name(kind),))
+    excess = (cast(int, rows[0][0]) if rows else 0) - max_total
+    if excess <= 0:
+        return False
+    expired: list[Row] = []
+    for id, size in transaction.fetch(_OLDEST, (kind, most)):
+        if excess <= 0:
+            break
+        expired.append((id,))
+        excess -= cast(int, size)
+    transaction.execute_each("UPDATE threads SET until_ms = 0 WHERE id = ?", expired)
+    return bool(expired)
+
+
+def _delete(transaction: Transaction, kind: str, rows: Sequence[Row]) -> None:
+    """Delete records, given their ids and sizes, with their parts and the threads that are empty then."""
+    if not rows:
+        return
+    ids = [id for id, _ in rows]
+    threads = transaction.fetch(f"SELECT DISTINCT thread FROM records WHERE id IN {marks(ids)}", ids)
+    transaction.fetch(f"DELETE FROM records WHERE id IN {marks(ids)}", ids)
+    transaction.execute_each(
+        "DELETE FROM threads WHERE id = ? AND NOT EXISTS (SELECT 1 FROM records WHERE thread = threads.id)", threads
+    )
+    transaction.fetch(_COUNT, (_size_name(kind), -sum(cast(int, size) for _, size in rows)))
+
+
+def _size_name(kind: str) -> str:
+    return f"bytes of {kind}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
