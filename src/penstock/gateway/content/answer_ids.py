@@ -1,0 +1,71 @@
+"""AnswerIds: the ids of kept answers. An id names its call, provider account and client, and cannot be forged.
+
+    <prefix><call: 12 bytes><issuer: 4 bytes><owner: 6 bytes><HMAC: 20 bytes, as base64url>
+
+Clients of one gateway share its providers' accounts, so an id alone must not give access. It is valid only with the key
+of the client that got it. The key of the HMAC is stored with the kept answers: everything that serves these answers,
+on any machine, has it, and an id of other answers is never valid.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+
+from penstock.gateway.keys.keys import Key
+
+_CALL, _ISSUER, _OWNER, _MAC = 12, 4, 6, 20
+_PAYLOAD = _CALL + _ISSUER + _OWNER
+# 42 bytes are exactly 56 characters of base64url: each id has only one spelling.
+_BODY = re.compile(r"[A-Za-z0-9_-]{56}")
+
+
+class AnswerIds:
+    """Makes and verifies ids with one secret."""
+
+    def __init__(self, secret: bytes, prefix: str) -> None:
+        self._secret = secret
+        self._prefix = prefix
+
+    def owner(self, key: Key | None) -> str:
+        """The identity of a client in the store: by its key; all clients without a key are one.
+
+        A key of the configuration is identified by its secret. Its name is its place in a list, which may change.
+        """
+        if key is None:
+            return ""
+        return key.id if key.stored else f"configured-{self._digest(b'key', key.digest)[:8].hex()}"
+
+    def make(self, call_id: str, issuer: str, owner: str) -> str:
+        """The id of the answer to a call. `issuer` identifies the provider's account, in hexadecimal."""
+        payload = _fixed(call_id.rpartition("_")[2], _CALL) + _fixed(issuer, _ISSUER) + self._owner_tag(owner)
+        signed = payload + self._mac(payload)
+        return self._prefix + base64.urlsafe_b64encode(signed).decode()
+
+    def is_valid(self, id: str, owner: str) -> bool:
+        """Whether this gateway gave the id to this owner."""
+        body = id.removeprefix(self._prefix)
+        if not id.startswith(self._prefix) or not _BODY.fullmatch(body):
+            return False
+        signed = base64.urlsafe_b64decode(body)
+        payload, mac = signed[:_PAYLOAD], signed[_PAYLOAD:]
+        genuine = hmac.compare_digest(mac, self._mac(payload))
+        return genuine and hmac.compare_digest(payload[-_OWNER:], self._owner_tag(owner))
+
+    def _owner_tag(self, owner: str) -> bytes:
+        return self._digest(b"owner", owner.encode())[:_OWNER]
+
+    def _mac(self, payload: bytes) -> bytes:
+        return self._digest(b"answer", self._prefix.encode() + payload)[:_MAC]
+
+    def _digest(self, purpose: bytes, data: bytes) -> bytes:
+        return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
+
+
+def _fixed(hexadecimal: str, size: int) -> bytes:
+    """So many bytes of a hexadecimal number, or of the digest of any other text."""
+    try:
+        data = bytes.fromhex(hexadecimal)
+    except ValueError:
+        data = b""
+    return data if len(data) == size else hashlib.sha256(hexadecimal.encode()).digest()[:size]
